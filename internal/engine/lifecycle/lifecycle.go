@@ -1,0 +1,61 @@
+// Package lifecycle holds the states that a pod passes through between its creation, its in-place updates and its deletion, and
+// the hooks by which users delay them (IPU-150 ff).
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// State returns the lifecycle state of the pod, empty if it has none.
+func State(pod *corev1.Pod) pub.LifecycleStateType {
+	return pub.LifecycleStateType(pod.Labels[pub.LifecycleState])
+}
+
+// Enter adds the state and its time to the patch; both always change together (IPU-150).
+func Enter(patch *podpatch.Patch, state pub.LifecycleStateType, now time.Time) {
+	patch.Label(pub.LifecycleState, string(state))
+	patch.Annotation(pub.LifecycleTimestamp, now.UTC().Format(time.RFC3339))
+}
+
+// Hooked tells whether any finalizer or label of the hook is on the pod; an absent hook never is (IPU-151).
+func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
+	if hook == nil {
+		return false
+	}
+	for _, finalizer := range hook.FinalizersHandler {
+		if slices.Contains(pod.Finalizers, finalizer) {
+			return true
+		}
+	}
+	for key, value := range hook.LabelsHandler {
+		if actual, ok := pod.Labels[key]; ok && actual == value {
+			return true
+		}
+	}
+	return false
+}
+
+// FullyHooked tells whether all finalizers and labels of the hook are on the pod; a hook without any always is (IPU-151).
+// For an absent hook it is false.
+func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
+	if hook == nil {
+		return false
+	}
+	for _, finalizer := range hook.FinalizersHandler {
+		if !slices.Contains(pod.Finalizers, finalizer) {
+			return false
+		}
+	}
+	for key, value := range hook.LabelsHandler {
+		if actual, ok := pod.Labels[key]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
+}

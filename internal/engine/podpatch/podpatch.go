@@ -1,0 +1,158 @@
+// Package podpatch builds the minimal strategic merge patches by which pods are changed: only the members that are meant, guarded
+// by UID and resourceVersion, so that nothing another writer added or a newer Kubernetes knows is lost (IPU-084, design rule 1).
+package podpatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Patch is a strategic merge patch of one pod or of its status subresource. The zero value is an empty patch.
+type Patch struct {
+	labels, annotations map[string]*string
+	addFinalizers       []string
+	removeFinalizers    []string
+	images              map[string]string
+	conditions          []corev1.PodCondition
+	dropOwner           string
+}
+
+// Empty tells whether the patch changes nothing.
+func (p *Patch) Empty() bool {
+	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.conditions) == 0 && p.dropOwner == ""
+}
+
+// Label sets a label.
+func (p *Patch) Label(key, value string) { set(&p.labels, key, &value) }
+
+// RemoveLabel removes a label.
+func (p *Patch) RemoveLabel(key string) { set(&p.labels, key, nil) }
+
+// Annotation sets an annotation.
+func (p *Patch) Annotation(key, value string) { set(&p.annotations, key, &value) }
+
+// RemoveAnnotation removes an annotation.
+func (p *Patch) RemoveAnnotation(key string) { set(&p.annotations, key, nil) }
+
+func set(m *map[string]*string, key string, value *string) {
+	if *m == nil {
+		*m = map[string]*string{}
+	}
+	(*m)[key] = value
+}
+
+// Finalizers adds and removes finalizers.
+func (p *Patch) Finalizers(add, remove []string) {
+	p.addFinalizers = append(p.addFinalizers, add...)
+	p.removeFinalizers = append(p.removeFinalizers, remove...)
+}
+
+// Image sets the image of a container.
+func (p *Patch) Image(container, image string) {
+	if p.images == nil {
+		p.images = map[string]string{}
+	}
+	p.images[container] = image
+}
+
+// Condition sets a condition, reason and message included; only a patch of the status subresource may have conditions.
+func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.conditions, c) }
+
+// ReleaseOwner removes the owner reference with that UID (CS-056).
+func (p *Patch) ReleaseOwner(uid string) { p.dropOwner = uid }
+
+// OnStatus tells whether the patch has to go to the status subresource.
+func (p *Patch) OnStatus() bool { return len(p.conditions) > 0 }
+
+// JSON encodes the patch for exactly this version of the pod.
+func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
+	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
+	if len(p.labels) > 0 {
+		metadata["labels"] = p.labels
+	}
+	if len(p.annotations) > 0 {
+		metadata["annotations"] = p.annotations
+	}
+	if len(p.addFinalizers) > 0 {
+		metadata["finalizers"] = p.addFinalizers
+	}
+	if len(p.removeFinalizers) > 0 {
+		metadata["$deleteFromPrimitiveList/finalizers"] = p.removeFinalizers
+	}
+	if p.dropOwner != "" {
+		metadata["ownerReferences"] = []any{map[string]any{"$patch": "delete", "uid": p.dropOwner}}
+	}
+	doc := map[string]any{"metadata": metadata}
+	if len(p.images) > 0 {
+		containers := make([]any, 0, len(p.images))
+		for _, name := range sortedKeys(p.images) {
+			containers = append(containers, map[string]any{"name": name, "image": p.images[name]})
+		}
+		doc["spec"] = map[string]any{"containers": containers}
+	}
+	if len(p.conditions) > 0 {
+		conditions := make([]any, len(p.conditions))
+		for i, c := range p.conditions {
+			entry := map[string]any{"type": c.Type, "status": c.Status, "reason": nil, "message": nil}
+			if !c.LastTransitionTime.IsZero() {
+				entry["lastTransitionTime"] = c.LastTransitionTime.UTC().Format(time.RFC3339)
+			}
+			if c.Reason != "" {
+				entry["reason"] = c.Reason
+			}
+			if c.Message != "" {
+				entry["message"] = c.Message
+			}
+			conditions[i] = entry
+		}
+		doc["status"] = map[string]any{"conditions": conditions}
+	}
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encoding patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return body, nil
+}
+
+// String names what the patch changes, for logs and narratives.
+func (p *Patch) String() string {
+	var parts []string
+	for _, c := range p.conditions {
+		parts = append(parts, fmt.Sprintf("%s=%s", c.Type, c.Status))
+	}
+	for _, name := range sortedKeys(p.images) {
+		parts = append(parts, fmt.Sprintf("image of %s=%s", name, p.images[name]))
+	}
+	for _, key := range sortedKeys(p.labels) {
+		if value := p.labels[key]; value != nil {
+			parts = append(parts, fmt.Sprintf("label %s=%s", key, *value))
+		} else {
+			parts = append(parts, "no label "+key)
+		}
+	}
+	for _, key := range sortedKeys(p.annotations) {
+		if p.annotations[key] != nil {
+			parts = append(parts, "annotation "+key)
+		} else {
+			parts = append(parts, "no annotation "+key)
+		}
+	}
+	if p.dropOwner != "" {
+		parts = append(parts, "no owner")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,127 @@
+// Package readiness says when a pod is ready and available, and computes the conditions by which a workload holds it not ready.
+package readiness
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+const (
+	// ReasonStartInPlaceUpdate is the reason of InPlaceUpdateReady False (IPU-134).
+	ReasonStartInPlaceUpdate = "StartInPlaceUpdate"
+	// ReasonReadinessGatesNotReady is the reason of Ready False that kubelet uses too (IPU-135).
+	ReasonReadinessGatesNotReady = "ReadinessGatesNotReady"
+)
+
+// Condition returns the condition of the type, or nil.
+func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == conditionType {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// HasGate tells whether the pod has the readiness gate of in-place updates.
+func HasGate(pod *corev1.Pod) bool {
+	for _, gate := range pod.Spec.ReadinessGates {
+		if gate.ConditionType == pub.InPlaceUpdateReady {
+			return true
+		}
+	}
+	return false
+}
+
+// Ready tells whether the pod runs, is Ready and is not held by an in-place update (CS-170, IPU-138).
+func Ready(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	if ready := Condition(pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue {
+		return false
+	}
+	inPlace := Condition(pod, pub.InPlaceUpdateReady)
+	return inPlace == nil || inPlace.Status == corev1.ConditionTrue
+}
+
+// Settled tells whether the pod's lifecycle state lets it count as available: none or Normal (IPU-152).
+func Settled(pod *corev1.Pod) bool {
+	state := lifecycle.State(pod)
+	return state == "" || state == pub.LifecycleStateNormal
+}
+
+// Available tells whether the pod has been ready for longer than minReadySeconds and is settled (CS-170). If only time is
+// missing, it also returns how long to wait.
+func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, time.Duration) {
+	if !Ready(pod) || !Settled(pod) {
+		return false, 0
+	}
+	if minReadySeconds <= 0 {
+		return true, 0
+	}
+	since := Condition(pod, corev1.PodReady).LastTransitionTime.Time
+	due := since.Add(time.Duration(minReadySeconds) * time.Second)
+	if now.After(due) {
+		return true, 0
+	}
+	return false, due.Sub(now) + time.Millisecond
+}
+
+// Hold adds to the patch what takes the pod out of service before an in-place update: InPlaceUpdateReady False and, as kubelet
+// will conclude by itself, Ready False (IPU-134, IPU-135). It adds nothing if the pod has no gate or is held already.
+func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
+	if !HasGate(pod) {
+		return
+	}
+	if held := Condition(pod, pub.InPlaceUpdateReady); held == nil || held.Status != corev1.ConditionFalse {
+		patch.Condition(corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse,
+			Reason: ReasonStartInPlaceUpdate, LastTransitionTime: metav1.NewTime(now)})
+	}
+	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
+	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {
+		patch.Condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse,
+			Reason: ReasonReadinessGatesNotReady, Message: gatesMessage(pod), LastTransitionTime: metav1.NewTime(now)})
+	}
+}
+
+// gatesMessage words the open gates as kubelet does, so that kubelet finds nothing to correct.
+func gatesMessage(pod *corev1.Pod) string {
+	var open []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		condition := Condition(pod, gate.ConditionType)
+		switch {
+		case gate.ConditionType == pub.InPlaceUpdateReady:
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, corev1.ConditionFalse))
+		case condition == nil:
+			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+		case condition.Status != corev1.ConditionTrue:
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, condition.Status))
+		}
+	}
+	return strings.Join(open, ", ")
+}
+
+// Admit adds InPlaceUpdateReady True, without reason or message, to the patch if the pod has the gate and shows anything else (IPU-132).
+func Admit(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
+	if !HasGate(pod) {
+		return
+	}
+	current := Condition(pod, pub.InPlaceUpdateReady)
+	if current != nil && current.Status == corev1.ConditionTrue && current.Reason == "" && current.Message == "" {
+		return
+	}
+	condition := corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
+	if current != nil && current.Status == corev1.ConditionTrue {
+		condition.LastTransitionTime = current.LastTransitionTime
+	}
+	patch.Condition(condition)
+}

@@ -1,0 +1,141 @@
+package revision
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Document is a JSON object as decoded by [Parse]: numbers are json.Number, so that they survive unchanged.
+type Document = map[string]any
+
+// Parse decodes a JSON object without loss.
+func Parse(raw []byte) (Document, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var doc Document
+	if err := decoder.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("parsing JSON object: %w", err)
+	}
+	return doc, nil
+}
+
+// Canonical returns a pod template in the one form in which templates are stored, hashed and compared. Fields that the Kubernetes
+// types know are written as these encode them; others are kept as they are. It fails if the template does not fit the types.
+func Canonical(template []byte) (Document, error) {
+	raw, err := Parse(template)
+	if err != nil {
+		return nil, err
+	}
+	delete(raw, "$patch")
+	var typed corev1.PodTemplateSpec
+	if err := json.Unmarshal(template, &typed); err != nil {
+		return nil, fmt.Errorf("reading pod template: %w", err)
+	}
+	encoded, err := json.Marshal(&typed)
+	if err != nil {
+		return nil, fmt.Errorf("encoding pod template: %w", err)
+	}
+	known, err := Parse(encoded)
+	if err != nil {
+		return nil, err
+	}
+	return complete(known, raw, reflect.TypeOf(typed)).(Document), nil
+}
+
+var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})
+
+// complete adds to known, the encoding of a value of type t, the fields of raw that t does not know, and what Kubernetes 1.32
+// wrote and newer libraries leave out.
+func complete(known, raw any, t reflect.Type) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		knownMap, ok := known.(Document)
+		if !ok {
+			return known // a type with an encoding of its own: quantity, time, int-or-string
+		}
+		rawMap, _ := raw.(Document)
+		fields := fieldsOf(t)
+		for key, value := range rawMap {
+			if _, ok := fields[key]; !ok && value != nil {
+				knownMap[key] = value
+			}
+		}
+		for key, field := range fields {
+			value, present := knownMap[key]
+			if !present {
+				if field.always {
+					knownMap[key] = complete(Document{}, nil, field.typ)
+				}
+				continue
+			}
+			knownMap[key] = complete(value, rawMap[key], field.typ)
+		}
+		if t == objectMeta {
+			if _, ok := knownMap["creationTimestamp"]; !ok {
+				knownMap["creationTimestamp"] = nil
+			}
+		}
+		return knownMap
+	case reflect.Slice:
+		knownList, ok := known.([]any)
+		rawList, _ := raw.([]any)
+		if !ok || len(rawList) != len(knownList) {
+			return known
+		}
+		for i := range knownList {
+			knownList[i] = complete(knownList[i], rawList[i], t.Elem())
+		}
+		return knownList
+	}
+	return known
+}
+
+type field struct {
+	typ reflect.Type
+	// always: a struct that Kubernetes 1.32 wrote even when it was empty.
+	always bool
+}
+
+var fieldCache sync.Map // reflect.Type -> map[string]field; a cache of what the types themselves say
+
+func fieldsOf(t reflect.Type) map[string]field {
+	if cached, ok := fieldCache.Load(t); ok {
+		return cached.(map[string]field)
+	}
+	fields := map[string]field{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			if f.Anonymous || strings.Contains(options, "inline") {
+				inner := f.Type
+				for inner.Kind() == reflect.Pointer {
+					inner = inner.Elem()
+				}
+				for key, value := range fieldsOf(inner) {
+					fields[key] = value
+				}
+			}
+			continue
+		}
+		fields[name] = field{typ: f.Type, always: f.Type.Kind() == reflect.Struct && !hasOwnEncoding(f.Type)}
+	}
+	fieldCache.Store(t, fields)
+	return fields
+}
+
+var marshaler = reflect.TypeOf((*json.Marshaler)(nil)).Elem()
+
+func hasOwnEncoding(t reflect.Type) bool {
+	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
+}
