@@ -1,0 +1,91 @@
+package inplace
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// State is the record of the last in-place update of a pod, kept in the annotation apps.kruise.io/inplace-update-state (IPU-060 to
+// 067). Unknown members are tolerated (IPU-070).
+type State struct {
+	// Revision is the target: the revision label's value.
+	Revision string `json:"revision"`
+	// UpdateTimestamp is the start of the update; the grace period counts from here.
+	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
+	// LastContainerStatuses holds, for every container whose image was replaced, what ran at that moment.
+	LastContainerStatuses map[string]ContainerRecord `json:"lastContainerStatuses"`
+	// UpdateEnvFromMetadata, UpdateResources and UpdateImages say what kinds of change the update contains.
+	UpdateEnvFromMetadata bool `json:"updateEnvFromMetadata,omitempty"`
+	UpdateResources       bool `json:"updateResources,omitempty"`
+	UpdateImages          bool `json:"updateImages,omitempty"`
+	// NextContainerImages, NextContainerRefMetadata and NextContainerResources are what later batches have to write.
+	NextContainerImages      map[string]string          `json:"nextContainerImages,omitempty"`
+	NextContainerRefMetadata map[string]json.RawMessage `json:"nextContainerRefMetadata,omitempty"`
+	NextContainerResources   map[string]json.RawMessage `json:"nextContainerResources,omitempty"`
+	// PreCheckBeforeNext is what the next batch waits for.
+	PreCheckBeforeNext *PreCheck `json:"preCheckBeforeNext,omitempty"`
+	// ContainerBatchesRecord lists the batches written so far.
+	ContainerBatchesRecord []Batch `json:"containerBatchesRecord,omitempty"`
+}
+
+// ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID alone; the other
+// members are additions by which a new tag of the same digest can be told from no change at all (IPU-300).
+type ContainerRecord struct {
+	ImageID      string `json:"imageID,omitempty"`
+	ContainerID  string `json:"containerID,omitempty"`
+	RestartCount int32  `json:"restartCount,omitempty"`
+	// Image is the image in the pod's spec that was replaced.
+	Image string `json:"image,omitempty"`
+}
+
+// PreCheck names containers that must be ready before the next batch (IPU-066).
+type PreCheck struct {
+	ContainersRequiredReady []string `json:"containersRequiredReady,omitempty"`
+}
+
+// Batch records one batch (IPU-067).
+type Batch struct {
+	Timestamp  metav1.Time `json:"timestamp"`
+	Containers []string    `json:"containers"`
+}
+
+// Grace is the content of an update whose grace period runs (IPU-068).
+type Grace struct {
+	Revision        string            `json:"revision"`
+	ContainerImages map[string]string `json:"containerImages,omitempty"`
+	// MetaDataPatch is a strategic merge patch document; JSON carries it in base64.
+	MetaDataPatch []byte `json:"metaDataPatch,omitempty"`
+	GraceSeconds  int32  `json:"graceSeconds"`
+
+	ContainerRefMetadata  map[string]json.RawMessage `json:"containerRefMetadata,omitempty"`
+	ContainerResources    map[string]json.RawMessage `json:"containerResources,omitempty"`
+	UpdateEnvFromMetadata bool                       `json:"updateEnvFromMetadata,omitempty"`
+}
+
+// StateOf returns the update state of the pod, nil if it never was updated in place (IPU-069, IPU-070).
+func StateOf(pod *corev1.Pod) (*State, error) {
+	return read[State](pod, pub.InPlaceUpdateState, pub.InPlaceUpdateStateLegacy)
+}
+
+// GraceOf returns what a grace period of the pod holds back, nil if none runs.
+func GraceOf(pod *corev1.Pod) (*Grace, error) {
+	return read[Grace](pod, pub.InPlaceUpdateGrace, pub.InPlaceUpdateGraceLegacy)
+}
+
+func read[T any](pod *corev1.Pod, keys ...string) (*T, error) {
+	for _, key := range keys {
+		if text, ok := pod.Annotations[key]; ok {
+			value := new(T)
+			if err := json.Unmarshal([]byte(text), value); err != nil {
+				return nil, fmt.Errorf("annotation %s of pod %s is unreadable: %w", key, pod.Name, err)
+			}
+			return value, nil
+		}
+	}
+	return nil, nil
+}

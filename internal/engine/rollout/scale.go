@@ -1,0 +1,117 @@
+package rollout
+
+// Census counts the active pods of a workload by what matters to scaling. Old and New are disjoint: by the update revision.
+type Census struct {
+	Old, New Group
+	// OneRevision: the current and the update revision are the same.
+	OneRevision bool
+	// Rollback: a raised partition moves pods back (gate CloneSetPartitionRollback, CS-098).
+	Rollback bool
+	// ExcludePreparingDelete leaves pods that wait for their preDelete hook out of what is present (CS-116).
+	ExcludePreparingDelete bool
+	// Recreate counts the old pods that can reach the update revision only by being replaced (CS-102).
+	Recreate int
+}
+
+// Group counts the active pods of one revision, or of all old ones.
+type Group struct {
+	// Total counts all.
+	Total int
+	// PreparingDelete counts those waiting for their preDelete hook (pd).
+	PreparingDelete int
+	// Specified counts those specified for deletion, not preparing it yet (sd).
+	Specified int
+	// Unavailable counts those unavailable and neither of the above (na).
+	Unavailable int
+}
+
+// Scale is what scaling has to do. Not more than one of Create and Remove is positive.
+type Scale struct {
+	// Surge is the number of pods wanted above the replicas; SurgeOld of them at the old revision.
+	Surge, SurgeOld int
+	// Missing is how many pods are missing; Create how many of them may be created now, CreateOld of those at the old revision.
+	Missing, Create, CreateOld int
+	// Remove is how many pods, none of them specified, are too many; RemoveOld of them at the old revision.
+	Remove, RemoveOld int
+	// Deletable is how many ready pods may be deleted now (D).
+	Deletable int
+	// Unavailable is the number of pods that are unavailable or about to go (T).
+	Unavailable int
+}
+
+// difference returns how many old and new pods are too many (positive) or too few (CS-098).
+func difference(c Census, l Limits) (old, new int) {
+	old = c.Old.Total - c.Old.PreparingDelete - l.Partition
+	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition)
+	if c.OneRevision || !c.Rollback {
+		old, new = max(old, 0), min(new, 0)
+	}
+	return old, new
+}
+
+// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120).
+func ToMove(c Census, l Limits) int {
+	old, new := difference(c, l)
+	if abs(old) <= abs(new) {
+		return old
+	}
+	return -new
+}
+
+// ComputeScale decides surge, creation and removal (CS-100 to 114).
+func ComputeScale(c Census, l Limits) Scale {
+	s := Scale{}
+	specified := c.Old.Specified + c.New.Specified
+	preparing := c.Old.PreparingDelete + c.New.PreparingDelete
+	total := c.Old.Total + c.New.Total
+	s.Unavailable = preparing + c.Old.Unavailable + c.New.Unavailable
+	s.Surge, s.SurgeOld = surge(c, l, s.Unavailable)
+
+	present, presentOld := total, c.Old.Total
+	if c.ExcludePreparingDelete {
+		present, presentOld = total-preparing, c.Old.Total-c.Old.PreparingDelete
+	}
+	wanted, wantedOld := l.Replicas+s.Surge, l.Partition+s.SurgeOld
+	if s.Missing = max(wanted-present, 0); s.Missing > 0 {
+		s.Create = min(s.Missing, max(l.ScaleMaxUnavailable-s.Unavailable, 0))
+		s.CreateOld = min(s.Create, max(wantedOld-presentOld, 0))
+	}
+	if s.Remove = max(present-specified-wanted, 0); s.Remove > 0 {
+		s.RemoveOld = min(max(presentOld-c.Old.Specified-wantedOld, 0), s.Remove)
+	}
+	s.Deletable = max(l.MaxUnavailable+total-l.Replicas-s.Unavailable, 0)
+	return s
+}
+
+// surge returns the surge and its old part (CS-100 to 102).
+func surge(c Census, l Limits, unavailable int) (total, old int) {
+	if l.MaxSurge <= 0 {
+		return 0, 0
+	}
+	specified := c.Old.Specified + c.New.Specified
+	deletion := min(max(unavailable+specified-l.MaxUnavailable, 0), specified)
+	diffOld, diffNew := difference(c, l)
+	update := 0
+	if (diffOld > 0 && diffNew < 0) || (diffOld < 0 && diffNew > 0) {
+		update = min(abs(diffOld), abs(diffNew))
+		if l.MaxUnavailable >= 1 {
+			update = min(update, c.Recreate)
+		}
+	}
+	if deletion >= update {
+		total = min(deletion, l.MaxSurge)
+		return total, min(max(deletion-c.New.Specified, 0), total)
+	}
+	total = min(update, l.MaxSurge)
+	if diffOld < 0 {
+		return total, total
+	}
+	return total, 0
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -n
+	}
+	return n
+}
