@@ -1,0 +1,448 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// Cluster is what applying needs of the API server. Errors are those of apimachinery.
+type Cluster interface {
+	GetPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error)
+	CreatePod(ctx context.Context, pod map[string]any) (*corev1.Pod, error)
+	// PatchPod sends a strategic merge patch to the pod, or to its status subresource.
+	PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error)
+	// DeletePod deletes exactly this version of the pod.
+	DeletePod(ctx context.Context, pod *corev1.Pod) error
+
+	CreateClaim(ctx context.Context, claim map[string]any) (*corev1.PersistentVolumeClaim, error)
+	// PatchClaim sends a JSON merge patch.
+	PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error)
+	DeleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
+
+	GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error)
+	CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
+	// PatchRevision sends a JSON merge patch.
+	PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error)
+	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
+
+	// PatchSet sends a JSON merge patch to the CloneSet, or to its status subresource.
+	PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error)
+}
+
+// Recorder records events on the CloneSet. Its method must not block.
+type Recorder interface {
+	Event(set *appsv1beta1.CloneSet, eventType, reason, message string)
+}
+
+// Kinds of the objects that own writes are tracked for.
+const (
+	KindPod      ownwrites.Kind = "Pod"
+	KindClaim    ownwrites.Kind = "PersistentVolumeClaim"
+	KindRevision ownwrites.Kind = "ControllerRevision"
+	KindSet      ownwrites.Kind = "CloneSet"
+)
+
+const (
+	// parallel bounds the requests that one set has in flight.
+	parallel = 32
+	// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
+	attempts = 4
+)
+
+// errRetry ends applying without being an error of the user's: another pass will go on from what is found then.
+var errRetry = errors.New("the world changed meanwhile")
+
+// Applier carries plans out.
+type Applier struct {
+	Cluster Cluster
+	Events  Recorder
+	Own     *ownwrites.Tracker
+	Now     func() time.Time
+}
+
+// Result is what applying met.
+type Result struct {
+	// ScaleError and UpdateError are failures to create or delete, and to update.
+	ScaleError, UpdateError error
+	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	Retry bool
+}
+
+func (r *Result) add(target *error, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errRetry) || apierrors.IsConflict(err):
+		r.Retry = true
+	default:
+		*target = errors.Join(*target, err)
+	}
+}
+
+// Apply carries out all of the plan but the status. It goes on with other pods where one fails.
+func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
+	result := Result{}
+	if err := a.revisions(ctx, plan); err != nil {
+		result.add(&result.UpdateError, err)
+		result.Retry = true
+		return result
+	}
+	result.add(&result.ScaleError, a.claims(ctx, plan))
+	result.add(&result.ScaleError, a.create(ctx, plan))
+	var mu sync.Mutex
+	each(ctx, plan.Verdicts, func(v *Verdict) {
+		scaleErr, updateErr := a.verdict(ctx, plan, v)
+		mu.Lock()
+		defer mu.Unlock()
+		result.add(&result.ScaleError, scaleErr)
+		result.add(&result.UpdateError, updateErr)
+	})
+	if plan.PrunePodsToDelete {
+		result.add(&result.ScaleError, a.prune(ctx, plan))
+	}
+	for _, old := range plan.History {
+		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {
+			result.add(&result.UpdateError, fmt.Errorf("deleting revision %s: %w", old.Name, err))
+			continue
+		}
+		a.Own.Deleted(plan.Set.UID, KindRevision, old, a.Now())
+	}
+	return result
+}
+
+// each runs do for every verdict that writes, in bounded parallel, until the context ends.
+func each(ctx context.Context, verdicts []*Verdict, do func(*Verdict)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for _, v := range verdicts {
+		if v.Action == Keep || v.Action == Wait || ctx.Err() != nil {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(v)
+		})
+	}
+	wg.Wait()
+}
+
+func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
+	owner := plan.Set.UID
+	if r := plan.NewRevision; r != nil {
+		created, err := a.Cluster.CreateRevision(ctx, r)
+		if apierrors.IsAlreadyExists(err) {
+			return a.nameTaken(ctx, plan, r)
+		}
+		if err != nil {
+			return fmt.Errorf("creating revision %s: %w", r.Name, err)
+		}
+		a.Own.Created(owner, KindRevision, created, a.Now())
+	}
+	if r := plan.Renumber; r != nil {
+		body, err := mergePatch(r.ObjectMeta.UID, r.ResourceVersion, map[string]any{
+			"annotations": map[string]any{pub.ClaimTemplateFingerprint: plan.ClaimFingerprint},
+		}, map[string]any{"revision": plan.NewNumber})
+		if err != nil {
+			return err
+		}
+		patched, err := a.Cluster.PatchRevision(ctx, r, body)
+		if err != nil {
+			return fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
+		}
+		a.Own.Changed(owner, KindRevision, patched, a.Now())
+	}
+	return nil
+}
+
+// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, with other data the
+// collision count grows and the next pass tries the next hash (CS-084).
+func (a *Applier) nameTaken(ctx context.Context, plan *Plan, r *appsv1.ControllerRevision) error {
+	existing, err := a.Cluster.GetRevision(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+	if err != nil {
+		return fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err)
+	}
+	if revision.Equal(existing.Data.Raw, r.Data.Raw) {
+		for _, owner := range existing.OwnerReferences {
+			if owner.UID == plan.Set.UID {
+				a.Own.Created(plan.Set.UID, KindRevision, existing, a.Now())
+				return errRetry
+			}
+		}
+	}
+	collisions := int32(1)
+	if plan.Status.CollisionCount != nil {
+		collisions += *plan.Status.CollisionCount
+	}
+	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": map[string]any{"collisionCount": collisions}})
+	if err != nil {
+		return err
+	}
+	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, true)
+	if err != nil {
+		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
+	}
+	a.Own.Changed(plan.Set.UID, KindSet, patched, a.Now())
+	return errRetry
+}
+
+func (a *Applier) claims(ctx context.Context, plan *Plan) error {
+	var errs error
+	for _, fate := range plan.ClaimFates {
+		if fate.HandTo == nil {
+			errs = errors.Join(errs, a.deleteClaim(ctx, plan, fate.Claim))
+			continue
+		}
+		pod := fate.HandTo
+		body, err := mergePatch(fate.Claim.UID, fate.Claim.ResourceVersion, map[string]any{"ownerReferences": []any{map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "name": pod.Name, "uid": pod.UID, "controller": true, "blockOwnerDeletion": true}}}, nil)
+		if err != nil {
+			return err
+		}
+		patched, err := a.Cluster.PatchClaim(ctx, fate.Claim, body)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			a.warn(plan, "FailedUpdate", "failed to hand claim %s to pod %s: %v", fate.Claim.Name, pod.Name, err)
+			errs = errors.Join(errs, fmt.Errorf("handing claim %s to pod %s: %w", fate.Claim.Name, pod.Name, err))
+		default:
+			a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
+		}
+	}
+	return errs
+}
+
+func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim) error {
+	if err := a.Cluster.DeleteClaim(ctx, claim); err != nil && !apierrors.IsNotFound(err) {
+		a.warn(plan, "FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
+		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
+	}
+	a.Own.Deleted(plan.Set.UID, KindClaim, claim, a.Now())
+	a.say(plan, "SuccessfulDelete", "deleted claim %s", claim.Name)
+	return nil
+}
+
+// create makes pods in rounds of 1, 2, 4 ... parallel requests; a failure ends it after the running round (CS-047).
+func (a *Applier) create(ctx context.Context, plan *Plan) error {
+	for start, round := 0, 1; start < len(plan.Create); start, round = start+round, min(round*2, parallel) {
+		batch := plan.Create[start:min(start+round, len(plan.Create))]
+		errs := make([]error, len(batch))
+		var wg sync.WaitGroup
+		for i := range batch {
+			wg.Go(func() { errs[i] = a.createOne(ctx, plan, batch[i]) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) error {
+	owner := plan.Set.UID
+	for _, document := range creation.Claims {
+		name, _ := object(document, "metadata")["name"].(string)
+		claim, err := a.Cluster.CreateClaim(ctx, document)
+		switch {
+		case apierrors.IsAlreadyExists(err): // kept, CS-046
+		case err != nil:
+			a.doubt(plan, KindClaim, name, err)
+			a.warn(plan, "FailedCreate", "failed to create claim %s: %v", name, err)
+			return fmt.Errorf("creating claim %s: %w", name, err)
+		default:
+			a.Own.Created(owner, KindClaim, claim, a.Now())
+		}
+	}
+	pod, err := a.Cluster.CreatePod(ctx, creation.Pod)
+	if err != nil {
+		a.doubt(plan, KindPod, creation.Name, err)
+		a.warn(plan, "FailedCreate", "failed to create pod %s: %v", creation.Name, err)
+		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
+	}
+	a.Own.Created(owner, KindPod, pod, a.Now())
+	a.say(plan, "SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
+	return nil
+}
+
+// doubt remembers a creation that may have happened although the answer was an error: anything but a clear refusal.
+func (a *Applier) doubt(plan *Plan, kind ownwrites.Kind, name string, err error) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err) {
+		return
+	}
+	a.Own.Unsure(plan.Set.UID, ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: plan.Set.Namespace, Name: name}}, a.Now())
+}
+
+// verdict carries out the decision about one pod.
+func (a *Applier) verdict(ctx context.Context, plan *Plan, v *Verdict) (scaleErr, updateErr error) {
+	switch v.Action {
+	case Delete:
+		return a.delete(ctx, plan, v), nil
+	case Release:
+		return a.patch(ctx, plan, v), nil
+	case Recreate:
+		return nil, a.recreate(ctx, plan, v)
+	case Patch:
+		return nil, a.patch(ctx, plan, v)
+	case UpdateInPlace:
+		return nil, a.updateInPlace(ctx, plan, v)
+	case Continue:
+		patch, err := inplace.Continue(v.Pod, a.Now())
+		if err != nil || patch.Empty() {
+			return nil, err
+		}
+		_, err = a.send(ctx, plan, v.Pod, patch)
+		return nil, gone(err)
+	}
+	return nil, nil
+}
+
+func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
+	err := a.Cluster.DeletePod(ctx, v.Pod)
+	switch {
+	case apierrors.IsConflict(err):
+		return errRetry
+	case err != nil && !apierrors.IsNotFound(err):
+		a.warn(plan, "FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
+		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
+	}
+	a.Own.Deleted(plan.Set.UID, KindPod, v.Pod, a.Now())
+	a.say(plan, "SuccessfulDelete", "deleted pod %s: %s", v.Pod.Name, v.Message)
+	var errs error
+	for _, claim := range v.Claims {
+		errs = errors.Join(errs, a.deleteClaim(ctx, plan, claim))
+	}
+	return errs
+}
+
+func (a *Applier) recreate(ctx context.Context, plan *Plan, v *Verdict) error {
+	if err := a.patch(ctx, plan, v); err != nil {
+		if !errors.Is(err, errRetry) {
+			a.warn(plan, "FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
+		}
+		return err
+	}
+	a.say(plan, "SuccessfulUpdatePodReCreate", "pod %s will be recreated: %s", v.Pod.Name, v.Message)
+	return nil
+}
+
+// patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
+func (a *Applier) patch(ctx context.Context, plan *Plan, v *Verdict) error {
+	_, err := a.send(ctx, plan, v.Pod, v.Patch)
+	return gone(err)
+}
+
+// gone forgives that an object to be changed does not exist any more.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return errRetry
+	}
+	return err
+}
+
+func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
+	body, err := patch.JSON(pod)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := a.Cluster.PatchPod(ctx, pod, body, patch.OnStatus())
+	if err != nil {
+		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, err)
+	}
+	a.Own.Changed(plan.Set.UID, KindPod, patched, a.Now())
+	return patched, nil
+}
+
+// updateInPlace takes the pod out of service and begins its update, each step on the version that the step before left. A conflict
+// is answered with a fresh read and, if the pod is still the one that was decided about, another try (IPU-080 to 086, IPU-105, IPU-306).
+func (a *Applier) updateInPlace(ctx context.Context, plan *Plan, v *Verdict) error {
+	pod := v.Pod
+	for range attempts {
+		done, err := a.tryUpdateInPlace(ctx, plan, v, pod)
+		switch {
+		case err == nil && done:
+			a.say(plan, "SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
+			return nil
+		case apierrors.IsNotFound(err):
+			return errRetry
+		case !apierrors.IsConflict(err):
+			a.warn(plan, "FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
+			return err
+		}
+		if pod, err = a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: v.Pod.Name}); err != nil {
+			return gone(fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
+		}
+		if !sameDecision(v.Pod, pod) {
+			a.Own.Changed(plan.Set.UID, KindPod, pod, a.Now())
+			return errRetry
+		}
+	}
+	return errRetry
+}
+
+func (a *Applier) tryUpdateInPlace(ctx context.Context, plan *Plan, v *Verdict, pod *corev1.Pod) (bool, error) {
+	if hold := v.Update.Hold(pod, a.Now()); !hold.Empty() {
+		held, err := a.send(ctx, plan, pod, hold)
+		if err != nil {
+			return false, err
+		}
+		pod = held
+	}
+	start, err := v.Update.Start(pod, a.Now())
+	if err != nil {
+		return false, err
+	}
+	_, err = a.send(ctx, plan, pod, start)
+	return err == nil, err
+}
+
+// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
+// revision, in the same state, with no update or deletion that somebody else began.
+func sameDecision(decided, now *corev1.Pod) bool {
+	if decided.UID != now.UID || !Active(now) {
+		return false
+	}
+	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {
+		if decided.Labels[key] != now.Labels[key] {
+			return false
+		}
+	}
+	return decided.Annotations[pub.InPlaceUpdateState] == now.Annotations[pub.InPlaceUpdateState] &&
+		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
+}
+
+func (a *Applier) prune(ctx context.Context, plan *Plan) error {
+	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{
+		"spec": map[string]any{"scaleStrategy": map[string]any{"podsToDelete": plan.PodsToDelete}}})
+	if err != nil {
+		return err
+	}
+	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, false)
+	if err != nil {
+		return gone(fmt.Errorf("removing names from podsToDelete: %w", err))
+	}
+	a.Own.Changed(plan.Set.UID, KindSet, patched, a.Now())
+	return nil
+}
+
+func (a *Applier) say(plan *Plan, reason, format string, args ...any) {
+	a.Events.Event(plan.Set, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+}
+
+func (a *Applier) warn(plan *Plan, reason, format string, args ...any) {
+	a.Events.Event(plan.Set, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
+}

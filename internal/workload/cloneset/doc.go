@@ -1,0 +1,24 @@
+// Package cloneset keeps the pods of a CloneSet running from one template and moves them to a changed one, in place or by
+// recreation.
+//
+// One pass is four steps. The controller takes a [Snapshot] of what the caches hold; [Make] turns it into a [Plan], a pure function
+// without client or clock; the [Applier] carries the plan out through a [Cluster]; the plan's status, completed by what applying
+// met, is written last.
+//
+// Make decides in this order (CS-070):
+//
+//  1. revisions: which stored revision is the template, or which one must be written (CS-080 ff);
+//  2. release of pods that the selector lost, and what becomes of claims without a pod (CS-056, CS-064);
+//  3. per old pod: can it reach the update revision in place, or must it be recreated? (CS-127);
+//  4. scaling: create, delete what is specified, scale in (CS-110 ff);
+//  5. if scaling changes nothing: update the next pods in order, as far as the budget goes (CS-120 ff);
+//  6. refresh of all other pods: admit those that are complete, continue those whose grace period is over, say what the rest waits
+//     for (IPU-120);
+//  7. status (CS-220 ff).
+//
+// Two rules hold throughout, whatever the user's numbers:
+//
+//   - An available pod is taken away only while more than replicas - maxUnavailable pods are available. Pods already specified for
+//     deletion count as spoken for.
+//   - A pod gets at most one action per plan, and every pod that gets none has a reason that a person can read.
+package cloneset

@@ -1,0 +1,205 @@
+package cloneset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+const (
+	// idAlphabet and idLength make an instance ID (CS-040).
+	idAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+	idLength   = 5
+)
+
+// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones (CS-040, CS-060, CS-065).
+// An ID whose pod object still exists in any state is not free (CS-335).
+func (p *planner) ids() func() string {
+	used := map[string]bool{}
+	for _, pod := range p.Pods {
+		used[instanceID(pod.Labels, pod.Name, p.Set.Name)] = true
+	}
+	var reusable []string
+	for _, claim := range p.Claims {
+		id := claim.Labels[pub.CloneSetInstanceID]
+		if id == "" || used[id] || claim.DeletionTimestamp != nil {
+			continue
+		}
+		used[id] = true
+		reusable = append(reusable, id)
+	}
+	slices.Sort(reusable)
+	if !p.Set.Spec.ScaleStrategy.EnablePVCReuse {
+		reusable = nil
+	}
+	return func() string {
+		if len(reusable) > 0 {
+			id := reusable[0]
+			reusable = reusable[1:]
+			return id
+		}
+		for {
+			id := make([]byte, idLength)
+			for i := range id {
+				id[i] = idAlphabet[p.Random(len(idAlphabet))]
+			}
+			if !used[string(id)] {
+				used[string(id)] = true
+				return string(id)
+			}
+		}
+	}
+}
+
+func instanceID(labels map[string]string, name, set string) string {
+	if id := labels[pub.CloneSetInstanceID]; id != "" {
+		return id
+	}
+	if prefix := set + "-"; len(name) > len(prefix) && name[:len(prefix)] == prefix {
+		return name[len(prefix):]
+	}
+	return ""
+}
+
+// create plans a pod of the revision, with the claims that it lacks (CS-040 to 046).
+func (p *planner) create(id string, from *revisionInfo) error {
+	creation := Creation{ID: id, Name: p.Set.Name + "-" + id, Revision: from.name}
+	pod, err := p.podDocument(creation, from)
+	if err != nil {
+		return err
+	}
+	creation.Pod = pod
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		claim, err := p.claimDocument(i, id)
+		if err != nil {
+			return err
+		}
+		name := object(claim, "metadata")["name"]
+		exists := slices.ContainsFunc(p.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name && c.DeletionTimestamp == nil })
+		if !exists {
+			creation.Claims = append(creation.Claims, claim)
+		}
+	}
+	p.Create = append(p.Create, creation)
+	return nil
+}
+
+// podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
+func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string]any, error) {
+	template, err := revision.Parse(from.template)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", from.name, err)
+	}
+	source := object(template, "metadata")
+	labels := maps.Clone(object(source, "labels"))
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	labels[pub.CloneSetInstanceID] = creation.ID
+	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.name)
+	labels[pub.PodTemplateHash] = revision.ShortHash(from.name)
+	labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingNormal)
+	annotations := maps.Clone(object(source, "annotations"))
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	annotations[pub.LifecycleTimestamp] = p.Now.UTC().Format(time.RFC3339)
+	metadata := map[string]any{
+		"name": creation.Name, "generateName": p.Set.Name + "-", "namespace": p.Set.Namespace,
+		"labels": labels, "annotations": annotations, "ownerReferences": []any{p.ownerDocument()},
+	}
+	if finalizers, ok := source["finalizers"]; ok && finalizers != nil {
+		metadata["finalizers"] = finalizers
+	}
+	spec := maps.Clone(object(template, "spec"))
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	spec["readinessGates"] = withGate(spec["readinessGates"])
+	if volumes := p.claimVolumes(creation.ID, spec["volumes"]); len(volumes) > 0 {
+		spec["volumes"] = volumes
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, nil
+}
+
+// withGate adds the gate of in-place updates once, after the template's own (IPU-131).
+func withGate(gates any) []any {
+	list, _ := gates.([]any)
+	for _, gate := range list {
+		if g, ok := gate.(map[string]any); ok && g["conditionType"] == pub.InPlaceUpdateReady {
+			return list
+		}
+	}
+	return append(slices.Clone(list), map[string]any{"conditionType": pub.InPlaceUpdateReady})
+}
+
+// claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
+func (p *planner) claimVolumes(id string, own any) []any {
+	var volumes []any
+	ofClaims := map[string]bool{}
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		name := p.Set.Spec.VolumeClaimTemplates[i].Name
+		ofClaims[name] = true
+		volumes = append(volumes, map[string]any{"name": name,
+			"persistentVolumeClaim": map[string]any{"claimName": p.claimName(name, id), "readOnly": false}})
+	}
+	list, _ := own.([]any)
+	for _, volume := range list {
+		if v, ok := volume.(map[string]any); ok {
+			if name, _ := v["name"].(string); ofClaims[name] {
+				continue
+			}
+		}
+		volumes = append(volumes, volume)
+	}
+	return volumes
+}
+
+func (p *planner) claimName(template, id string) string {
+	return template + "-" + p.Set.Name + "-" + id
+}
+
+// claimDocument makes the body of the request for a claim (CS-045).
+func (p *planner) claimDocument(index int, id string) (map[string]any, error) {
+	template := p.Set.Spec.VolumeClaimTemplates[index]
+	claim, err := revision.Parse(template.Raw())
+	if err != nil {
+		return nil, fmt.Errorf("spec.volumeClaimTemplates[%d]: %w", index, err)
+	}
+	source := object(claim, "metadata")
+	labels := maps.Clone(object(source, "labels"))
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	for key, value := range p.Set.Spec.Selector.MatchLabels {
+		labels[key] = value
+	}
+	labels[pub.CloneSetInstanceID] = id
+	metadata := map[string]any{
+		"name": p.claimName(template.Name, id), "namespace": p.Set.Namespace,
+		"labels": labels, "ownerReferences": []any{p.ownerDocument()},
+	}
+	if annotations := object(source, "annotations"); len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	claim["apiVersion"], claim["kind"], claim["metadata"] = "v1", "PersistentVolumeClaim", metadata
+	delete(claim, "status")
+	return claim, nil
+}
+
+func (p *planner) ownerDocument() map[string]any {
+	owner := ownerReference(p.Set)
+	return map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
+		"controller": true, "blockOwnerDeletion": true}
+}
+
+func object(doc map[string]any, key string) map[string]any {
+	value, _ := doc[key].(map[string]any)
+	return value
+}

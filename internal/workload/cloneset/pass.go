@@ -1,0 +1,178 @@
+package cloneset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// Reader is what a pass reads from the caches.
+type Reader interface {
+	// Snapshot reads a set and what it owns; nil if the set does not exist. Time, chance and features are filled in by the pass.
+	Snapshot(ctx context.Context, set types.NamespacedName) (*Snapshot, error)
+	// Cached and Live read the metadata of one object from the cache and from the API server.
+	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
+	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
+}
+
+// Pass brings one CloneSet a step further.
+type Pass struct {
+	Reader   Reader
+	Applier  Applier
+	Features Features
+	Random   func(n int) int
+
+	mu      sync.Mutex
+	limited map[types.UID]string // what ScaleUpLimited was last said about (CS-237)
+}
+
+// Outcome is what a pass did.
+type Outcome struct {
+	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	Plan *Plan
+	// Pending is what the cache has to show before a plan can be made.
+	Pending string
+	// After is when to come back although nothing happens; 0 means not at all.
+	After time.Duration
+}
+
+// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
+const retryAfter = time.Second
+
+// Run makes one pass: it waits until the caches show what was written, plans, applies, and writes the status last (CS-070). An
+// error means that something failed that trying again may mend; it is on the set's conditions and events too.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
+	snapshot, err := p.Reader.Snapshot(ctx, name)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("reading CloneSet %s: %w", name, err)
+	}
+	if snapshot == nil {
+		return Outcome{}, nil
+	}
+	owner := snapshot.Set.UID
+	now := p.Applier.Now()
+	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if pending != "" {
+		return Outcome{Pending: pending, After: ownwrites.DoubtAfter / 2}, nil
+	}
+	// The snapshot was taken before the writes were found settled; take it again, or it may be older than they are.
+	if snapshot, err = p.Reader.Snapshot(ctx, name); err != nil || snapshot == nil {
+		return Outcome{}, err
+	}
+	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
+	plan := Make(*snapshot)
+	result := p.Applier.Apply(ctx, plan)
+	p.announce(plan)
+	outcome := Outcome{Plan: plan, After: plan.After}
+	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
+		outcome.After = retryAfter
+	}
+	statusErr := p.writeStatus(ctx, plan, result)
+	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
+		outcome.After, statusErr = retryAfter, nil
+	}
+	return outcome, errors.Join(result.ScaleError, result.UpdateError, statusErr)
+}
+
+// Forget drops what is remembered of a set that is gone.
+func (p *Pass) Forget(owner types.UID) {
+	p.Applier.Own.Forget(owner)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.limited, owner)
+}
+
+func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
+	if !changed || plan.PrunePodsToDelete || plan.NewRevision != nil && result.Retry {
+		return nil // a version of the set that this pass has outdated itself is written by the next one
+	}
+	changes, err := statusPatch(&plan.Set.Status, status)
+	if err != nil {
+		return err
+	}
+	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": changes})
+	if err != nil {
+		return err
+	}
+	patched, err := p.Applier.Cluster.PatchSet(ctx, plan.Set, body, true)
+	if err != nil {
+		return fmt.Errorf("writing status: %w", err)
+	}
+	p.Applier.Own.Changed(plan.Set.UID, KindSet, patched, p.Applier.Now())
+	return nil
+}
+
+// statusPatch returns the members of the status that changed; removed ones are null.
+func statusPatch(old, new *appsv1beta1.CloneSetStatus) (json.RawMessage, error) {
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	after, err := json.Marshal(new)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	patch, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		return nil, fmt.Errorf("comparing status: %w", err)
+	}
+	return patch, nil
+}
+
+// announce records what the plan itself has to say: refusals when they change, throttled creation once for each state (CS-237).
+func (p *Pass) announce(plan *Plan) {
+	if plan.UpdateError != "" {
+		if previous := condition(&plan.Set.Status, appsv1beta1.CloneSetConditionFailedUpdate); previous == nil || previous.Message != plan.UpdateError {
+			p.Applier.warn(plan, "FailedUpdatePodInPlace", "%s", plan.UpdateError)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limited == nil {
+		p.limited = map[types.UID]string{}
+	}
+	if plan.ScaleLimited == "" {
+		delete(p.limited, plan.Set.UID)
+		return
+	}
+	if p.limited[plan.Set.UID] != plan.ScaleLimited {
+		p.limited[plan.Set.UID] = plan.ScaleLimited
+		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
+	}
+}
+
+// mergePatch encodes a JSON merge patch guarded by UID and version; metadata and rest may be nil.
+func mergePatch(uid types.UID, version string, metadata, rest map[string]any) ([]byte, error) {
+	guarded := map[string]any{"uid": uid, "resourceVersion": version}
+	for key, value := range metadata {
+		guarded[key] = value
+	}
+	doc := map[string]any{"metadata": guarded}
+	for key, value := range rest {
+		doc[key] = value
+	}
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("encoding patch: %w", err)
+	}
+	return body, nil
+}

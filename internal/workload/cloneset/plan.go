@@ -1,0 +1,331 @@
+package cloneset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// Action is what a plan does with a pod.
+type Action string
+
+// Actions.
+const (
+	// Keep leaves the pod alone; nothing is to be done with it.
+	Keep Action = "keep"
+	// Wait leaves the pod alone although something remains to be done; the reason says what it waits for.
+	Wait Action = "wait"
+	// Delete deletes the pod and its claims.
+	Delete Action = "delete"
+	// Recreate marks the pod for replacement (CS-126).
+	Recreate Action = "recreate"
+	// UpdateInPlace takes the pod out of service and begins its update.
+	UpdateInPlace Action = "update in place"
+	// Continue writes the content of an update whose grace period is over (IPU-107).
+	Continue Action = "continue update"
+	// Patch changes labels or conditions of the pod: admission after creation or update, lifecycle states, missing labels.
+	Patch Action = "patch"
+	// Release gives up a pod that the selector does not match any more (CS-056).
+	Release Action = "release"
+)
+
+// Reason is why a pod gets the action that it gets, or what holds it.
+type Reason string
+
+// Reasons.
+const (
+	ReasonUpToDate          Reason = "UpToDate"
+	ReasonNotReady          Reason = "NotReady"
+	ReasonMinReadySeconds   Reason = "MinReadySeconds"
+	ReasonPartition         Reason = "Partition"
+	ReasonMaxUnavailable    Reason = "MaxUnavailable"
+	ReasonUpdateUnhealthy   Reason = "UpdatedPodsUnavailable"
+	ReasonPaused            Reason = "Paused"
+	ReasonOnDelete          Reason = "OnDelete"
+	ReasonScaling           Reason = "Scaling"
+	ReasonGracePeriod       Reason = "GracePeriod"
+	ReasonUpdating          Reason = "UpdatingInPlace"
+	ReasonUpdated           Reason = "InPlaceUpdateComplete"
+	ReasonOutdated          Reason = "Outdated"
+	ReasonInPlaceImpossible Reason = "InPlaceImpossible"
+	ReasonUnreadableState   Reason = "UnreadableState"
+	ReasonBadSpec           Reason = "BadSpec"
+	ReasonSpecifiedDelete   Reason = "SpecifiedDelete"
+	ReasonScaleIn           Reason = "ScaleIn"
+	ReasonLifecycleHook     Reason = "LifecycleHook"
+	ReasonStarted           Reason = "Started"
+	ReasonUnscheduled       Reason = "Unscheduled"
+	ReasonInactive          Reason = "Inactive"
+	ReasonSelector          Reason = "SelectorMismatch"
+	ReasonMissingLabel      Reason = "MissingLabel"
+	ReasonCloneSetDeleted   Reason = "CloneSetDeleted"
+)
+
+// Verdict is the decision about one pod.
+type Verdict struct {
+	Pod    *corev1.Pod
+	Action Action
+	Reason Reason
+	// Message says it in words, with numbers.
+	Message string
+	// Until is when time alone lifts what holds the pod; zero if it does not.
+	Until time.Time
+	// Update is set for UpdateInPlace.
+	Update *inplace.Update
+	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
+	Patch *podpatch.Patch
+	// Claims go with a deleted pod (CS-061).
+	Claims []*corev1.PersistentVolumeClaim
+}
+
+// Creation is one pod to make, with the claims that it lacks.
+type Creation struct {
+	Name, ID string
+	// Revision is the name of the revision to make it from.
+	Revision string
+	// Pod and Claims are the documents to send.
+	Pod    map[string]any
+	Claims []map[string]any
+}
+
+// ClaimFate is what happens to a claim without an active pod (CS-064).
+type ClaimFate struct {
+	Claim *corev1.PersistentVolumeClaim
+	// HandTo is the inactive pod that takes the claim along; nil means that it is deleted.
+	HandTo *corev1.Pod
+	Why    string
+}
+
+// Plan is what one pass does.
+type Plan struct {
+	// Set is the CloneSet that the plan is for.
+	Set *appsv1beta1.CloneSet
+	// Limits are the user's numbers, resolved.
+	Limits rollout.Limits
+	// NewRevision must be written before anything else; nil if the template is stored already.
+	NewRevision *appsv1.ControllerRevision
+	// Renumber is a stored revision that becomes the update revision again, under the number in NewNumber (CS-083).
+	Renumber         *appsv1.ControllerRevision
+	NewNumber        int64
+	ClaimFingerprint string
+	// UpdateRevision and CurrentRevision are names (CS-086).
+	UpdateRevision, CurrentRevision string
+	// Verdicts has one entry for every owned pod, by name.
+	Verdicts []*Verdict
+	// Create are the pods to make.
+	Create []Creation
+	// ClaimFates are what becomes of claims without an active pod.
+	ClaimFates []ClaimFate
+	// History are the revisions to delete (CS-088).
+	History []*appsv1.ControllerRevision
+	// PodsToDelete is what remains of scaleStrategy.podsToDelete, if PrunePodsToDelete is set (CS-134).
+	PodsToDelete      []string
+	PrunePodsToDelete bool
+	// ScaleLimited says how creation is limited, empty if it is not (CS-111).
+	ScaleLimited string
+	// Sentences say what the pass found and decided about the set as a whole.
+	Sentences []string
+	// UpdateError and ScaleError are what the user has to mend (CS-225, CS-096, IPU-173).
+	UpdateError, ScaleError string
+	// After is when to look again although nothing happened; 0 means not at all (CS-076).
+	After time.Duration
+	// Status is the status as far as the snapshot tells.
+	Status appsv1beta1.CloneSetStatus
+}
+
+// Empty tells whether the plan writes nothing but, maybe, the status.
+func (p *Plan) Empty() bool {
+	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete || len(p.Create)+len(p.ClaimFates)+len(p.History) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(p.Verdicts, func(v *Verdict) bool { return v.Action != Keep && v.Action != Wait })
+}
+
+// planner is the working state of Make.
+type planner struct {
+	Snapshot
+	*Plan
+	Set       *appsv1beta1.CloneSet
+	selector  labels.Selector
+	revisions []revisionInfo
+	update    *revisionInfo
+	current   *revisionInfo
+	pods      []*podInfo
+	verdicts  map[string]*Verdict
+	deadline  time.Time
+}
+
+// Make decides what to do. It changes nothing of the snapshot.
+func Make(s Snapshot) *Plan {
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: map[string]*Verdict{}}
+	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.make()
+	for _, pod := range p.Pods {
+		p.Verdicts = append(p.Verdicts, p.verdicts[pod.Name])
+	}
+	for _, v := range p.Verdicts {
+		p.lookAgain(v.Until)
+	}
+	p.status()
+	if !p.deadline.IsZero() {
+		p.After = max(p.deadline.Sub(p.Now), time.Millisecond)
+	}
+	return p.Plan
+}
+
+func (p *planner) make() {
+	selector, err := metav1.LabelSelectorAsSelector(p.Set.Spec.Selector)
+	if err != nil {
+		p.UpdateError = fmt.Sprintf("spec.selector: %v", err)
+		p.holdAll(ReasonBadSpec, p.UpdateError)
+		return
+	}
+	p.selector = selector
+	if err := p.determineRevisions(); err != nil {
+		p.UpdateError = err.Error()
+		p.holdAll(ReasonBadSpec, p.UpdateError)
+		return
+	}
+	if p.Set.DeletionTimestamp != nil {
+		p.classify()
+		p.holdAll(ReasonCloneSetDeleted, "the CloneSet is being deleted")
+		return
+	}
+	p.release()
+	p.classify()
+	p.settleClaims()
+	limits, err := p.limits()
+	p.Limits = limits
+	if err != nil {
+		p.UpdateError = err.Error()
+	}
+	p.decideModes()
+	if !p.scale() {
+		p.updatePods(err)
+	}
+	p.refreshPods()
+	p.prune()
+}
+
+// limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken away (CS-096).
+func (p *planner) limits() (rollout.Limits, error) {
+	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.Set.Spec.ScaleStrategy.MaxUnavailable}
+	if r := p.rolling(); r != nil {
+		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge, r.MaxUnavailable, r.Paused
+	}
+	limits, err := rollout.Resolve(spec)
+	if err != nil {
+		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas, ScaleMaxUnavailable: rollout.Unlimited},
+			fmt.Errorf("spec.updateStrategy: %w", err)
+	}
+	return limits, nil
+}
+
+// rolling returns the options of rolling updates, nil under OnDelete (CS-093).
+func (p *planner) rolling() *appsv1beta1.RollingUpdateCloneSetStrategy {
+	if p.onDelete() {
+		return nil
+	}
+	return p.Set.Spec.UpdateStrategy.RollingUpdate
+}
+
+func (p *planner) onDelete() bool {
+	return p.Set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
+}
+
+func (p *planner) paused() bool { r := p.rolling(); return r != nil && r.Paused }
+
+func (p *planner) policy() appsv1beta1.CloneSetPodUpdatePolicy {
+	if r := p.rolling(); r != nil && r.PodUpdatePolicy != "" {
+		return r.PodUpdatePolicy
+	}
+	return appsv1beta1.ReCreateCloneSetPodUpdatePolicy
+}
+
+func (p *planner) replicas() int {
+	if p.Set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*p.Set.Spec.Replicas)
+}
+
+func (p *planner) decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
+	v := &Verdict{Pod: pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	p.verdicts[pod.Name] = v
+	return v
+}
+
+func (p *planner) holdAll(reason Reason, message string) {
+	for _, pod := range p.Pods {
+		if p.verdicts[pod.Name] == nil {
+			p.decide(pod, Wait, reason, "%s", message)
+		}
+	}
+}
+
+func (p *planner) lookAgain(at time.Time) {
+	if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
+		p.deadline = at
+	}
+}
+
+func (p *planner) say(format string, args ...any) {
+	p.Sentences = append(p.Sentences, fmt.Sprintf(format, args...))
+}
+
+// release gives up pods that the selector does not match any more (CS-056).
+func (p *planner) release() {
+	for _, pod := range p.Pods {
+		if Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
+			patch := &podpatch.Patch{}
+			patch.ReleaseOwner(string(p.Set.UID))
+			p.decide(pod, Release, ReasonSelector, "its labels do not match the selector %s any more", p.selector).Patch = patch
+		}
+	}
+}
+
+// prune removes names from podsToDelete that are no active pods any more (CS-134).
+func (p *planner) prune() {
+	names := p.Set.Spec.ScaleStrategy.PodsToDelete
+	if len(names) == 0 {
+		return
+	}
+	p.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return !slices.ContainsFunc(p.pods, func(info *podInfo) bool { return info.Pod.Name == name })
+	})
+	p.PrunePodsToDelete = len(p.PodsToDelete) < len(names)
+}
+
+// String prints the plan as sentences.
+func (p *Plan) String() string {
+	var b strings.Builder
+	for _, sentence := range p.Sentences {
+		b.WriteString(sentence + "\n")
+	}
+	for _, fate := range p.ClaimFates {
+		if fate.HandTo != nil {
+			fmt.Fprintf(&b, "claim %s: handed to pod %s: %s\n", fate.Claim.Name, fate.HandTo.Name, fate.Why)
+		} else {
+			fmt.Fprintf(&b, "claim %s: delete: %s\n", fate.Claim.Name, fate.Why)
+		}
+	}
+	for _, creation := range p.Create {
+		fmt.Fprintf(&b, "pod %s: create from %s\n", creation.Name, creation.Revision)
+	}
+	for _, v := range p.Verdicts {
+		fmt.Fprintf(&b, "pod %s: %s: %s: %s\n", v.Pod.Name, v.Action, v.Reason, v.Message)
+	}
+	return b.String()
+}

@@ -1,0 +1,199 @@
+package cloneset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// Names of the wire for objects that the set owns.
+const (
+	kind = "CloneSet"
+	// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash (CS-052).
+	maxLabelValue = 63
+)
+
+// revisionInfo is a stored revision, or the one about to be.
+type revisionInfo struct {
+	name           string
+	template       []byte
+	fingerprint    string
+	hasFingerprint bool
+	object         *appsv1.ControllerRevision
+}
+
+func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
+	template, err := revision.Template(object.Data.Raw)
+	if err != nil {
+		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
+	}
+	info := revisionInfo{name: object.Name, template: template, object: object}
+	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
+	return info, nil
+}
+
+// find returns the stored revision that a pod's label names, nil if there is none.
+func (p *planner) find(label string) *revisionInfo {
+	for i := range p.revisions {
+		if revision.SameLabel(p.revisions[i].name, label) {
+			return &p.revisions[i]
+		}
+	}
+	return nil
+}
+
+// determineRevisions finds or makes the update revision and the current one (CS-080 to 087).
+func (p *planner) determineRevisions() error {
+	if err := p.Set.Spec.Template.DecodeError(); err != nil {
+		return fmt.Errorf("spec.template: %w", err)
+	}
+	if err := p.Set.Spec.VolumeClaimTemplates.DecodeError(); err != nil {
+		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
+	}
+	data, err := revision.Data(p.Set.Spec.Template.Raw())
+	if err != nil {
+		return fmt.Errorf("spec.template: %w", err)
+	}
+	if p.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
+		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
+	}
+	stored := slices.SortedFunc(slices.Values(p.Revisions), func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var equal *appsv1.ControllerRevision
+	for _, object := range stored {
+		info, err := infoOf(object)
+		if err != nil {
+			continue // not ours to read; pods that carry it are recreated (IPU-030)
+		}
+		p.revisions = append(p.revisions, info)
+		if revision.Equal(object.Data.Raw, data) {
+			equal = object
+		}
+	}
+	highest := int64(0)
+	if len(stored) > 0 {
+		highest = stored[len(stored)-1].Revision
+	}
+	p.Status.CollisionCount = p.Set.Status.CollisionCount
+	switch {
+	case equal != nil && equal == stored[len(stored)-1]:
+		p.UpdateRevision = equal.Name
+	case equal != nil:
+		p.UpdateRevision = equal.Name
+		if p.Set.DeletionTimestamp == nil {
+			p.Renumber, p.NewNumber = equal, highest+1
+			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.NewNumber)
+			info := p.find(equal.Name)
+			info.fingerprint, info.hasFingerprint = p.ClaimFingerprint, true // IPU-050
+		}
+	default:
+		object := p.newRevision(data, stored, highest+1)
+		p.UpdateRevision = object.Name
+		info, err := infoOf(object)
+		if err != nil {
+			return err
+		}
+		p.revisions = append(p.revisions, info)
+		if p.Set.DeletionTimestamp == nil {
+			p.NewRevision = object
+			p.say("the template is new: revision %s, number %d", object.Name, object.Revision)
+		}
+	}
+	p.update = p.find(p.UpdateRevision)
+	p.CurrentRevision = p.UpdateRevision
+	if name := p.Set.Status.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r revisionInfo) bool { return r.name == name }) {
+		p.CurrentRevision = name
+	}
+	p.current = p.find(p.CurrentRevision)
+	return nil
+}
+
+// newRevision makes the revision that stores the template, under a name that no stored revision with other data has (CS-081 to 084).
+func (p *planner) newRevision(data []byte, stored []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
+	collisions := int32(0)
+	if p.Set.Status.CollisionCount != nil {
+		collisions = *p.Set.Status.CollisionCount
+	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(stored, func(r *appsv1.ControllerRevision) bool { return r.Name == name })
+	}
+	hash := revision.Hash(data, collisions)
+	for taken(revision.Name(p.Set.Name, hash)) && collisions < math.MaxInt32 {
+		collisions++
+		hash = revision.Hash(data, collisions)
+		p.Status.CollisionCount = &collisions
+	}
+	labels := maps.Clone(p.Set.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[pub.RevisionHash] = hash
+	annotations := maps.Clone(p.Set.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[pub.ClaimTemplateFingerprint] = p.ClaimFingerprint
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Set.Namespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{ownerReference(p.Set)},
+		},
+		Data:     runtime.RawExtension{Raw: data},
+		Revision: number,
+	}
+}
+
+func ownerReference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind))
+}
+
+// revisionLabel is the value of controller-revision-hash for pods of that revision (CS-050, CS-052).
+func (p *planner) revisionLabel(name string) string {
+	if p.Features.ShortHash || len(name) > maxLabelValue {
+		return revision.ShortHash(name)
+	}
+	return name
+}
+
+func (p *planner) claimTemplates() []corev1.PersistentVolumeClaim {
+	claims := make([]corev1.PersistentVolumeClaim, len(p.Set.Spec.VolumeClaimTemplates))
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		claims[i] = p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
+	}
+	return claims
+}
+
+// pruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088).
+func (p *planner) pruneHistory() {
+	limit := 10
+	if p.Set.Spec.RevisionHistoryLimit != nil {
+		limit = max(int(*p.Set.Spec.RevisionHistoryLimit), 0) // CS-347
+	}
+	var idle []*appsv1.ControllerRevision
+	for _, info := range p.revisions {
+		if info.name == p.UpdateRevision || info.name == p.CurrentRevision || info.name == p.Status.CurrentRevision {
+			continue
+		}
+		carried := slices.ContainsFunc(p.pods, func(pod *podInfo) bool {
+			return revision.SameLabel(pod.Pod.Labels[pub.ControllerRevisionHash], info.name)
+		})
+		if !carried {
+			idle = append(idle, info.object)
+		}
+	}
+	if excess := len(idle) - limit; excess > 0 {
+		p.History = idle[:excess]
+	}
+}

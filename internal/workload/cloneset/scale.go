@@ -1,0 +1,260 @@
+package cloneset
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this pass (CS-117, CS-072).
+func (p *planner) scale() bool {
+	scale := rollout.ComputeScale(p.census(), p.Limits)
+	p.sayScale(scale)
+	if p.cancelDeletions() {
+		return true
+	}
+	if scale.Create > 0 {
+		p.createPods(scale)
+		return true
+	}
+	if scale.Missing > 0 {
+		p.ScaleLimited = fmt.Sprintf("%d pods are missing, but %d are unavailable and scaleStrategy.maxUnavailable is %d",
+			scale.Missing, scale.Unavailable, p.Limits.ScaleMaxUnavailable)
+		p.say("creation waits: %s", p.ScaleLimited)
+	}
+	if p.deletePrepared() {
+		return true
+	}
+	if deleted, pending := p.deleteSpecified(); deleted || pending {
+		return deleted // ordinary scale-in waits for what is specified (CS-133)
+	}
+	if scale.Missing > 0 {
+		return false
+	}
+	return p.scaleIn(scale)
+}
+
+func (p *planner) sayScale(scale rollout.Scale) {
+	census := p.census()
+	p.say("%d of %d pods, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
+		p.Limits.Replicas, census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
+		scale.Unavailable)
+	if scale.Surge > 0 {
+		p.say("surge of %d pods", scale.Surge)
+	}
+}
+
+func (p *planner) createPods(scale rollout.Scale) {
+	next := p.ids()
+	for i := range scale.Create {
+		from := p.update
+		if i < scale.CreateOld { // CS-112
+			from = p.current
+		}
+		if err := p.create(next(), from); err != nil {
+			p.ScaleError = err.Error()
+			return
+		}
+	}
+	p.say("create %d of %d missing pods, %d of them at %s", scale.Create, scale.Missing, scale.CreateOld, p.CurrentRevision)
+}
+
+// cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).
+func (p *planner) cancelDeletions() bool {
+	if hooks := p.Set.Spec.Lifecycle; hooks != nil {
+		for _, hook := range []*pub.LifecycleHook{hooks.PreDelete, hooks.InPlaceUpdate} {
+			if hook != nil && hook.MarkPodNotReady {
+				return false
+			}
+		}
+	}
+	spoken := 0
+	for _, info := range p.pods {
+		if info.Preparing || info.Specified {
+			spoken++
+		}
+	}
+	excess, changed := p.Limits.Replicas-len(p.pods)+spoken, false
+	for _, info := range p.pods {
+		if excess <= 0 {
+			break
+		}
+		_, labelled := info.Pod.Labels[pub.SpecifiedDelete]
+		if info.Preparing && !labelled && !slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, info.Pod.Name) {
+			patch := &podpatch.Patch{}
+			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
+			p.decide(info.Pod, Patch, ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+			excess, changed = excess-1, true
+		}
+	}
+	return changed
+}
+
+// deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
+func (p *planner) deletePrepared() bool {
+	changed := false
+	for _, info := range p.pods {
+		if !info.Preparing {
+			continue
+		}
+		if lifecycle.Hooked(p.preDelete(), info.Pod) {
+			p.decide(info.Pod, Wait, ReasonLifecycleHook, "its preDelete hook holds it")
+			continue
+		}
+		p.deletePod(info, ReasonSpecifiedDelete, "its preDelete hook let it go")
+		changed = true
+	}
+	return changed
+}
+
+// deleteSpecified deletes pods specified for deletion: those not ready at once, the others while enough pods are available (CS-132).
+func (p *planner) deleteSpecified() (deleted, pending bool) {
+	spare := p.spare()
+	for _, info := range p.pods {
+		if info.Preparing {
+			pending = true
+		}
+		if !info.Specified {
+			continue
+		}
+		if info.Available && spare <= 0 {
+			p.decide(info.Pod, Wait, ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			pending = true
+			continue
+		}
+		if info.Available {
+			spare--
+		}
+		p.deletePod(info, ReasonSpecifiedDelete, "it is specified for deletion")
+		deleted = true
+	}
+	return deleted, pending
+}
+
+// scaleIn deletes pods beyond the wanted number: its share of old ones first, unavailable ones freely, available ones while there
+// are more than enough (CS-113, CS-140, CS-172).
+func (p *planner) scaleIn(scale rollout.Scale) bool {
+	if scale.Remove == 0 {
+		return false
+	}
+	var old, new []rollout.Candidate
+	for _, info := range p.pods {
+		switch {
+		case info.Preparing || info.Specified:
+		case info.New:
+			new = append(new, info.Candidate)
+		default:
+			old = append(old, info.Candidate)
+		}
+	}
+	slices.SortFunc(old, rollout.ByRemoval)
+	slices.SortFunc(new, rollout.ByRemoval)
+	fromOld := min(scale.RemoveOld, len(old))
+	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
+	spare, changed := p.spare(), false
+	for _, candidate := range chosen {
+		if candidate.Available && spare <= 0 {
+			p.decide(candidate.Pod, Wait, ReasonMaxUnavailable, "it is one of %d pods too many, %s", scale.Remove, p.budgetWords())
+			continue
+		}
+		if candidate.Available {
+			spare--
+		}
+		p.deletePod(p.info(candidate.Pod), ReasonScaleIn, fmt.Sprintf("it is one of %d pods too many", scale.Remove))
+		changed = true
+	}
+	return changed
+}
+
+func (p *planner) info(pod *corev1.Pod) *podInfo {
+	for _, info := range p.pods {
+		if info.Pod == pod {
+			return info
+		}
+	}
+	return nil
+}
+
+func (p *planner) budgetWords() string {
+	available := 0
+	for _, info := range p.pods {
+		if info.Available {
+			available++
+		}
+	}
+	return fmt.Sprintf("but only %d pods are available and %d - %d must stay so", available, p.Limits.Replicas, p.Limits.MaxUnavailable)
+}
+
+// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
+func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
+	if lifecycle.Hooked(p.preDelete(), info.Pod) && !info.Preparing {
+		patch := &podpatch.Patch{}
+		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
+		p.decide(info.Pod, Patch, ReasonLifecycleHook, "%s; its preDelete hook comes first", why).Patch = patch
+		return
+	}
+	v := p.decide(info.Pod, Delete, reason, "%s", why)
+	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" {
+		for _, claim := range p.Claims {
+			if claim.Labels[pub.CloneSetInstanceID] == id && claim.DeletionTimestamp == nil {
+				v.Claims = append(v.Claims, claim)
+			}
+		}
+	}
+}
+
+func (p *planner) preDelete() *pub.LifecycleHook {
+	if p.Set.Spec.Lifecycle == nil {
+		return nil
+	}
+	return p.Set.Spec.Lifecycle.PreDelete
+}
+
+// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims
+// along whatever the reuse setting, also if the manager died in between (CS-061); a released one keeps them (CS-348); without
+// reuse the others are handed to what is left of their pod, or deleted (CS-064).
+func (p *planner) settleClaims() {
+	active := map[string]bool{}
+	inactive := map[string]*corev1.Pod{}
+	released := map[string]*corev1.Pod{}
+	for _, pod := range p.Pods {
+		id := pod.Labels[pub.CloneSetInstanceID]
+		switch v := p.verdicts[pod.Name]; {
+		case id == "":
+		case v != nil && v.Action == Release:
+			released[id] = pod
+		case Active(pod):
+			active[id] = true
+		default:
+			inactive[id] = pod
+		}
+	}
+	for _, claim := range p.Claims {
+		id := claim.Labels[pub.CloneSetInstanceID]
+		if id == "" || active[id] || claim.DeletionTimestamp != nil {
+			continue
+		}
+		left := inactive[id]
+		if left != nil {
+			if _, wanted := left.Labels[pub.SpecifiedDelete]; wanted {
+				p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "its pod was specified for deletion"})
+				continue
+			}
+		}
+		switch {
+		case released[id] != nil:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
+		case p.Set.Spec.ScaleStrategy.EnablePVCReuse:
+		case left != nil:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
+		default:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package cloneset
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Set is the CloneSet.
+	Set *appsv1beta1.CloneSet
+	// Pods are all pods controlled by the set, inactive ones included (CS-055).
+	Pods []*corev1.Pod
+	// Claims are all claims controlled by the set.
+	Claims []*corev1.PersistentVolumeClaim
+	// Revisions are the stored revisions of the set (CS-057).
+	Revisions []*appsv1.ControllerRevision
+	// Now is the time of the snapshot.
+	Now time.Time
+	// Random returns a number below n; it is the only chance in a plan.
+	Random func(n int) int
+	// Features are the switches that the plan depends on.
+	Features Features
+}
+
+// Features are the feature gates and flags that change what is planned.
+type Features struct {
+	// ShortHash labels pods with the short hash of their revision (gate CloneSetShortHash, CS-050).
+	ShortHash bool
+	// PartitionRollback moves pods back when the partition is raised (gate CloneSetPartitionRollback, CS-098).
+	PartitionRollback bool
+	// RecreateOnClaimChange recreates pods whose claim templates changed with the pod template (gate
+	// RecreatePodWhenChangeVCTInCloneSetGate, IPU-046).
+	RecreateOnClaimChange bool
+	// ExcludePreparingDelete is the flag --cloneset-scaling-exclude-preparing-delete (CS-116).
+	ExcludePreparingDelete bool
+	// PreparingUpdateAsUpdate counts pods in PreparingUpdate as new while scaling (CS-115).
+	PreparingUpdateAsUpdate bool
+}
+
+// Active tells whether a pod counts: not being deleted and not finished (CS-048).
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}

@@ -1,0 +1,167 @@
+package cloneset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// Reasons of the condition Progressing, as they stand on the wire (CS-226, CS-227).
+const (
+	progressAvailable          = "CloneSetAvailable"
+	progressPaused             = "CloneSetPaused"
+	progressPartitionAvailable = "ProgressPartitionAvailable"
+	progressDeadlineExceeded   = "ProgressDeadlineExceeded"
+	progressUpdated            = "CloneSetUpdated"
+)
+
+// status computes the status from the snapshot (CS-220 to 224).
+func (p *planner) status() {
+	old, status := p.Set.Status, &p.Status
+	status.ObservedGeneration = p.Set.Generation
+	status.LabelSelector = old.LabelSelector
+	if p.selector != nil {
+		status.LabelSelector = p.selector.String()
+	}
+	status.UpdateRevision, status.CurrentRevision = p.UpdateRevision, p.CurrentRevision
+	if p.UpdateRevision == "" { // the template cannot be read: what was known stays
+		status.UpdateRevision, status.CurrentRevision = old.UpdateRevision, old.CurrentRevision
+		status.CollisionCount = old.CollisionCount
+	}
+	for _, info := range p.pods {
+		status.Replicas++
+		count(&status.ReadyReplicas, info.Ready)
+		count(&status.AvailableReplicas, info.Available)
+		if info.New {
+			status.UpdatedReplicas++
+			count(&status.UpdatedReadyReplicas, info.Ready)
+			count(&status.UpdatedAvailableReplicas, info.Available)
+		}
+	}
+	replicas := int32(p.replicas())
+	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.UpdateRevision != "" { // CS-086
+		status.CurrentRevision = p.UpdateRevision
+	}
+	status.ExpectedUpdatedReplicas = max(replicas-int32(p.Limits.Partition), 0)
+	if p.update != nil && p.current != nil {
+		p.pruneHistory()
+	}
+	status.Conditions = slices.Clone(old.Conditions)
+	p.progressing()
+}
+
+func count(n *int32, yes bool) {
+	if yes {
+		*n++
+	}
+}
+
+// progressing keeps the condition of that name, which exists only with a deadline (CS-226 to 231).
+func (p *planner) progressing() {
+	deadline := p.Set.Spec.ProgressDeadlineSeconds
+	status := &p.Status
+	if deadline == nil || *deadline == math.MaxInt32 {
+		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
+		return
+	}
+	replicas := int32(p.replicas())
+	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue, Reason: progressUpdated,
+		Message: fmt.Sprintf("%d of %d pods updated and available", status.UpdatedAvailableReplicas, status.ExpectedUpdatedReplicas)}
+	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the generation.
+	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
+	switch {
+	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
+		status.UpdatedAvailableReplicas == replicas:
+		next.Reason = progressAvailable
+	case p.paused():
+		next.Reason, next.Message = progressPaused, "the update is paused"
+	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
+		next.Reason = progressPartitionAvailable
+	case previous == nil || restarted:
+	case previous.Reason == progressDeadlineExceeded:
+		next = *previous
+	case previous.Reason == progressUpdated:
+		due := previous.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
+		if p.Now.Before(due) {
+			p.lookAgain(due)
+		} else {
+			next.Status, next.Reason = corev1.ConditionFalse, progressDeadlineExceeded
+			next.Message = fmt.Sprintf("no end after %d s: %s", *deadline, next.Message)
+		}
+	}
+	if next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
+		p.lookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
+	}
+	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
+}
+
+func condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) *appsv1beta1.CloneSetCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == conditionType {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) {
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1beta1.CloneSetCondition) bool { return c.Type == conditionType })
+}
+
+// setCondition sets a condition; its update time changes with status or reason, its transition time with the status (CS-228).
+func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool) {
+	next.LastUpdateTime, next.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
+	previous := condition(status, next.Type)
+	if previous == nil {
+		status.Conditions = append(status.Conditions, next)
+		return
+	}
+	if previous.Status == next.Status {
+		next.LastTransitionTime = previous.LastTransitionTime
+		if previous.Reason == next.Reason && !restart {
+			next.LastUpdateTime = previous.LastUpdateTime
+		}
+	}
+	*previous = next
+}
+
+// FinalStatus completes the planned status with the errors met in planning and applying: FailedScale and FailedUpdate stand while
+// their step fails, with the present error, and vanish when it succeeds (CS-225). It tells whether the status changed (CS-223).
+func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.CloneSetStatus, bool) {
+	status := p.Status.DeepCopy()
+	for conditionType, text := range map[appsv1beta1.CloneSetConditionType]string{
+		appsv1beta1.CloneSetConditionFailedScale:  firstOf(scaleError, p.ScaleError),
+		appsv1beta1.CloneSetConditionFailedUpdate: firstOf(updateError, p.UpdateError),
+	} {
+		if text == "" {
+			removeCondition(status, conditionType)
+			continue
+		}
+		setCondition(status, appsv1beta1.CloneSetCondition{Type: conditionType, Status: corev1.ConditionTrue, Message: text}, now, false)
+	}
+	slices.SortStableFunc(status.Conditions, func(a, b appsv1beta1.CloneSetCondition) int {
+		switch {
+		case a.Type < b.Type:
+			return -1
+		case a.Type > b.Type:
+			return 1
+		}
+		return 0
+	})
+	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
+}
+
+func firstOf(err error, text string) string {
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}

@@ -1,0 +1,210 @@
+package cloneset
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// updatePods chooses the next pods to be updated, in order, as far as the budget goes (CS-120 to 127). unusable is why the user's
+// numbers cannot be used, nil if they can.
+func (p *planner) updatePods(unusable error) {
+	count := rollout.ToMove(p.census(), p.Limits)
+	target, toNew := p.update, true
+	if count < 0 {
+		target, toNew, count = p.current, false, -count
+	}
+	candidates := p.candidates(toNew)
+	if len(candidates) == 0 {
+		return
+	}
+	if reason, why := p.standstill(unusable); reason != "" {
+		p.say("update waits: %s", why)
+		for _, info := range candidates {
+			p.decide(info.Pod, Wait, reason, "%s", why)
+		}
+		return
+	}
+	p.say("%d pods to move to %s", count, target.name)
+	budget := p.newBudget(toNew)
+	for _, info := range candidates {
+		if count == 0 {
+			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
+			continue
+		}
+		if info.Specified {
+			count-- // already on its way out; the budget knows it (CS-126)
+			p.decide(info.Pod, Wait, ReasonSpecifiedDelete, "it will be replaced, after scaling")
+			continue
+		}
+		if p.moveTo(info, target, toNew, budget) {
+			count--
+		}
+	}
+}
+
+// standstill says why no pod may be updated at all, nothing if pods may (CS-122, CS-096).
+func (p *planner) standstill(unusable error) (Reason, string) {
+	switch {
+	case unusable != nil:
+		return ReasonBadSpec, unusable.Error()
+	case p.onDelete():
+		return ReasonOnDelete, "updateStrategy.type is OnDelete: pods get the new template when they are deleted"
+	case p.paused():
+		return ReasonPaused, "updateStrategy is paused"
+	}
+	return "", ""
+}
+
+// candidates are the pods that are not of the target revision, in the order of their update (CS-123, CS-180).
+func (p *planner) candidates(toNew bool) []*podInfo {
+	var candidates []*podInfo
+	for _, info := range p.pods {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && info.Err == nil && p.verdicts[info.Pod.Name] == nil {
+			candidates = append(candidates, info)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b *podInfo) int {
+		if a.Specified != b.Specified { // those already taken come first
+			if a.Specified {
+				return -1
+			}
+			return 1
+		}
+		return rollout.ByUpdate(a.Candidate, b.Candidate)
+	})
+	return candidates
+}
+
+func (p *planner) partitionWords() string {
+	if p.Limits.Partition > 0 {
+		return fmt.Sprintf("partition keeps %d pods at their revision", p.Limits.Partition)
+	}
+	return "enough pods move already"
+}
+
+// budget bounds how many pods may be moved at a time (CS-121, CS-124).
+type budget struct {
+	// spare is how many available pods may still be taken.
+	spare int
+	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be.
+	moving, total int
+}
+
+func (p *planner) newBudget(toNew bool) *budget {
+	b := &budget{spare: p.spare(), total: p.Limits.MaxUnavailable + len(p.pods) - p.Limits.Replicas}
+	for _, info := range p.pods {
+		switch {
+		case info.Specified || info.Preparing:
+			b.moving++
+			if info.Available {
+				b.spare--
+			}
+		case info.New == toNew && !info.Available:
+			b.moving++
+		}
+	}
+	return b
+}
+
+// refuse says why the pod cannot be moved now, nothing if it can.
+func (b *budget) refuse(info *podInfo, limits rollout.Limits) (Reason, string) {
+	total := b.total
+	if !info.Available {
+		total = max(total, 1) // missing pods must not hold up one that is down anyway (CS-125)
+	}
+	switch {
+	case b.moving >= total:
+		return ReasonUpdateUnhealthy, fmt.Sprintf("%d pods are moving or not available after it yet, %d may be (maxUnavailable %d)",
+			b.moving, max(total, 0), limits.MaxUnavailable)
+	case info.Available && b.spare <= 0:
+		return ReasonMaxUnavailable, fmt.Sprintf("no more than %d - %d pods would stay available", limits.Replicas, limits.MaxUnavailable)
+	}
+	return "", ""
+}
+
+func (b *budget) take(info *podInfo) {
+	b.moving++
+	if info.Available {
+		b.spare--
+	}
+}
+
+// moveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the pods to be moved.
+func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *budget) bool {
+	m := info.Mode
+	if !toNew {
+		m = p.modeFrom(info.Pod.Labels[pub.ControllerRevisionHash], target)
+	}
+	if m.refusal != "" { // IPU-173: this pod cannot, others may
+		p.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
+		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
+		return false
+	}
+	if reason, why := b.refuse(info, p.Limits); reason != "" {
+		p.decide(info.Pod, Wait, reason, "%s", why)
+		return true
+	}
+	if m.recreate {
+		patch := &podpatch.Patch{}
+		patch.Label(pub.SpecifiedDelete, "true")
+		p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why).Patch = patch
+		b.take(info)
+		return true
+	}
+	switch state := lifecycle.State(info.Pod); {
+	case p.hookedForUpdate(info):
+		if state == pub.LifecycleStatePreparingUpdate {
+			p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
+			return true
+		}
+		patch := &podpatch.Patch{}
+		lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.Now)
+		p.decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
+	default:
+		p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.change).Update = p.inPlaceUpdate(target, m.change)
+	}
+	b.take(info)
+	return true
+}
+
+func (p *planner) labelOf(info *podInfo) string {
+	if label := info.Pod.Labels[pub.ControllerRevisionHash]; label != "" {
+		return "from " + label
+	}
+	return "from no revision"
+}
+
+func (p *planner) hookedForUpdate(info *podInfo) bool {
+	return p.Set.Spec.Lifecycle != nil && lifecycle.Hooked(p.Set.Spec.Lifecycle.InPlaceUpdate, info.Pod)
+}
+
+func (p *planner) inPlaceUpdate(target *revisionInfo, change *inplace.Change) *inplace.Update {
+	update := &inplace.Update{
+		Revision: p.revisionLabel(target.name),
+		RevisionLabels: map[string]string{
+			pub.ControllerRevisionHash: p.revisionLabel(target.name),
+			pub.PodTemplateHash:        revision.ShortHash(target.name),
+		},
+		Change: change,
+	}
+	if strategy := p.inPlaceStrategy(); strategy != nil {
+		update.GraceSeconds = strategy.GracePeriodSeconds
+	}
+	return update
+}
+
+func (p *planner) inPlaceStrategy() *pub.InPlaceUpdateStrategy {
+	var r *appsv1beta1.RollingUpdateCloneSetStrategy
+	if r = p.rolling(); r == nil {
+		return nil
+	}
+	return r.InPlaceUpdateStrategy
+}
