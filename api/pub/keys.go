@@ -1,0 +1,72 @@
+// Package pub holds the well-known names of the wire: labels, annotations, conditions and states that several kinds share,
+// or that users and their tools read on pods. They are those of the reference (see docs/spec); changing one breaks users.
+package pub
+
+// Labels of pods, claims and revisions.
+const (
+	// CloneSetInstanceID pairs a pod of a CloneSet with its claims (CS-041).
+	CloneSetInstanceID = "apps.kruise.io/cloneset-instance-id"
+	// SpecifiedDelete on a pod, with any value, asks its workload to delete it first (CS-130).
+	SpecifiedDelete = "apps.kruise.io/specified-delete"
+	// LifecycleState holds the LifecycleStateType of a pod (IPU-150).
+	LifecycleState = "lifecycle.apps.kruise.io/state"
+	// ControllerRevisionHash names the revision that a pod carries (CS-050, IPU-170).
+	ControllerRevisionHash = "controller-revision-hash"
+	// PodTemplateHash is the short hash of the revision that a pod of a CloneSet carries (CS-050).
+	PodTemplateHash = "pod-template-hash"
+	// RevisionHash is the hash of a ControllerRevision, as a label on it (CS-082).
+	RevisionHash = "controller.kubernetes.io/hash"
+	// CloneSetExcludePreparingDelete is the v1alpha1 form of scaleStrategy.excludePreparingDelete (CS-116).
+	CloneSetExcludePreparingDelete = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete"
+	// DeletionProtection guards an object against deletion (CS-034).
+	DeletionProtection = "policy.kruise.io/delete-protection"
+)
+
+// Annotations.
+const (
+	// LifecycleTimestamp is the RFC 3339 time of the last change of the lifecycle state (IPU-150).
+	LifecycleTimestamp = "lifecycle.apps.kruise.io/timestamp"
+	// InPlaceUpdateState records the last in-place update of a pod as JSON (IPU-060).
+	InPlaceUpdateState = "apps.kruise.io/inplace-update-state"
+	// InPlaceUpdateStateLegacy is the key that old releases used (IPU-069); it is read, never written.
+	InPlaceUpdateStateLegacy = "inplace-update-state"
+	// InPlaceUpdateGrace holds the content of an in-place update while its grace period runs (IPU-068).
+	InPlaceUpdateGrace = "apps.kruise.io/inplace-update-grace"
+	// InPlaceUpdateGraceLegacy is the key that old releases used (IPU-069); it is read, never written.
+	InPlaceUpdateGraceLegacy = "inplace-update-grace"
+	// RuntimeContainersMeta is written by the node daemon (IPU-123).
+	RuntimeContainersMeta = "apps.kruise.io/runtime-containers-meta"
+	// ClaimTemplateFingerprint on a ControllerRevision of a CloneSet (IPU-045).
+	ClaimTemplateFingerprint = "kruise.io/cloneset-volumeclaimtemplate-hash"
+	// PodDeletionCost orders pods at scale-in; lower goes first (CS-144).
+	PodDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
+	// ConversionData keeps what has no place in the other API version; conversion writes it and drops it on the way back (CS-256).
+	ConversionData = "apps.kruise.io/conversion-data"
+
+	// ImagePreDownloadParallelism, ImagePreDownloadTimeoutSeconds and ImagePreDownloadMinUpdatedReadyPods are the v1alpha1
+	// form of the fields of the same names (CS-203, CS-204).
+	ImagePreDownloadParallelism         = "apps.kruise.io/image-predownload-parallelism"
+	ImagePreDownloadTimeoutSeconds      = "apps.kruise.io/image-predownload-timeout-seconds"
+	ImagePreDownloadMinUpdatedReadyPods = "apps.kruise.io/image-predownload-min-updated-ready-pods"
+)
+
+// Pod conditions, used as readiness gates too.
+const (
+	// InPlaceUpdateReady is False while a pod is being updated in place (IPU-016).
+	InPlaceUpdateReady = "InPlaceUpdateReady"
+	// KruisePodReady is the readiness gate with several writers (IPU-140).
+	KruisePodReady = "KruisePodReady"
+)
+
+// LifecycleStateType is the value of the label LifecycleState (IPU-150).
+type LifecycleStateType string
+
+// Lifecycle states of a pod (IPU-150).
+const (
+	LifecycleStatePreparingNormal LifecycleStateType = "PreparingNormal"
+	LifecycleStateNormal          LifecycleStateType = "Normal"
+	LifecycleStatePreparingUpdate LifecycleStateType = "PreparingUpdate"
+	LifecycleStateUpdating        LifecycleStateType = "Updating"
+	LifecycleStateUpdated         LifecycleStateType = "Updated"
+	LifecycleStatePreparingDelete LifecycleStateType = "PreparingDelete"
+)

@@ -1,0 +1,101 @@
+package template
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	kjson "sigs.k8s.io/json"
+)
+
+// document is a JSON text kept as it was read. The text is a string because it is immutable and shared by all copies of an object.
+type document struct {
+	text string
+	err  error
+}
+
+// read keeps data and decodes it into view. It never fails: what does not fit leaves view zero and is remembered as the error.
+func read[T any](data []byte, view *T) document {
+	doc := document{text: string(data)}
+	var decoded T
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &decoded); err != nil {
+		doc.err = fmt.Errorf("decoding %T: %w", decoded, err)
+		decoded = *new(T)
+	}
+	*view = decoded
+	return doc
+}
+
+// write returns the document with what was changed in view since it was read.
+func write[T any](doc document, view *T) ([]byte, error) {
+	now, err := json.Marshal(view)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", *view, err)
+	}
+	if doc.text == "" {
+		return now, nil
+	}
+	var asRead T
+	read([]byte(doc.text), &asRead)
+	then, err := json.Marshal(&asRead)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T as read: %w", *view, err)
+	}
+	if bytes.Equal(then, now) {
+		return []byte(doc.text), nil
+	}
+	return mergeChanges([]byte(doc.text), then, now)
+}
+
+// raw returns a copy of the document, or view encoded when there is none.
+func raw[T any](doc document, view *T) []byte {
+	if doc.text != "" {
+		return []byte(doc.text)
+	}
+	encoded, err := json.Marshal(view)
+	if err != nil {
+		return nil
+	}
+	return encoded
+}
+
+// parse decodes any JSON value; numbers stay json.Number, so that they are written back as they were.
+func parse(data []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, fmt.Errorf("data after the JSON value")
+	}
+	return value, nil
+}
+
+// equalJSON says whether two JSON texts hold the same value, key order and white space aside.
+func equalJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	left, err := parse(a)
+	if err != nil {
+		return false
+	}
+	right, err := parse(b)
+	return err == nil && same(left, right)
+}
+
+// equalEncoding says whether two values encode to the same JSON value; what cannot be encoded equals nothing.
+func equalEncoding(a, b json.Marshaler) bool {
+	left, err := a.MarshalJSON()
+	if err != nil {
+		return false
+	}
+	right, err := b.MarshalJSON()
+	return err == nil && equalJSON(left, right)
+}
+
+func equalView[T any](a, b *T) bool { return equality.Semantic.DeepEqual(a, b) }
