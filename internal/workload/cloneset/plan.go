@@ -329,3 +329,12 @@ func (p *Plan) String() string {
 	}
 	return b.String()
 }
+
+// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does.
+func (p *Plan) Headline() string {
+	brief := *p
+	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
+		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
+	})
+	return brief.String()
+}

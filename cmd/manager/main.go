@@ -1,0 +1,187 @@
+// Command manager runs the webhooks on every replica and the controllers on the leader.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/workload/cloneset"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
+
+func main() {
+	ctx := ctrl.SetupSignalHandler()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "The manager ends")
+		klog.Flush()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+		return fmt.Errorf("logging: %w", err)
+	}
+	logger := klog.FromContext(ctx)
+	ctrl.SetLogger(logger)
+	gates, err := features.Parse(o.featureGates)
+	if err != nil {
+		return err
+	}
+	for _, warning := range gates.Warnings {
+		logger.Info("Feature gates", "warning", warning)
+	}
+	logger.Info("Feature gates", "enabled", gates.String())
+	if err := metrics.Registry.Register(gates.Metric()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	if err := addWebhooks(ctx, mgr, o, gates); err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o, gates); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+func scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func newManager(o *options) (ctrl.Manager, error) {
+	s, err := scheme()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := restConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	resync, err := o.resync()
+	if err != nil {
+		return nil, err
+	}
+	pprofAddr := ""
+	if o.pprof {
+		pprofAddr = o.pprofAddr
+	}
+	electionNamespace := o.leaderElectionNamespace
+	if electionNamespace == "" {
+		electionNamespace = o.installNamespace
+	}
+	cacheOptions := cache.Options{
+		SyncPeriod:       resync,
+		DefaultTransform: slim.Metadata,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:                   {Transform: slim.Pod},
+			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
+			&appsv1.ControllerRevision{}:    {Transform: slim.Metadata},
+		},
+	}
+	if o.namespace != "" {
+		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                        s,
+		Cache:                         cacheOptions,
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
+		HealthProbeBindAddress:        o.probeAddr,
+		PprofBindAddress:              pprofAddr,
+		LeaderElection:                o.leaderElection,
+		LeaderElectionID:              o.leaderElectionID,
+		LeaderElectionNamespace:       electionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.leaseDuration,
+		RenewDeadline:                 &o.renewDeadline,
+		RetryPeriod:                   &o.retryEvery,
+		WebhookServer:                 webhookServer(o),
+		Controller:                    config.Controller{CacheSyncTimeout: o.cacheSyncTimeout},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, fmt.Errorf("adding the health check: %w", err)
+	}
+	return mgr, nil
+}
+
+func restConfig(o *options) (*rest.Config, error) {
+	cfg, err := rest.InClusterConfig()
+	if o.kubeconfig != "" {
+		cfg, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	// Priority and fairness of the API server decide; a limit of our own would only add latency (design rule 4).
+	cfg.QPS, cfg.Burst = o.qps, o.burst
+	cfg.UserAgent = "kruise-manager"
+	return cfg, nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates) error {
+	return cloneset.Setup(ctx, mgr, cloneset.Options{
+		Features: cloneset.Features{
+			ShortHash:               gates.Enabled(features.CloneSetShortHash),
+			PartitionRollback:       gates.Enabled(features.CloneSetPartitionRollback),
+			RecreateOnClaimChange:   gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
+			PreparingUpdateAsUpdate: gates.Enabled(features.PreparingUpdateAsUpdate),
+			ExcludePreparingDelete:  o.excludePreparingDelete,
+		},
+		Workers: *o.workers["cloneset"],
+		RateLimiter: workqueue.NewTypedMaxOfRateLimiter(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
+			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)}),
+	})
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+)
+
+// options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
+type options struct {
+	metricsAddr, probeAddr, pprofAddr string
+	pprof                             bool
+
+	leaderElection                           bool
+	leaderElectionNamespace                  string
+	leaderElectionID                         string
+	leaderElectionResourceLock               string
+	leaseDuration, renewDeadline, retryEvery time.Duration
+
+	namespace              string
+	syncPeriod             string
+	cacheSyncTimeout       time.Duration
+	webhookInitTimeout     time.Duration
+	qps                    float32
+	burst                  int
+	kubeconfig             string
+	featureGates           string
+	baseDelay, maxDelay    time.Duration
+	queueQPS, queueBucket  int
+	workers                map[string]*int
+	excludePreparingDelete bool
+	logging                *logsapi.LoggingConfiguration
+
+	installNamespace string
+	webhookPort      int
+	certDir          string
+	secretName       string
+	serviceName      string
+	webhookHost      string
+	certWriter       string
+	renewBefore      string
+}
+
+// accepted are flags of the reference that configure what is not built here or not yet; they parse, so that chart values and
+// arguments carry over.
+type accepted struct {
+	expectationTimeout             time.Duration
+	allowPrivileged, noDeepCopy    bool
+	bcjByScheduler, adsByScheduler bool
+	nodeImageDelay                 time.Duration
+	nodeImageTTL                   int
+	versionedStatus, protection    string
+}
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{workers: map[string]*int{}, logging: logsapi.NewLoggingConfiguration()}
+	var a accepted
+	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	fs.StringVar(&o.metricsAddr, "metrics-addr", ":8080", "address of /metrics")
+	fs.StringVar(&o.probeAddr, "health-probe-addr", ":8000", "address of /healthz and /readyz")
+	fs.BoolVar(&o.pprof, "enable-pprof", true, "serve Go profiles")
+	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:8090", "address of the Go profiles")
+	fs.BoolVar(&o.leaderElection, "enable-leader-election", true, "run controllers on one replica only")
+	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "kruise-system", "namespace of the lock; empty is the manager's own")
+	fs.StringVar(&o.leaderElectionID, "leader-election-id", "kruise-manager", "name of the lock")
+	fs.StringVar(&o.leaderElectionResourceLock, "leader-election-resource-lock", "leases", "kind of the lock; only leases")
+	fs.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a lock holds without renewal")
+	fs.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
+	fs.DurationVar(&o.retryEvery, "leader-election-retry-period", 2*time.Second, "time between tries to take or renew the lock")
+	fs.StringVar(&o.namespace, "namespace", "", "restrict caches to one namespace")
+	fs.StringVar(&o.syncPeriod, "sync-period", "", "informer resync; empty or 0 is none")
+	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute, "how long controllers wait for their caches")
+	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute, "how long the first pass over certificates and webhooks may take")
+	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
+	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
+	fs.StringVar(&o.featureGates, "feature-gates", "", "comma list of Name=bool")
+	fs.DurationVar(&o.baseDelay, "rate-limiter-base-delay", 5*time.Millisecond, "first back-off of a failing object")
+	fs.DurationVar(&o.maxDelay, "rate-limiter-max-delay", 1000*time.Second, "longest back-off of a failing object")
+	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
+	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
+	for _, name := range []string{"advancedcronjob", "broadcastjob", "cloneset", "crr", "daemonset", "imagepulljob", "nodeimage", "nodepodprobe",
+		"persistentpodstate", "podprobemarker", "podunavailablebudget", "resourcedistribution", "sidecarset", "sidecarterminator", "statefulset",
+		"uniteddeployment", "workloadspread"} {
+		o.workers[name] = fs.Int(name+"-workers", 3, "objects worked on at the same time")
+	}
+	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
+	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
+	fs.BoolVar(&a.allowPrivileged, "allow-privileged", true, "accepted; the API server validates templates")
+	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")
+	fs.BoolVar(&a.bcjByScheduler, "assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
+	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
+	fs.DurationVar(&a.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
+	fs.IntVar(&a.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
+	fs.StringVar(&a.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
+	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
+	logsapi.AddFlags(o.logging, fs)
+	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(legacy)
+	legacy.VisitAll(func(f *flag.Flag) {
+		if fs.Lookup(f.Name) == nil {
+			fs.AddGoFlag(f)
+		}
+	})
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.leaderElectionResourceLock != "leases" {
+		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases", o.leaderElectionResourceLock)
+	}
+	return o, o.environment()
+}
+
+func (o *options) environment() error {
+	o.installNamespace = env("POD_NAMESPACE", "kruise-system")
+	o.certDir = env("WEBHOOK_CERT_DIR", "/tmp/kruise-webhook-certs")
+	o.secretName = env("SECRET_NAME", "kruise-webhook-certs")
+	o.serviceName = env("SERVICE_NAME", "kruise-webhook-service")
+	o.webhookHost = env("WEBHOOK_HOST", "")
+	o.certWriter = env("WEBHOOK_CERT_WRITER", "")
+	o.renewBefore = env("CERTS_RENEW_BEFORE", "")
+	port, err := strconv.Atoi(env("WEBHOOK_PORT", "9876"))
+	if err != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("WEBHOOK_PORT %q is not a port", os.Getenv("WEBHOOK_PORT"))
+	}
+	o.webhookPort = port
+	return nil
+}
+
+// resync returns the resync period, nil for none.
+func (o *options) resync() (*time.Duration, error) {
+	if o.syncPeriod == "" || o.syncPeriod == "0" {
+		return nil, nil
+	}
+	period, err := time.ParseDuration(o.syncPeriod)
+	if err != nil {
+		return nil, fmt.Errorf("--sync-period: %w", err)
+	}
+	return &period, nil
+}
+
+func env(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}

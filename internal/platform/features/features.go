@@ -1,0 +1,186 @@
+// Package features knows the feature gates by their names in the reference, with the defaults of docs/spec and the design.
+package features
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/featuregate"
+)
+
+// Feature gates; what each does stands in docs/spec/operations.md.
+const (
+	PodWebhook                                featuregate.Feature = "PodWebhook"
+	KruiseDaemon                              featuregate.Feature = "KruiseDaemon"
+	DaemonWatchingPod                         featuregate.Feature = "DaemonWatchingPod"
+	WorkloadSpread                            featuregate.Feature = "WorkloadSpread"
+	PodUnavailableBudgetDeleteGate            featuregate.Feature = "PodUnavailableBudgetDeleteGate"
+	InPlaceUpdateEnvFromMetadata              featuregate.Feature = "InPlaceUpdateEnvFromMetadata"
+	StatefulSetAutoDeletePVC                  featuregate.Feature = "StatefulSetAutoDeletePVC"
+	PodProbeMarkerGate                        featuregate.Feature = "PodProbeMarkerGate"
+	PodIndexLabel                             featuregate.Feature = "PodIndexLabel"
+	ResourcesDeletionProtection               featuregate.Feature = "ResourcesDeletionProtection"
+	ResourceDistributionGate                  featuregate.Feature = "ResourceDistributionGate"
+	PodUnavailableBudgetUpdateGate            featuregate.Feature = "PodUnavailableBudgetUpdateGate"
+	CloneSetShortHash                         featuregate.Feature = "CloneSetShortHash"
+	KruisePodReadinessGate                    featuregate.Feature = "KruisePodReadinessGate"
+	PreDownloadImageForInPlaceUpdate          featuregate.Feature = "PreDownloadImageForInPlaceUpdate"
+	PreDownloadImageForDaemonSetUpdate        featuregate.Feature = "PreDownloadImageForDaemonSetUpdate"
+	ImagePullJobGate                          featuregate.Feature = "ImagePullJobGate"
+	CloneSetPartitionRollback                 featuregate.Feature = "CloneSetPartitionRollback"
+	CloneSetEventHandlerOptimization          featuregate.Feature = "CloneSetEventHandlerOptimization"
+	PreparingUpdateAsUpdate                   featuregate.Feature = "PreparingUpdateAsUpdate"
+	RecreatePodWhenChangeVCTInCloneSetGate    featuregate.Feature = "RecreatePodWhenChangeVCTInCloneSetGate"
+	TemplateNoDefaults                        featuregate.Feature = "TemplateNoDefaults"
+	SidecarSetPatchPodMetadataDefaultsAllowed featuregate.Feature = "SidecarSetPatchPodMetadataDefaultsAllowed"
+	EnableSortSidecarContainerByName          featuregate.Feature = "EnableSortSidecarContainerByName"
+	SidecarTerminator                         featuregate.Feature = "SidecarTerminator"
+	EnhancedLivenessProbe                     featuregate.Feature = "EnhancedLivenessProbe"
+	EnablePodProbeMarkerOnServerless          featuregate.Feature = "EnablePodProbeMarkerOnServerless"
+	StatefulSetStartOrdinal                   featuregate.Feature = "StatefulSetStartOrdinal"
+	StatefulSetAutoResizePVCGate              featuregate.Feature = "StatefulSetAutoResizePVCGate"
+	InPlaceWorkloadVerticalScaling            featuregate.Feature = "InPlaceWorkloadVerticalScaling"
+	InPlacePodVerticalScaling                 featuregate.Feature = "InPlacePodVerticalScaling"
+	DeletionProtectionForCRDCascadingGate     featuregate.Feature = "DeletionProtectionForCRDCascadingGate"
+	ForceDeleteTimeoutExpectationGate         featuregate.Feature = "ForceDeleteTimeoutExpectationGate"
+	EnableExternalCerts                       featuregate.Feature = "EnableExternalCerts"
+	DefaultHostNetworkHostPortsInPodTemplates featuregate.Feature = "DefaultHostNetworkHostPortsInPodTemplates"
+	DaemonSetPruneIneligibleNodes             featuregate.Feature = "DaemonSetPruneIneligibleNodes"
+)
+
+func on(stage featuregate.FeatureSpec) featuregate.FeatureSpec { stage.Default = true; return stage }
+
+var (
+	alpha = featuregate.FeatureSpec{PreRelease: featuregate.Alpha}
+	beta  = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
+)
+
+// specs are the gates with their defaults: the reference's, but for those that the design turns on because they do not change
+// what existing objects do in a way that their owner would not expect.
+func specs() map[featuregate.Feature]featuregate.FeatureSpec {
+	return map[featuregate.Feature]featuregate.FeatureSpec{
+		PodWebhook: on(beta), KruiseDaemon: on(beta), DaemonWatchingPod: on(beta), WorkloadSpread: on(beta),
+		PodUnavailableBudgetDeleteGate: on(beta), InPlaceUpdateEnvFromMetadata: on(beta), StatefulSetAutoDeletePVC: on(beta),
+		PodProbeMarkerGate: on(beta), PodIndexLabel: on(beta),
+		ResourcesDeletionProtection: on(beta), ResourceDistributionGate: on(beta),
+		PreDownloadImageForInPlaceUpdate: on(alpha), ImagePullJobGate: on(alpha), PreparingUpdateAsUpdate: on(alpha),
+		RecreatePodWhenChangeVCTInCloneSetGate: on(alpha), SidecarTerminator: on(alpha), StatefulSetStartOrdinal: on(alpha),
+		StatefulSetAutoResizePVCGate: on(alpha), InPlaceWorkloadVerticalScaling: on(alpha), DaemonSetPruneIneligibleNodes: on(alpha),
+		PodUnavailableBudgetUpdateGate: alpha, CloneSetShortHash: alpha, KruisePodReadinessGate: alpha,
+		PreDownloadImageForDaemonSetUpdate: alpha, CloneSetPartitionRollback: alpha, CloneSetEventHandlerOptimization: alpha,
+		TemplateNoDefaults: alpha, SidecarSetPatchPodMetadataDefaultsAllowed: alpha, EnableSortSidecarContainerByName: alpha,
+		EnhancedLivenessProbe: alpha, EnablePodProbeMarkerOnServerless: alpha, InPlacePodVerticalScaling: alpha,
+		DeletionProtectionForCRDCascadingGate: alpha, ForceDeleteTimeoutExpectationGate: alpha, EnableExternalCerts: alpha,
+		DefaultHostNetworkHostPortsInPodTemplates: alpha,
+	}
+}
+
+// aliases are spellings in the reference's documentation that are not its gates' names (OPS-035).
+var aliases = map[string]featuregate.Feature{
+	"EnhancedLivenessProbeGate":                EnhancedLivenessProbe,
+	"ForceDeleteTimeoutExpectationFeatureGate": ForceDeleteTimeoutExpectationGate,
+}
+
+// ignored are gates that only switch off a defect's cure; they are accepted and do nothing (OPS-038).
+var ignored = map[featuregate.Feature]string{
+	CloneSetEventHandlerOptimization:  "events are always filtered by what they change",
+	ForceDeleteTimeoutExpectationGate: "doubtful writes are always settled by a live read",
+}
+
+// Gates are the gates in force.
+type Gates struct {
+	gate featuregate.MutableFeatureGate
+	set  map[featuregate.Feature]bool
+	// Warnings say what in the user's list was changed or does nothing.
+	Warnings []string
+}
+
+// Parse reads a list such as "A=true,B=false"; empty means the defaults. An unknown name is an error that names it (OPS-038).
+func Parse(list string) (*Gates, error) {
+	g := &Gates{gate: featuregate.NewFeatureGate(), set: map[featuregate.Feature]bool{}}
+	if err := g.gate.Add(specs()); err != nil {
+		return nil, fmt.Errorf("declaring feature gates: %w", err)
+	}
+	parts := strings.Split(list, ",")
+	for i, part := range parts {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if feature, ok := aliases[name]; ok {
+			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s is called %s", name, feature))
+			name = string(feature)
+		}
+		if why, ok := ignored[featuregate.Feature(name)]; ok {
+			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s does nothing: %s", name, why))
+		}
+		g.set[featuregate.Feature(name)] = strings.EqualFold(strings.TrimSpace(value), "true")
+		parts[i] = name
+		if value != "" {
+			parts[i] += "=" + value
+		}
+	}
+	if err := g.gate.Set(strings.Join(parts, ",")); err != nil {
+		return nil, fmt.Errorf("feature gates: %w", err)
+	}
+	g.imply()
+	return g, nil
+}
+
+// imply applies what one gate says about others (OPS-036).
+func (g *Gates) imply() {
+	for _, rule := range []struct {
+		cause  featuregate.Feature
+		value  bool
+		forced bool
+		others []featuregate.Feature
+	}{
+		{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
+			WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
+		{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
+			InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate, EnhancedLivenessProbe}},
+		{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
+		{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
+		{ResourcesDeletionProtection, false, false, []featuregate.Feature{DeletionProtectionForCRDCascadingGate}},
+	} {
+		if g.gate.Enabled(rule.cause) != rule.value {
+			continue
+		}
+		for _, other := range rule.others {
+			if g.gate.Enabled(other) == rule.forced {
+				continue
+			}
+			if wish, ok := g.set[other]; ok && wish != rule.forced {
+				g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause, rule.value))
+			}
+			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.forced}); err != nil {
+				g.Warnings = append(g.Warnings, err.Error())
+			}
+		}
+	}
+}
+
+// Enabled tells whether the gate is on.
+func (g *Gates) Enabled(feature featuregate.Feature) bool { return g.gate.Enabled(feature) }
+
+// String lists all gates in force, for the log (OPS-037).
+func (g *Gates) String() string {
+	var parts []string
+	for _, feature := range slices.Sorted(maps.Keys(specs())) {
+		parts = append(parts, fmt.Sprintf("%s=%v", feature, g.Enabled(feature)))
+	}
+	return strings.Join(parts, ",")
+}
+
+// Metric returns the gauge kruise_feature_enabled{name,stage} (OPS-037).
+func (g *Gates) Metric() prometheus.Collector {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kruise_feature_enabled", Help: "Feature gates in force."}, []string{"name", "stage"})
+	for feature, spec := range specs() {
+		value := 0.0
+		if g.Enabled(feature) {
+			value = 1
+		}
+		gauge.WithLabelValues(string(feature), string(spec.PreRelease)).Set(value)
+	}
+	return gauge
+}

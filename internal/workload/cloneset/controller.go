@@ -1,0 +1,165 @@
+package cloneset
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	Features Features
+	// Workers is how many sets are worked on at the same time.
+	Workers int
+	// RateLimiter is the back-off of failing sets; nil means the library's.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// Setup adds the controller to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, object, ownerIndex, indexByController); err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", object, err)
+		}
+	}
+	meters := newMeters()
+	for _, collector := range meters.all() {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
+	own := ownwrites.NewTracker()
+	own.Leaked = func(_ types.UID, object ownwrites.Object) { meters.leaked.WithLabelValues(object.Namespace, object.Name).Inc() }
+	r.pass = &Pass{
+		Reader:   kube,
+		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now},
+		Features: options.Features,
+		Random:   rand.IntN,
+	}
+	r.client = mgr.GetClient()
+	toOwner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())
+	err := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
+		For(&appsv1beta1.CloneSet{}).
+		Watches(&corev1.Pod{}, toOwner).
+		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
+		Watches(&appsv1.ControllerRevision{}, toOwner).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the CloneSet controller: %w", err)
+	}
+	return nil
+}
+
+// recorder sends events to the API server.
+type recorder struct{ events.EventRecorder }
+
+// Event implements Recorder.
+func (r recorder) Event(set *appsv1beta1.CloneSet, eventType, reason, message string) {
+	const maxNote = 1000 // the API server refuses notes above 1 KiB
+	if len(message) > maxNote {
+		message = message[:maxNote] + "…"
+	}
+	r.Eventf(set, nil, eventType, reason, reason, "%s", message)
+}
+
+type reconciler struct {
+	pass   *Pass
+	client client.Client
+	meters *meters
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]types.UID
+	told  map[types.UID]string // the last narrative logged, so that it is logged only when it changes (OPS-096)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	set := &appsv1beta1.CloneSet{}
+	if err := r.client.Get(ctx, request.NamespacedName, set, client.UnsafeDisableDeepCopy); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			r.forget(request.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("reading CloneSet: %w", err)
+	}
+	r.remember(request.NamespacedName, set.UID)
+	outcome, err := r.pass.Run(ctx, request.NamespacedName)
+	logger := log.FromContext(ctx)
+	switch {
+	case outcome.Pending != "":
+		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
+	case outcome.Plan != nil:
+		r.meters.observe(outcome.Plan)
+		if r.news(outcome.Plan) {
+			logger.V(2).Info("Plan", "plan", outcome.Plan.String())
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: outcome.After}, nil
+}
+
+func (r *reconciler) remember(name types.NamespacedName, uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if former, ok := r.known[name]; ok && former != uid {
+		r.pass.Forget(former)
+		delete(r.told, former)
+	}
+	r.known[name] = uid
+}
+
+func (r *reconciler) forget(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if uid, ok := r.known[name]; ok {
+		r.pass.Forget(uid)
+		delete(r.told, uid)
+		delete(r.known, name)
+	}
+	r.meters.forget(name)
+}
+
+// news tells whether the plan says something that was not logged before.
+func (r *reconciler) news(plan *Plan) bool {
+	text := plan.Headline()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told[plan.Set.UID] == text {
+		return false
+	}
+	r.told[plan.Set.UID] = text
+	return true
+}

@@ -1,0 +1,213 @@
+package cloneset
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+const (
+	// ownerIndex finds objects by the UID of their controller.
+	ownerIndex = "metadata.controller.uid"
+	// nobody is the index value of objects without a controller.
+	nobody = "nobody"
+)
+
+func indexByController(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return []string{nobody}
+}
+
+// Kube reads from the caches and writes to the API server.
+type Kube struct {
+	// Client reads from the caches; Reader from the API server.
+	Client client.Client
+	Reader client.Reader
+}
+
+var (
+	_ Reader  = (*Kube)(nil)
+	_ Cluster = (*Kube)(nil)
+)
+
+// Snapshot implements Reader. The objects are the caches' own and must not be changed.
+func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapshot, error) {
+	set := &appsv1beta1.CloneSet{}
+	if err := k.Client.Get(ctx, name, set, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	snapshot := &Snapshot{Set: set}
+	owned := []client.ListOption{client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy}
+	var pods corev1.PodList
+	if err := k.Client.List(ctx, &pods, owned...); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		snapshot.Pods = append(snapshot.Pods, &pods.Items[i])
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := k.Client.List(ctx, &claims, owned...); err != nil {
+		return nil, fmt.Errorf("listing claims: %w", err)
+	}
+	for i := range claims.Items {
+		snapshot.Claims = append(snapshot.Claims, &claims.Items[i])
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return snapshot, nil // the plan says so
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := k.Client.List(ctx, &revisions, owned...); err != nil {
+		return nil, fmt.Errorf("listing revisions: %w", err)
+	}
+	var orphans appsv1.ControllerRevisionList
+	if err := k.Client.List(ctx, &orphans, client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: nobody},
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing revisions without owner: %w", err)
+	}
+	for _, items := range [][]appsv1.ControllerRevision{revisions.Items, orphans.Items} {
+		for i := range items {
+			snapshot.Revisions = append(snapshot.Revisions, &items[i])
+		}
+	}
+	return snapshot, nil
+}
+
+func newObject(kind ownwrites.Kind) (client.Object, error) {
+	switch kind {
+	case KindPod:
+		return &corev1.Pod{}, nil
+	case KindClaim:
+		return &corev1.PersistentVolumeClaim{}, nil
+	case KindRevision:
+		return &appsv1.ControllerRevision{}, nil
+	case KindSet:
+		return &appsv1beta1.CloneSet{}, nil
+	}
+	return nil, fmt.Errorf("unknown kind %q", kind)
+}
+
+// Cached implements Reader.
+func (k *Kube) Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+	return get(ctx, k.Client, object, client.UnsafeDisableDeepCopy)
+}
+
+// Live implements Reader.
+func (k *Kube) Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+	return get(ctx, k.Reader, object)
+}
+
+func get(ctx context.Context, reader client.Reader, object ownwrites.Object, options ...client.GetOption) (metav1.Object, error) {
+	found, err := newObject(object.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := reader.Get(ctx, object.NamespacedName, found, options...); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return found, nil
+}
+
+// GetPod implements Cluster with a live read.
+func (k *Kube) GetPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	return pod, k.Reader.Get(ctx, name, pod)
+}
+
+// CreatePod implements Cluster. The document is sent as it is, fields that our types do not know included.
+func (k *Kube) CreatePod(ctx context.Context, document map[string]any) (*corev1.Pod, error) {
+	return create(ctx, k.Client, document, &corev1.Pod{})
+}
+
+// CreateClaim implements Cluster.
+func (k *Kube) CreateClaim(ctx context.Context, document map[string]any) (*corev1.PersistentVolumeClaim, error) {
+	return create(ctx, k.Client, document, &corev1.PersistentVolumeClaim{})
+}
+
+func create[T client.Object](ctx context.Context, c client.Client, document map[string]any, created T) (T, error) {
+	sent := &unstructured.Unstructured{Object: document}
+	if err := c.Create(ctx, sent); err != nil {
+		return created, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, created); err != nil {
+		return created, fmt.Errorf("reading the created object: %w", err)
+	}
+	return created, nil
+}
+
+// PatchPod implements Cluster.
+func (k *Kube) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error) {
+	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return patched, k.patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body), status)
+}
+
+// PatchClaim implements Cluster.
+func (k *Kube) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
+	patched := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), false)
+}
+
+// PatchSet implements Cluster.
+func (k *Kube) PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error) {
+	patched := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), status)
+}
+
+// PatchRevision implements Cluster.
+func (k *Kube) PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
+	patched := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), false)
+}
+
+func (k *Kube) patch(ctx context.Context, object client.Object, patch client.Patch, status bool) error {
+	if status {
+		return k.Client.Status().Patch(ctx, object, patch)
+	}
+	return k.Client.Patch(ctx, object, patch)
+}
+
+// DeletePod implements Cluster.
+func (k *Kube) DeletePod(ctx context.Context, pod *corev1.Pod) error { return k.delete(ctx, pod) }
+
+// DeleteClaim implements Cluster.
+func (k *Kube) DeleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	return k.delete(ctx, claim)
+}
+
+// DeleteRevision implements Cluster.
+func (k *Kube) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
+	return k.delete(ctx, r)
+}
+
+func (k *Kube) delete(ctx context.Context, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return k.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+// GetRevision implements Cluster with a live read.
+func (k *Kube) GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	found := &appsv1.ControllerRevision{}
+	return found, k.Reader.Get(ctx, name, found)
+}
+
+// CreateRevision implements Cluster.
+func (k *Kube) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	created := r.DeepCopy()
+	return created, k.Client.Create(ctx, created)
+}

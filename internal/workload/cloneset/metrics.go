@@ -1,0 +1,91 @@
+package cloneset
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// meters are the metrics of the controller (CS-238, IPU-193).
+type meters struct {
+	leaked   *prometheus.CounterVec
+	actions  *prometheus.CounterVec
+	waiting  *prometheus.GaugeVec
+	duration prometheus.Histogram
+
+	mu      sync.Mutex
+	started map[types.UID]time.Time // pods whose update in place is under way
+	reasons map[types.NamespacedName]map[Reason]bool
+}
+
+func newMeters() *meters {
+	return &meters{
+		leaked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cloneset_scale_expectation_leakage",
+			Help: "Creations that the cache never showed and a live read had to settle."}, []string{"namespace", "name"}),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_cloneset_pod_actions_total",
+			Help: "Planned actions on pods, by action and reason."}, []string{"action", "reason"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_cloneset_pods_waiting",
+			Help: "Pods that wait, by what they wait for."}, []string{"namespace", "name", "reason"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_inplace_update_duration_seconds",
+			Help: "Time from the start of an update in place until the pod is admitted again.", Buckets: prometheus.ExponentialBuckets(0.5, 2, 12)}),
+		started: map[types.UID]time.Time{},
+		reasons: map[types.NamespacedName]map[Reason]bool{},
+	}
+}
+
+func (m *meters) all() []prometheus.Collector {
+	return []prometheus.Collector{m.leaked, m.actions, m.waiting, m.duration}
+}
+
+func (m *meters) observe(plan *Plan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name := types.NamespacedName{Namespace: plan.Set.Namespace, Name: plan.Set.Name}
+	waiting := map[Reason]int{}
+	for _, v := range plan.Verdicts {
+		switch v.Action {
+		case Keep:
+			continue
+		case Wait:
+			waiting[v.Reason]++
+			continue
+		case UpdateInPlace:
+			m.started[v.Pod.UID] = time.Now()
+		case Patch:
+			if start, ok := m.started[v.Pod.UID]; ok && v.Reason == ReasonUpdated {
+				m.duration.Observe(time.Since(start).Seconds())
+				delete(m.started, v.Pod.UID)
+			}
+		case Delete, Release:
+			delete(m.started, v.Pod.UID)
+		}
+		m.actions.WithLabelValues(string(v.Action), string(v.Reason)).Inc()
+	}
+	if n := len(plan.Create); n > 0 {
+		m.actions.WithLabelValues("create", "Missing").Add(float64(n))
+	}
+	for reason := range m.reasons[name] {
+		if waiting[reason] == 0 {
+			m.waiting.DeleteLabelValues(name.Namespace, name.Name, string(reason))
+			delete(m.reasons[name], reason)
+		}
+	}
+	for reason, n := range waiting {
+		if m.reasons[name] == nil {
+			m.reasons[name] = map[Reason]bool{}
+		}
+		m.reasons[name][reason] = true
+		m.waiting.WithLabelValues(name.Namespace, name.Name, string(reason)).Set(float64(n))
+	}
+}
+
+func (m *meters) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for reason := range m.reasons[name] {
+		m.waiting.DeleteLabelValues(name.Namespace, name.Name, string(reason))
+	}
+	delete(m.reasons, name)
+}
