@@ -73,17 +73,24 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		return "" // the pod has not started: it will, with the new image (IPU-087)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
-	// Since some version kubelet tells which generation of the spec it has taken up; where it does, that settles doubtful names.
-	observed := pod.Status.ObservedGeneration > 0 && pod.Status.ObservedGeneration >= pod.Generation
+	// Newer kubelets tell which generation of the spec they have taken up; where they do, that settles doubtful image names.
+	tells := pod.Status.ObservedGeneration > 0
+	observed := tells && pod.Status.ObservedGeneration >= pod.Generation
 	switch {
 	case status.ImageID != "" && status.ImageID != before.ImageID:
-		// Another image runs. If it is the one of an update that this one overtook, the right one is still to come.
-		if imageMatches || observed || (before.ImageID != "" && !SameImage(status.Image, before.Image)) {
+		// Another image runs. It may be the one of an update that this one overtook; then the right one is still to come.
+		overtaken := before.ImageID == "" || SameImage(status.Image, before.Image)
+		if imageMatches || !overtaken {
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:
 		// The same digest under another name: the container is a new one.
 		if imageMatches || observed {
+			return ""
+		}
+	case before.ContainerID != "" && before.RunningImage == container.Image && before.Image != container.Image:
+		// The update was taken back before kubelet acted: what ran goes on running.
+		if observed || !tells {
 			return ""
 		}
 	case before.ContainerID == "" && imageMatches && !startedAt(status).Before(state.UpdateTimestamp.Time):

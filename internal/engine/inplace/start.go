@@ -50,9 +50,13 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	}
 	lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(u.Change.Images) > 0}
+	previous, err := StateOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	state.LastContainerStatuses = unfinished(pod, previous)
 	if u.Graceful() {
 		grace := Grace{Revision: u.Revision, ContainerImages: u.Change.Images, GraceSeconds: u.GraceSeconds}
-		var err error
 		if grace.MetaDataPatch, err = encodeMetadata(u.Change); err != nil {
 			return nil, err
 		}
@@ -102,6 +106,25 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	return patch, annotate(patch, pub.InPlaceUpdateState, state)
 }
 
+// unfinished returns the records of containers that an earlier update has changed and that do not run what it wrote yet: a further
+// update must go on waiting for them.
+func unfinished(pod *corev1.Pod, state *State) map[string]ContainerRecord {
+	if state == nil {
+		return nil
+	}
+	var records map[string]ContainerRecord
+	for name, record := range state.LastContainerStatuses {
+		if replaced(pod, name, record, state) == "" {
+			continue
+		}
+		if records == nil {
+			records = map[string]ContainerRecord{}
+		}
+		records[name] = record
+	}
+	return records
+}
+
 // writeImages adds the images to the patch and records what runs now (IPU-063, IPU-067, IPU-087). A container that has the image
 // already is left alone.
 func writeImages(patch *podpatch.Patch, state *State, pod *corev1.Pod, images map[string]string, now time.Time) {
@@ -114,11 +137,15 @@ func writeImages(patch *podpatch.Patch, state *State, pod *corev1.Pod, images ma
 		patch.Image(name, images[name])
 		written = append(written, name)
 		if status := statusOf(pod, name); status != nil {
+			record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
+				Image: container.Image, RunningImage: container.Image}
+			if overtaken, ok := state.LastContainerStatuses[name]; ok && overtaken.ContainerID == status.ContainerID {
+				record.RunningImage = overtaken.RunningImage
+			}
 			if state.LastContainerStatuses == nil {
 				state.LastContainerStatuses = map[string]ContainerRecord{}
 			}
-			state.LastContainerStatuses[name] = ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID,
-				RestartCount: status.RestartCount, Image: container.Image}
+			state.LastContainerStatuses[name] = record
 		}
 	}
 	if len(written) > 0 {

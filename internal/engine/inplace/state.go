@@ -41,6 +41,9 @@ type ContainerRecord struct {
 	RestartCount int32  `json:"restartCount,omitempty"`
 	// Image is the image in the pod's spec that was replaced.
 	Image string `json:"image,omitempty"`
+	// RunningImage is the image that the recorded container was started with; it differs from Image if one update overtook
+	// another before kubelet acted.
+	RunningImage string `json:"runningImage,omitempty"`
 }
 
 // PreCheck names containers that must be ready before the next batch (IPU-066).

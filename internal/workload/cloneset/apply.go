@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
@@ -57,12 +59,8 @@ const (
 	KindSet      ownwrites.Kind = "CloneSet"
 )
 
-const (
-	// parallel bounds the requests that one set has in flight.
-	parallel = 32
-	// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
-	attempts = 4
-)
+// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
+const attempts = 4
 
 // errRetry ends applying without being an error of the user's: another pass will go on from what is found then.
 var errRetry = errors.New("the world changed meanwhile")
@@ -73,6 +71,8 @@ type Applier struct {
 	Events  Recorder
 	Own     *ownwrites.Tracker
 	Now     func() time.Time
+	// Parallel bounds the requests that one set has in flight.
+	Parallel int
 }
 
 // Result is what applying met.
@@ -104,8 +104,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.create(ctx, plan))
 	var mu sync.Mutex
-	each(ctx, plan.Verdicts, func(v *Verdict) {
-		scaleErr, updateErr := a.verdict(ctx, plan, v)
+	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait })
+	inParallel(len(writing), a.Parallel, func(i int) {
+		scaleErr, updateErr := a.verdict(ctx, plan, writing[i])
 		mu.Lock()
 		defer mu.Unlock()
 		result.add(&result.ScaleError, scaleErr)
@@ -124,18 +125,15 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	return result
 }
 
-// each runs do for every verdict that writes, in bounded parallel, until the context ends.
-func each(ctx context.Context, verdicts []*Verdict, do func(*Verdict)) {
+// inParallel runs do for 0 to n-1, at most limit at a time, and waits for all.
+func inParallel(n, limit int, do func(int)) {
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, parallel)
-	for _, v := range verdicts {
-		if v.Action == Keep || v.Action == Wait || ctx.Err() != nil {
-			continue
-		}
+	slots := make(chan struct{}, max(limit, 1))
+	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			do(v)
+			do(i)
 		})
 	}
 	wg.Wait()
@@ -238,14 +236,10 @@ func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.Per
 
 // create makes pods in rounds of 1, 2, 4 ... parallel requests; a failure ends it after the running round (CS-047).
 func (a *Applier) create(ctx context.Context, plan *Plan) error {
-	for start, round := 0, 1; start < len(plan.Create); start, round = start+round, min(round*2, parallel) {
+	for start, round := 0, 1; start < len(plan.Create); start, round = start+round, min(round*2, max(a.Parallel, 1)) {
 		batch := plan.Create[start:min(start+round, len(plan.Create))]
 		errs := make([]error, len(batch))
-		var wg sync.WaitGroup
-		for i := range batch {
-			wg.Go(func() { errs[i] = a.createOne(ctx, plan, batch[i]) })
-		}
-		wg.Wait()
+		inParallel(len(batch), a.Parallel, func(i int) { errs[i] = a.createOne(ctx, plan, batch[i]) })
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -411,9 +405,10 @@ func (a *Applier) tryUpdateInPlace(ctx context.Context, plan *Plan, v *Verdict, 
 }
 
 // sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
-// revision, in the same state, with no update or deletion that somebody else began.
+// revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it was
+// decided about, and therefore cost nothing, must still be.
 func sameDecision(decided, now *corev1.Pod) bool {
-	if decided.UID != now.UID || !Active(now) {
+	if decided.UID != now.UID || !Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
 		return false
 	}
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {

@@ -43,6 +43,9 @@ type Options struct {
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
 }
 
+// parallel bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
+const parallel = 32
+
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
@@ -59,10 +62,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
 	own := ownwrites.NewTracker()
-	own.Leaked = func(_ types.UID, object ownwrites.Object) { meters.leaked.WithLabelValues(object.Namespace, object.Name).Inc() }
+	own.Leaked = func(_ types.UID, object ownwrites.Object) {
+		meters.leaked.WithLabelValues(object.Namespace, object.Name).Inc()
+	}
 	r.pass = &Pass{
 		Reader:   kube,
-		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now},
+		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now, Parallel: parallel},
 		Features: options.Features,
 		Random:   rand.IntN,
 	}

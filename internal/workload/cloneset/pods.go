@@ -53,6 +53,9 @@ func (p *planner) classify() {
 		}
 		info := &podInfo{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}}
 		info.Available, info.AvailableIn = readiness.Available(pod, p.Set.Spec.MinReadySeconds, p.Now)
+		if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
+			p.lookAgain(p.Now.Add(info.AvailableIn))
+		}
 		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision)
 		info.Preparing = lifecycle.State(pod) == pub.LifecycleStatePreparingDelete
 		_, labelled := pod.Labels[pub.SpecifiedDelete]

@@ -71,17 +71,14 @@ func (p *planner) determineRevisions() error {
 	stored := slices.SortedFunc(slices.Values(p.Revisions), func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	var equal *appsv1.ControllerRevision
 	for _, object := range stored {
 		info, err := infoOf(object)
 		if err != nil {
 			continue // not ours to read; pods that carry it are recreated (IPU-030)
 		}
 		p.revisions = append(p.revisions, info)
-		if revision.Equal(object.Data.Raw, data) {
-			equal = object
-		}
 	}
+	equal := newestEqual(stored, data)
 	highest := int64(0)
 	if len(stored) > 0 {
 		highest = stored[len(stored)-1].Revision
@@ -117,6 +114,17 @@ func (p *planner) determineRevisions() error {
 		p.CurrentRevision = name
 	}
 	p.current = p.find(p.CurrentRevision)
+	return nil
+}
+
+// newestEqual returns the newest of the stored revisions, oldest first, that holds the same template. At rest that is the last one,
+// byte for byte; comparing by meaning costs more.
+func newestEqual(stored []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRevision {
+	for _, object := range slices.Backward(stored) {
+		if revision.Equal(object.Data.Raw, data) {
+			return object
+		}
+	}
 	return nil
 }
 

@@ -102,11 +102,10 @@ func (p *planner) newBudget(toNew bool) *budget {
 	b := &budget{spare: p.spare(), total: p.Limits.MaxUnavailable + len(p.pods) - p.Limits.Replicas}
 	for _, info := range p.pods {
 		switch {
+		case info.Specified && info.Available:
+			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
 		case info.Specified || info.Preparing:
 			b.moving++
-			if info.Available {
-				b.spare--
-			}
 		case info.New == toNew && !info.Available:
 			b.moving++
 		}

@@ -1,0 +1,172 @@
+package simulation
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Node is the behaviour of scheduler and kubelets.
+type Node struct {
+	Cluster *Cluster
+	// Digests maps images to digests; an image that is missing is its own digest, one that maps to "" cannot be pulled.
+	Digests map[string]string
+	// Observes lets kubelet report the generation that it has taken up, as newer ones do.
+	Observes bool
+
+	containers int
+	// running is what really runs, by pod UID and container.
+	running map[string]string
+}
+
+// Step brings one pod one step further and tells whether anything happened.
+func (n *Node) Step(name string) bool {
+	key := Key{"Pod", name}
+	pod, ok := n.Cluster.Get(key).(*corev1.Pod)
+	if !ok {
+		return false
+	}
+	if n.running == nil {
+		n.running = map[string]string{}
+	}
+	if pod.DeletionTimestamp != nil {
+		if len(pod.Finalizers) == 0 {
+			n.Cluster.Remove(key)
+			return true
+		}
+		return false
+	}
+	next := pod.DeepCopy()
+	if !n.advance(next) {
+		return false
+	}
+	n.Cluster.Store(key, next)
+	return true
+}
+
+func (n *Node) advance(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		pod.Spec.NodeName = "node"
+		pod.Status.Phase = corev1.PodPending
+		return true
+	}
+	changed := false
+	if n.Observes && pod.Status.ObservedGeneration != pod.Generation {
+		pod.Status.ObservedGeneration, changed = pod.Generation, true
+	}
+	for i := range pod.Spec.Containers {
+		if n.container(pod, &pod.Spec.Containers[i]) {
+			changed = true
+			break
+		}
+	}
+	return n.conditions(pod) || changed
+}
+
+// container brings one container one step further: stop the old, start the new, become ready.
+func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
+	status := n.statusOf(pod, spec.Name)
+	runs := n.running[string(pod.UID)+"/"+spec.Name]
+	digest, known := n.Digests[spec.Image]
+	if !known {
+		digest = spec.Image
+	}
+	switch {
+	case status.State.Running != nil && runs == spec.Image && status.Ready:
+		return false
+	case status.State.Running != nil && runs == spec.Image:
+		status.Ready = true
+		started := true
+		status.Started = &started
+		return true
+	case status.State.Running != nil: // the image was changed: stop
+		status.Ready = false
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		return true
+	case digest == "":
+		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" && status.Image == spec.Image {
+			return false
+		}
+		status.Image = spec.Image
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+		return true
+	}
+	n.containers++
+	if status.ContainerID != "" {
+		status.RestartCount++
+	}
+	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
+	status.Image, status.ImageID = spec.Image, "sha256:"+digest
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.Cluster.Now())}}
+	n.running[string(pod.UID)+"/"+spec.Name] = spec.Image
+	pod.Status.Phase = corev1.PodRunning
+	return true
+}
+
+func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
+	return &pod.Status.ContainerStatuses[len(pod.Status.ContainerStatuses)-1]
+}
+
+func (n *Node) conditions(pod *corev1.Pod) bool {
+	containers, ready := corev1.ConditionTrue, corev1.ConditionTrue
+	for i := range pod.Spec.Containers {
+		if !n.statusOf(pod, pod.Spec.Containers[i].Name).Ready {
+			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
+		}
+	}
+	for _, gate := range pod.Spec.ReadinessGates {
+		if conditionStatus(pod, gate.ConditionType) != corev1.ConditionTrue {
+			ready = corev1.ConditionFalse
+		}
+	}
+	changed := n.set(pod, corev1.ContainersReady, containers)
+	return n.set(pod, corev1.PodReady, ready) || changed
+}
+
+func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == t {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) bool {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != t {
+			continue
+		}
+		if c.Status == status {
+			return false
+		}
+		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, "", "", metav1.NewTime(n.Cluster.Now())
+		return true
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+	return true
+}
+
+// Crash makes a container of the pod end and start anew.
+func (n *Node) Crash(name string) {
+	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
+		pod := o.(*corev1.Pod)
+		if pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return
+		}
+		status := &pod.Status.ContainerStatuses[0]
+		status.Ready = false
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		n.conditions(pod)
+	})
+}

@@ -1,0 +1,336 @@
+package simulation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Key names an object by kind and name; there is one namespace.
+type Key struct{ Kind, Name string }
+
+// Faults are the chances, from 0 to 1, that a request of the manager goes wrong.
+type Faults struct {
+	// Refuse fails a request without effect; Lose lets it take effect and then answers with a timeout.
+	Refuse, Lose float64
+	// Die ends the manager before or after a write.
+	Die float64
+}
+
+// Write is one successful write of the manager.
+type Write struct {
+	Verb, Subresource string
+	Key               Key
+}
+
+// Cluster is the API server with the manager's cache.
+type Cluster struct {
+	Rand   *rand.Rand
+	Faults Faults
+	// Writes counts what the manager wrote.
+	Writes []Write
+	// BeforeWrite is called before each write of the manager takes effect; tests check invariants in it.
+	BeforeWrite func(w Write, before, after client.Object)
+
+	now     time.Time
+	version int64
+	truth   map[Key]client.Object
+	cache   map[Key]client.Object
+	feed    []event
+	dead    bool
+}
+
+type event struct {
+	key    Key
+	object client.Object // nil: deleted
+}
+
+// ErrDead is the answer to every request of a manager that has died.
+var ErrDead = errors.New("the manager is dead")
+
+// New returns an empty cluster.
+func New(seed uint64) *Cluster {
+	return &Cluster{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		truth: map[Key]client.Object{}, cache: map[Key]client.Object{}}
+}
+
+// Now returns the simulated time.
+func (c *Cluster) Now() time.Time { return c.now }
+
+// Pass lets time pass.
+func (c *Cluster) Pass(d time.Duration) { c.now = c.now.Add(d) }
+
+// Chance is true with that probability.
+func (c *Cluster) Chance(p float64) bool { return p > 0 && c.Rand.Float64() < p }
+
+// Get returns the object as it is in the API server, nil if there is none. It must not be changed.
+func (c *Cluster) Get(key Key) client.Object { return c.truth[key] }
+
+// Cached returns the object as the manager's cache has it.
+func (c *Cluster) Cached(key Key) client.Object { return c.cache[key] }
+
+// List returns the objects of a kind by name, from the API server or from the cache.
+func (c *Cluster) List(kind string, cached bool) []client.Object {
+	source := c.truth
+	if cached {
+		source = c.cache
+	}
+	var keys []string
+	for key := range source {
+		if key.Kind == kind {
+			keys = append(keys, key.Name)
+		}
+	}
+	slices.Sort(keys)
+	objects := make([]client.Object, len(keys))
+	for i, name := range keys {
+		objects[i] = source[Key{kind, name}]
+	}
+	return objects
+}
+
+// Store writes an object as anybody but the manager does, without faults.
+func (c *Cluster) Store(key Key, object client.Object) client.Object {
+	c.version++
+	object.SetResourceVersion(strconv.FormatInt(c.version, 10))
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(fmt.Sprintf("uid-%d", c.version)))
+		object.SetCreationTimestamp(metav1.NewTime(c.now))
+		object.SetGeneration(1)
+	}
+	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 && key.Kind != "Pod" {
+		c.Remove(key)
+		return object
+	}
+	c.truth[key] = object
+	c.feed = append(c.feed, event{key, object})
+	return object
+}
+
+// Change stores a changed copy of an object, if it exists.
+func (c *Cluster) Change(key Key, change func(client.Object)) {
+	if object := c.truth[key]; object != nil {
+		changed := object.DeepCopyObject().(client.Object)
+		change(changed)
+		c.Store(key, changed)
+	}
+}
+
+// Remove ends an object.
+func (c *Cluster) Remove(key Key) {
+	if _, ok := c.truth[key]; ok {
+		c.version++
+		delete(c.truth, key)
+		c.feed = append(c.feed, event{key, nil})
+	}
+}
+
+// CollectGarbage removes objects whose controller does not exist.
+func (c *Cluster) CollectGarbage() {
+	alive := map[types.UID]bool{}
+	for _, object := range c.truth {
+		alive[object.GetUID()] = true
+	}
+	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision"} {
+		for _, object := range c.List(kind, false) {
+			if owner := metav1.GetControllerOfNoCopy(object); owner != nil && !alive[owner.UID] && object.GetDeletionTimestamp() == nil {
+				c.EndGracefully(Key{kind, object.GetName()})
+			}
+		}
+	}
+}
+
+// Deliver brings up to n events to the manager's cache and tells whether there were any.
+func (c *Cluster) Deliver(n int) bool {
+	n = min(n, len(c.feed))
+	for _, e := range c.feed[:n] {
+		if e.object == nil {
+			delete(c.cache, e.key)
+		} else {
+			c.cache[e.key] = e.object
+		}
+	}
+	c.feed = c.feed[n:]
+	return n > 0
+}
+
+// Undelivered is the number of events that the cache lacks.
+func (c *Cluster) Undelivered() int { return len(c.feed) }
+
+// Dead tells whether the manager has died.
+func (c *Cluster) Dead() bool { return c.dead }
+
+// Restart starts a new manager, whose cache begins with a complete list.
+func (c *Cluster) Restart() {
+	c.dead = false
+	c.Deliver(len(c.feed))
+}
+
+var group = schema.GroupResource{}
+
+func notFound(key Key) error { return apierrors.NewNotFound(group, key.Kind+"/"+key.Name) }
+func conflict(key Key, why string) error {
+	return apierrors.NewConflict(group, key.Kind+"/"+key.Name, errors.New(why))
+}
+
+// write performs a write of the manager under the faults of the day.
+func (c *Cluster) write(w Write, before, after client.Object, effect func()) error {
+	switch {
+	case c.dead:
+		return ErrDead
+	case c.Chance(c.Faults.Die):
+		c.dead = true
+		return ErrDead
+	case c.Chance(c.Faults.Refuse):
+		return apierrors.NewInternalError(errors.New("refused by the simulation"))
+	}
+	if c.BeforeWrite != nil {
+		c.BeforeWrite(w, before, after)
+	}
+	effect()
+	c.Writes = append(c.Writes, w)
+	switch {
+	case c.Chance(c.Faults.Die):
+		c.dead = true
+		return ErrDead
+	case c.Chance(c.Faults.Lose):
+		return apierrors.NewTimeoutError("lost by the simulation", 1)
+	}
+	return nil
+}
+
+// Live is a read of the manager from the API server.
+func (c *Cluster) Live(key Key) (client.Object, error) {
+	if c.dead {
+		return nil, ErrDead
+	}
+	if object := c.truth[key]; object != nil {
+		return object, nil
+	}
+	return nil, notFound(key)
+}
+
+// Create is a creation by the manager.
+func (c *Cluster) Create(key Key, object client.Object) (client.Object, error) {
+	if c.dead {
+		return nil, ErrDead
+	}
+	if c.truth[key] != nil {
+		return nil, apierrors.NewAlreadyExists(group, key.Name)
+	}
+	return object, c.write(Write{Verb: "create", Key: key}, nil, object, func() { c.Store(key, object) })
+}
+
+// Delete is a deletion by the manager of exactly that version. Pods end when their kubelet says so.
+func (c *Cluster) Delete(key Key, version client.Object) error {
+	if c.dead {
+		return ErrDead
+	}
+	object := c.truth[key]
+	if object == nil {
+		return notFound(key)
+	}
+	if object.GetUID() != version.GetUID() || object.GetResourceVersion() != version.GetResourceVersion() {
+		return conflict(key, "another version")
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return c.write(Write{Verb: "delete", Key: key}, object, nil, func() { c.EndGracefully(key) })
+}
+
+// EndGracefully begins the deletion of an object.
+func (c *Cluster) EndGracefully(key Key) {
+	if key.Kind != "Pod" && len(c.truth[key].GetFinalizers()) == 0 {
+		c.Remove(key)
+		return
+	}
+	c.Change(key, func(o client.Object) {
+		now := metav1.NewTime(c.now)
+		o.SetDeletionTimestamp(&now)
+	})
+}
+
+// Patch is a patch by the manager; it carries UID and version as guards. Pods take strategic merge patches, others merge patches.
+func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object, error) {
+	if c.dead {
+		return nil, ErrDead
+	}
+	before := c.truth[key]
+	if before == nil {
+		return nil, notFound(key)
+	}
+	var guard struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &guard); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if guard.Metadata.UID == "" || guard.Metadata.ResourceVersion == "" {
+		panic("a patch without guard: " + string(body))
+	}
+	if guard.Metadata.UID != before.GetUID() || guard.Metadata.ResourceVersion != before.GetResourceVersion() {
+		return nil, conflict(key, "another version")
+	}
+	after, err := c.patched(key, before, body, subresource)
+	if err != nil {
+		return nil, err
+	}
+	err = c.write(Write{Verb: "patch", Subresource: subresource, Key: key}, before, after, func() { c.Store(key, after) })
+	return after, err
+}
+
+func (c *Cluster) patched(key Key, before client.Object, body []byte, subresource string) (client.Object, error) {
+	original, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	var merged []byte
+	if key.Kind == "Pod" {
+		merged, err = strategicpatch.StrategicMergePatch(original, body, &corev1.Pod{})
+	} else {
+		merged, err = jsonpatch.MergePatch(original, body)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	after := before.DeepCopyObject().(client.Object)
+	if err := decodeInto(merged, after); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if pod, ok := after.(*corev1.Pod); ok {
+		old := before.(*corev1.Pod)
+		if subresource == "status" {
+			pod.Spec = old.Spec
+		} else {
+			pod.Status = old.Status
+			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) {
+				pod.Generation++
+			}
+		}
+	}
+	return after, nil
+}
+
+// decodeInto decodes into the object, nothing of which is kept.
+func decodeInto(data []byte, object client.Object) error {
+	reflect.ValueOf(object).Elem().SetZero()
+	return json.Unmarshal(data, object)
+}

@@ -1,0 +1,331 @@
+package cloneset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// simulated is a manager on a simulated cluster.
+type simulated struct {
+	*simulation.Cluster
+	node   *simulation.Node
+	pass   *Pass
+	events []string
+	// due is when the manager asked to be called again; wake is set by anything else that would call it.
+	due  time.Time
+	wake bool
+	// trace prints every pass.
+	trace bool
+}
+
+var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
+
+func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simulated {
+	s := &simulated{Cluster: simulation.New(seed)}
+	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
+	set.Name, set.Namespace = setKey.Name, "default"
+	s.Store(setKey, set)
+	s.startManager(features)
+	return s
+}
+
+func (s *simulated) startManager(features Features) {
+	s.Restart()
+	s.wake = true
+	s.pass = &Pass{Reader: simReader{s}, Features: features, Random: s.Rand.IntN,
+		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+}
+
+func (s *simulated) Event(_ *appsv1beta1.CloneSet, eventType, reason, message string) {
+	s.events = append(s.events, eventType+" "+reason+" "+message)
+}
+
+// manage runs one pass if anything would call the manager, and tells whether it did.
+func (s *simulated) manage() bool {
+	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+		return false
+	}
+	s.wake, s.due = false, time.Time{}
+	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+	if err != nil {
+		s.wake = true
+	}
+	if s.trace {
+		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)
+		if outcome.Plan != nil {
+			fmt.Print(outcome.Plan)
+		}
+	}
+	if outcome.After > 0 {
+		s.due = s.Now().Add(outcome.After)
+	}
+	return true
+}
+
+func (s *simulated) deliver(n int) {
+	if s.Deliver(n) {
+		s.wake = true
+	}
+}
+
+func (s *simulated) set() *appsv1beta1.CloneSet {
+	set, _ := s.Get(setKey).(*appsv1beta1.CloneSet)
+	return set
+}
+
+func (s *simulated) pods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range s.List("Pod", false) {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (s *simulated) active() []*corev1.Pod {
+	return slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return !Active(pod) })
+}
+
+// change changes the set as a user does.
+func (s *simulated) change(change func(*appsv1beta1.CloneSet)) {
+	s.Change(setKey, func(o client.Object) {
+		set := o.(*appsv1beta1.CloneSet)
+		change(set)
+		set.Generation++
+	})
+}
+
+// Snapshot implements Reader.
+func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, error) {
+	set, ok := s.Cached(setKey).(*appsv1beta1.CloneSet)
+	if !ok {
+		return nil, nil
+	}
+	snapshot := &Snapshot{Set: set}
+	owned := func(o client.Object) bool { c := metav1.GetControllerOfNoCopy(o); return c != nil && c.UID == set.UID }
+	for _, o := range s.List("Pod", true) {
+		if owned(o) {
+			snapshot.Pods = append(snapshot.Pods, o.(*corev1.Pod))
+		}
+	}
+	for _, o := range s.List("PersistentVolumeClaim", true) {
+		if owned(o) {
+			snapshot.Claims = append(snapshot.Claims, o.(*corev1.PersistentVolumeClaim))
+		}
+	}
+	for _, o := range s.List("ControllerRevision", true) {
+		snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
+	}
+	return snapshot, nil
+}
+
+func keyOf(object ownwrites.Object) simulation.Key {
+	return simulation.Key{Kind: string(object.Kind), Name: object.Name}
+}
+
+// Cached implements Reader.
+func (s simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if found := s.Cluster.Cached(keyOf(object)); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+// Live implements Reader.
+func (s simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	if found := s.Get(keyOf(object)); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+type simReader struct{ *simulated }
+
+type simWriter struct{ s *simulated }
+
+func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
+
+func typed[T any](document map[string]any) T {
+	var object T
+	encoded, err := json.Marshal(document)
+	if err == nil {
+		err = json.Unmarshal(encoded, &object)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return object
+}
+
+func as[T client.Object](object client.Object, err error) (T, error) {
+	typed, _ := object.(T)
+	return typed, err
+}
+
+func (w simWriter) GetPod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	return as[*corev1.Pod](w.s.Cluster.Live(podKey(name.Name)))
+}
+
+func (w simWriter) CreatePod(_ context.Context, document map[string]any) (*corev1.Pod, error) {
+	pod := typed[corev1.Pod](document)
+	return as[*corev1.Pod](w.s.Create(podKey(pod.Name), &pod))
+}
+
+func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error) {
+	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, sub(status)))
+}
+
+func sub(status bool) string {
+	if status {
+		return "status"
+	}
+	return ""
+}
+
+func (w simWriter) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	return w.s.Delete(podKey(pod.Name), pod)
+}
+
+func claimKey(name string) simulation.Key {
+	return simulation.Key{Kind: "PersistentVolumeClaim", Name: name}
+}
+
+func (w simWriter) CreateClaim(_ context.Context, document map[string]any) (*corev1.PersistentVolumeClaim, error) {
+	claim := typed[corev1.PersistentVolumeClaim](document)
+	return as[*corev1.PersistentVolumeClaim](w.s.Create(claimKey(claim.Name), &claim))
+}
+
+func (w simWriter) PatchClaim(_ context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
+	return as[*corev1.PersistentVolumeClaim](w.s.Patch(claimKey(claim.Name), body, ""))
+}
+
+func (w simWriter) DeleteClaim(_ context.Context, claim *corev1.PersistentVolumeClaim) error {
+	return w.s.Delete(claimKey(claim.Name), claim)
+}
+
+func revisionKey(name string) simulation.Key {
+	return simulation.Key{Kind: "ControllerRevision", Name: name}
+}
+
+func (w simWriter) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Cluster.Live(revisionKey(name.Name)))
+}
+
+func (w simWriter) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Create(revisionKey(r.Name), r.DeepCopy()))
+}
+
+func (w simWriter) PatchRevision(_ context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Patch(revisionKey(r.Name), body, ""))
+}
+
+func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevision) error {
+	return w.s.Delete(revisionKey(r.Name), r)
+}
+
+func (w simWriter) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error) {
+	return as[*appsv1beta1.CloneSet](w.s.Patch(setKey, body, sub(status)))
+}
+
+// makeSet returns a set of nginx pods; options change it.
+func makeSet(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.CloneSet {
+	set := &appsv1beta1.CloneSet{}
+	set.Name, set.Namespace = "web", "default"
+	set.Spec.Replicas = &replicas
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{
+		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
+	set.Spec.ScaleStrategy.EnablePVCReuse = true
+	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+	for _, option := range options {
+		option(set)
+	}
+	return set
+}
+
+func setTemplate(set *appsv1beta1.CloneSet, document string) {
+	if err := json.Unmarshal([]byte(document), &set.Spec.Template); err != nil {
+		panic(err)
+	}
+}
+
+func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
+
+func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
+
+func image(image string) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, image))
+	}
+}
+
+func rolling(change func(*appsv1beta1.RollingUpdateCloneSetStrategy)) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) { change(set.Spec.UpdateStrategy.RollingUpdate) }
+}
+
+// settle lets everything that is under way come to rest: no faults, caches that keep up, kubelets that work.
+func (s *simulated) settle(limit int) error {
+	s.Faults = simulation.Faults{}
+	if s.Dead() {
+		s.startManager(s.pass.Features)
+	}
+	for range limit {
+		s.deliver(1 << 20)
+		s.CollectGarbage()
+		moved := s.manage()
+		if s.Dead() {
+			return fmt.Errorf("the manager died at rest")
+		}
+		for _, pod := range s.pods() {
+			if s.node.Step(pod.Name) {
+				moved = true
+			}
+		}
+		if moved || s.Undelivered() > 0 || s.wake {
+			continue
+		}
+		if s.due.IsZero() {
+			return nil
+		}
+		s.Pass(max(s.due.Sub(s.Now()), 0))
+	}
+	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
+}
+
+func (s *simulated) describe() string {
+	var b strings.Builder
+	if snapshot, _ := s.Snapshot(context.Background(), types.NamespacedName{}); snapshot != nil {
+		snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
+		b.WriteString("\n" + Make(*snapshot).String())
+	}
+	for _, pod := range s.pods() {
+		fmt.Fprintf(&b, "%s labels %v deleted %v images", pod.Name, pod.Labels[pub.ControllerRevisionHash], pod.DeletionTimestamp != nil)
+		for i, c := range pod.Spec.Containers {
+			fmt.Fprintf(&b, " %s", c.Image)
+			if i < len(pod.Status.ContainerStatuses) {
+				fmt.Fprintf(&b, " (runs %s ready %v)", pod.Status.ContainerStatuses[i].Image, pod.Status.ContainerStatuses[i].Ready)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,419 @@
+package cloneset
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// rolloutRun is one random rollout with the invariants that are watched while it runs.
+type rolloutRun struct {
+	*simulated
+	seed uint64
+	// calm: nobody but the manager takes pods away, so that availability is the manager's alone.
+	calm bool
+	// inPlaceable: all template changes so far could be applied in place.
+	inPlaceable bool
+	scaled      bool
+	// broken: an image that cannot be pulled was rolled out.
+	broken    bool
+	failure   string
+	deletions int
+	imageOf   map[string]string
+	spec      struct {
+		image, env, note string
+	}
+}
+
+func (r *rolloutRun) fail(format string, args ...any) {
+	if r.failure == "" {
+		r.failure = fmt.Sprintf(format, args...)
+	}
+}
+
+// limitsSeen are the limits as the manager's cache has them.
+func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
+	set := r.Cluster.Cached(setKey).(*appsv1beta1.CloneSet)
+	p := &planner{Set: set}
+	limits, err := p.limits()
+	if err != nil {
+		r.fail("limits: %v", err)
+	}
+	return limits, set
+}
+
+func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool {
+	if !Active(pod) {
+		return false
+	}
+	available, _ := readiness.Available(pod, set.Spec.MinReadySeconds, r.Now())
+	return available
+}
+
+// beforeWrite watches every write of the manager against the truth.
+func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object) {
+	if w.Key.Kind != "Pod" {
+		return
+	}
+	limits, set := r.limitsSeen()
+	active := len(r.active())
+	switch w.Verb {
+	case "create":
+		if active+1 > limits.Replicas+limits.MaxSurge {
+			r.fail("surge: %d pods after creation of %s, replicas %d, maxSurge %d", active+1, w.Key.Name, limits.Replicas, limits.MaxSurge)
+		}
+		return
+	case "delete":
+		r.deletions++
+		_, specified := before.GetLabels()[pub.SpecifiedDelete]
+		if !specified && active <= limits.Replicas {
+			r.fail("pod %s deleted without reason: %d pods, replicas %d", w.Key.Name, active, limits.Replicas)
+		}
+	}
+	pod := before.(*corev1.Pod)
+	if afterPod, ok := after.(*corev1.Pod); ok {
+		r.partitionHolds(pod, afterPod, limits)
+		if pod.Spec.Containers[0].Image != afterPod.Spec.Containers[0].Image && readiness.Ready(pod) {
+			r.fail("image of pod %s changed while it was in service", pod.Name)
+		}
+		if r.available(afterPod, set) {
+			return
+		}
+	}
+	if !r.calm || !r.available(pod, set) {
+		return
+	}
+	available := 0
+	for _, other := range r.active() {
+		if r.available(other, set) {
+			available++
+		}
+	}
+	if available-1 < limits.Replicas-limits.MaxUnavailable {
+		r.fail("availability: %s of %s leaves %d available of %d with maxUnavailable %d", w.Verb, pod.Name, available-1, limits.Replicas, limits.MaxUnavailable)
+	}
+}
+
+func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits) {
+	to := after.Labels[pub.ControllerRevisionHash]
+	if before.Labels[pub.ControllerRevisionHash] == to {
+		return
+	}
+	moved := 1
+	for _, pod := range r.active() {
+		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to {
+			moved++
+		}
+	}
+	if moved > limits.Replicas-limits.Partition {
+		r.fail("partition: %d pods at %s, replicas %d, partition %d", moved, to, limits.Replicas, limits.Partition)
+	}
+}
+
+// kubelet steps a random pod; a container that is stopped in service means that its update was called complete too early.
+func (r *rolloutRun) kubelet(name string) {
+	before, _ := r.Get(podKey(name)).(*corev1.Pod)
+	r.node.Step(name)
+	after, _ := r.Get(podKey(name)).(*corev1.Pod)
+	if before == nil || after == nil || before.DeletionTimestamp != nil {
+		return
+	}
+	if before.Status.ContainerStatuses == nil || !before.Status.ContainerStatuses[0].Ready || after.Status.ContainerStatuses[0].Ready {
+		return
+	}
+	held := readiness.Condition(before, pub.InPlaceUpdateReady)
+	if held == nil || held.Status != corev1.ConditionFalse {
+		r.fail("pod %s was admitted before its container was replaced: %s runs %s; %s", name, before.Spec.Containers[0].Image, before.Status.ContainerStatuses[0].Image, before.Annotations[pub.InPlaceUpdateState])
+	}
+}
+
+func (r *rolloutRun) template() string {
+	env := ""
+	if r.spec.env != "" {
+		env = fmt.Sprintf(`,"env":[{"name":"E","value":%q}]`, r.spec.env)
+	}
+	return fmt.Sprintf(`{"metadata":{"labels":{"app":"web"},"annotations":{"note":%q}},"spec":{"future":{"x":1},"containers":[{"name":"nginx","image":%q%s}]}}`,
+		r.spec.note, r.spec.image, env)
+}
+
+// newRun draws a set and a cluster from the seed.
+func newRun(seed uint64) *rolloutRun {
+	r := &rolloutRun{seed: seed, inPlaceable: true}
+	draw := simulation.New(seed).Rand
+	set := makeSet(int32(draw.IntN(8)))
+	strategy := set.Spec.UpdateStrategy.RollingUpdate
+	policies := []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
+		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy}
+	strategy.PodUpdatePolicy = policies[draw.IntN(len(policies))]
+	strategy.MaxUnavailable = number(1 + draw.IntN(3))
+	if draw.IntN(3) == 0 {
+		strategy.MaxUnavailable = text([]string{"1%", "20%", "50%", "100%"}[draw.IntN(4)])
+	}
+	if strategy.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy && draw.IntN(3) == 0 {
+		strategy.MaxSurge = number(1 + draw.IntN(2))
+		if draw.IntN(2) == 0 {
+			strategy.MaxUnavailable = number(0)
+		}
+	}
+	if draw.IntN(4) == 0 {
+		strategy.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: int32(1 + draw.IntN(10))}
+	}
+	if draw.IntN(4) == 0 {
+		set.Spec.MinReadySeconds = int32(1 + draw.IntN(5))
+	}
+	if draw.IntN(5) == 0 {
+		set.Spec.ScaleStrategy.MaxUnavailable = number(1 + draw.IntN(3))
+	}
+	if draw.IntN(5) == 0 {
+		deadline := int32(60)
+		set.Spec.ProgressDeadlineSeconds = &deadline
+	}
+	if draw.IntN(3) == 0 {
+		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", "1Gi")}
+		set.Spec.ScaleStrategy.EnablePVCReuse = draw.IntN(2) == 0
+	}
+	r.spec.image, r.spec.note = "nginx:1", "a"
+	setTemplate(set, r.template())
+	r.calm = draw.IntN(2) == 0
+	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true, ShortHash: draw.IntN(5) == 0})
+	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
+	r.BeforeWrite = r.beforeWrite
+	if draw.IntN(3) > 0 {
+		r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
+	}
+	return r
+}
+
+func claimTemplate(name, size string) template.VolumeClaimTemplate {
+	return template.FromPersistentVolumeClaim(corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
+}
+
+// user does something that users do.
+func (r *rolloutRun) user() {
+	policy := r.set().Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy
+	retemplate := func(set *appsv1beta1.CloneSet) { setTemplate(set, r.template()) }
+	switch r.Rand.IntN(10) {
+	case 0, 1, 2:
+		r.spec.image = []string{"nginx:1", "nginx:2", "nginx:2-same", "nginx:3", "nginx:bad"}[r.Rand.IntN(5)]
+		r.broken = r.broken || r.spec.image == "nginx:bad"
+		r.change(retemplate)
+	case 3:
+		r.spec.note = strconv.Itoa(r.Rand.IntN(3))
+		r.change(retemplate)
+	case 4:
+		if policy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
+			r.spec.env = strconv.Itoa(r.Rand.IntN(3))
+			r.inPlaceable = false
+			r.change(retemplate)
+		}
+	case 5:
+		r.scaled = true
+		replicas := int32(r.Rand.IntN(8))
+		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
+	case 6:
+		partition := number(r.Rand.IntN(4))
+		if r.Chance(0.3) {
+			partition = text("40%")
+		}
+		r.change(rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = partition }))
+	case 7:
+		r.change(rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = !s.Paused }))
+	case 8, 9:
+		pods := r.active()
+		if r.calm || len(pods) == 0 {
+			return
+		}
+		pod := pods[r.Rand.IntN(len(pods))]
+		if r.Chance(0.5) {
+			r.EndGracefully(podKey(pod.Name))
+		} else {
+			r.node.Crash(pod.Name)
+		}
+	}
+}
+
+// play lets everybody act in random order.
+func (r *rolloutRun) play(steps int) {
+	if os.Getenv("TRACE") != "" {
+		r.trace = true
+	}
+	for range steps {
+		if r.failure != "" {
+			return
+		}
+		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
+		if r.Dead() && r.Chance(0.3) {
+			r.startManager(r.pass.Features)
+		}
+		switch n := r.Rand.IntN(100); {
+		case n < 4:
+			r.user()
+		case n < 40:
+			r.deliver(1 + r.Rand.IntN(6))
+		case n < 70:
+			if pods := r.pods(); len(pods) > 0 {
+				r.kubelet(pods[r.Rand.IntN(len(pods))].Name)
+			}
+		default:
+			if !r.Dead() {
+				r.manage()
+			}
+		}
+	}
+}
+
+// finish ends the disturbances with a good template and checks what must hold at rest.
+func (r *rolloutRun) finish() {
+	r.BeforeWrite = r.beforeWrite
+	r.change(func(set *appsv1beta1.CloneSet) {
+		r.spec.image = "nginx:3"
+		setTemplate(set, r.template())
+		set.Spec.UpdateStrategy.RollingUpdate.Paused = false
+		if r.broken { // old pods that never become ready use up what may be unavailable, for ever
+			set.Spec.UpdateStrategy.RollingUpdate.Partition = nil
+		}
+	})
+	if r.failure != "" {
+		return
+	}
+	if os.Getenv("TRACE") != "" {
+		r.trace = true
+	}
+	if err := r.settle(600); err != nil {
+		r.fail("%v", err)
+		return
+	}
+	set := r.set()
+	limits, _ := r.limitsSeen()
+	updated := 0
+	for _, pod := range r.pods() {
+		if !Active(pod) {
+			r.fail("pod %s is left terminating", pod.Name)
+			continue
+		}
+		stored, _ := r.revisionOf(pod)
+		if stored == nil {
+			r.fail("the revision %s of pod %s is not stored", pod.Labels[pub.ControllerRevisionHash], pod.Name)
+			continue
+		}
+		if wanted := stored.Spec.Containers[0].Image; pod.Spec.Containers[0].Image != wanted {
+			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], pod.Spec.Containers[0].Image, wanted)
+		}
+		if revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], set.Status.UpdateRevision) {
+			updated++
+			if !readiness.Ready(pod) {
+				r.fail("pod %s is not ready at the end: %s %+v", pod.Name, pod.Annotations[pub.InPlaceUpdateState], pod.Status.ContainerStatuses)
+			}
+		}
+		if pod.Annotations["note"] != stored.Annotations["note"] {
+			r.fail("pod %s has annotation %q, its revision %q", pod.Name, pod.Annotations["note"], stored.Annotations["note"])
+		}
+		for i := range set.Spec.VolumeClaimTemplates {
+			if r.Get(claimKey(set.Spec.VolumeClaimTemplates[i].Name+"-"+pod.Name)) == nil {
+				r.fail("pod %s has no claim", pod.Name)
+			}
+		}
+	}
+	if n := len(r.active()); n != limits.Replicas {
+		r.fail("%d pods at the end, replicas %d", n, limits.Replicas)
+	}
+	if updated < limits.Replicas-limits.Partition {
+		r.fail("%d pods updated at the end, %d expected:\n%s", updated, limits.Replicas-limits.Partition, r.describe())
+	}
+	if !set.Spec.ScaleStrategy.EnablePVCReuse {
+		if claims := r.List("PersistentVolumeClaim", false); len(claims) > limits.Replicas {
+			r.fail("%d claims for %d pods without reuse", len(claims), limits.Replicas)
+			for _, claim := range claims {
+				t := metav1.GetControllerOfNoCopy(claim)
+				r.failure += fmt.Sprintf(" %s of %v", claim.GetName(), t)
+			}
+		}
+	}
+	if r.calm && r.inPlaceable && !r.scaled && limits.MaxSurge == 0 && r.deletions > 0 && set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy != appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+		r.fail("%d pods deleted although all changes could be applied in place", r.deletions)
+	}
+	if int(set.Status.UpdatedReplicas) != updated || int(set.Status.Replicas) != limits.Replicas || set.Status.ObservedGeneration != set.Generation {
+		r.fail("status %+v does not tell the truth: %d updated", set.Status, updated)
+	}
+	r.rests()
+}
+
+func (r *rolloutRun) revisionOf(pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	for _, object := range r.List("ControllerRevision", false) {
+		stored := object.(*appsv1.ControllerRevision)
+		if !revision.SameLabel(stored.Name, pod.Labels[pub.ControllerRevisionHash]) {
+			continue
+		}
+		raw, err := revision.Template(stored.Data.Raw)
+		if err != nil {
+			return nil, err
+		}
+		var spec template.PodTemplate
+		return &spec.PodTemplateSpec, spec.UnmarshalJSON(raw)
+	}
+	return nil, nil
+}
+
+// rests checks that nothing is written when nothing happens: the plan for an unchanged world is empty.
+func (r *rolloutRun) rests() {
+	writes := len(r.Writes)
+	for range 3 {
+		r.Pass(time.Minute)
+		r.wake = true
+		r.manage()
+	}
+	if extra := r.Writes[writes:]; len(extra) > 0 {
+		r.fail("written at rest: %v", extra)
+	}
+}
+
+// TestSimulatedRollouts plays random rollouts; SIM sets how many. A failure prints its seed, which SEED repeats.
+func TestSimulatedRollouts(t *testing.T) {
+	runs := 2000
+	if text := os.Getenv("SIM"); text != "" {
+		var err error
+		if runs, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("SIM: %v", err)
+		}
+	}
+	first, last := uint64(1), uint64(runs)
+	if text := os.Getenv("SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SEED: %v", err)
+		}
+		first, last = seed, seed
+	}
+	longest, failed := 0, 0
+	for seed := first; seed <= last; seed++ {
+		r := newRun(seed)
+		r.play(150 + r.Rand.IntN(250))
+		r.finish()
+		longest = max(longest, len(r.Writes))
+		if r.failure != "" {
+			t.Errorf("seed %d: %s", seed, r.failure)
+			if failed++; failed > 5 {
+				break
+			}
+		}
+	}
+	t.Logf("%d rollouts, the longest with %d writes", last-first+1, longest)
+}
