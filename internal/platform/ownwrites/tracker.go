@@ -35,7 +35,8 @@ const (
 	changed operation = iota // the cache must show at least this version, or the object's end
 	created                  // the cache must show the object; doubt is settled by a live read
 	deleted                  // the cache must show that it is being deleted, or gone
-	unsure                   // a creation that may have happened: a live read tells
+	gone                     // the cache must not show it any more
+	unsure                   // a write that may have happened: a live read tells which of the above it was
 )
 
 type write struct {
@@ -82,7 +83,7 @@ func (t *Tracker) Deleted(owner types.UID, kind Kind, object metav1.Object, at t
 	t.remember(owner, objectOf(kind, object), write{operation: deleted, uid: object.GetUID(), at: at})
 }
 
-// Unsure remembers a creation whose outcome is unknown, such as a request that timed out.
+// Unsure remembers a write of any sort whose outcome is unknown, such as a request that timed out.
 func (t *Tracker) Unsure(owner types.UID, object Object, at time.Time) {
 	t.remember(owner, object, write{operation: unsure, at: at})
 }
@@ -105,6 +106,12 @@ func (t *Tracker) Pending(ctx context.Context, owner types.UID, cached, live Rea
 	t.mu.Unlock()
 	pending := ""
 	for object, w := range open {
+		if w.operation == unsure {
+			var err error
+			if w, err = t.ascertain(ctx, owner, object, live, now); err != nil {
+				return "", err
+			}
+		}
 		settled, err := t.settled(ctx, owner, object, w, cached, live, now)
 		if err != nil {
 			return "", err
@@ -129,12 +136,28 @@ func (t *Tracker) drop(owner types.UID, object Object, w write) {
 	}
 }
 
+// ascertain finds out by a live read what the cache has to show after a write whose outcome is unknown.
+func (t *Tracker) ascertain(ctx context.Context, owner types.UID, object Object, live Read, now time.Time) (write, error) {
+	actual, err := live(ctx, object)
+	if err != nil {
+		return write{}, fmt.Errorf("reading %s %s from the API server: %w", object.Kind, object.Name, err)
+	}
+	w := write{operation: gone, at: now}
+	if actual != nil {
+		w = write{operation: created, uid: actual.GetUID(), version: actual.GetResourceVersion(), at: now}
+	}
+	t.remember(owner, object, w)
+	return w, nil
+}
+
 func (t *Tracker) settled(ctx context.Context, owner types.UID, object Object, w write, cached, live Read, now time.Time) (bool, error) {
 	seen, err := cached(ctx, object)
 	if err != nil {
 		return false, fmt.Errorf("reading %s %s: %w", object.Kind, object.Name, err)
 	}
 	switch w.operation {
+	case gone:
+		return seen == nil, nil
 	case changed:
 		return seen == nil || seen.GetUID() != w.uid || atLeast(seen.GetResourceVersion(), w.version), nil
 	case deleted:
@@ -145,10 +168,6 @@ func (t *Tracker) settled(ctx context.Context, owner types.UID, object Object, w
 		}
 		if now.Sub(w.at) < DoubtAfter {
 			return false, nil
-		}
-	case unsure:
-		if seen != nil {
-			return true, nil
 		}
 	}
 	actual, err := live(ctx, object)

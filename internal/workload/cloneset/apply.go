@@ -147,6 +147,7 @@ func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
 			return a.nameTaken(ctx, plan, r)
 		}
 		if err != nil {
+			a.doubt(plan, KindRevision, r.Name, err)
 			return fmt.Errorf("creating revision %s: %w", r.Name, err)
 		}
 		a.Own.Created(owner, KindRevision, created, a.Now())
@@ -160,6 +161,7 @@ func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
 		}
 		patched, err := a.Cluster.PatchRevision(ctx, r, body)
 		if err != nil {
+			a.doubt(plan, KindRevision, r.Name, err)
 			return fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
 		}
 		a.Own.Changed(owner, KindRevision, patched, a.Now())
@@ -215,6 +217,7 @@ func (a *Applier) claims(ctx context.Context, plan *Plan) error {
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
+			a.doubt(plan, KindClaim, fate.Claim.Name, err)
 			a.warn(plan, "FailedUpdate", "failed to hand claim %s to pod %s: %v", fate.Claim.Name, pod.Name, err)
 			errs = errors.Join(errs, fmt.Errorf("handing claim %s to pod %s: %w", fate.Claim.Name, pod.Name, err))
 		default:
@@ -226,6 +229,7 @@ func (a *Applier) claims(ctx context.Context, plan *Plan) error {
 
 func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim) error {
 	if err := a.Cluster.DeleteClaim(ctx, claim); err != nil && !apierrors.IsNotFound(err) {
+		a.doubt(plan, KindClaim, claim.Name, err)
 		a.warn(plan, "FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
 	}
@@ -273,9 +277,13 @@ func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) 
 	return nil
 }
 
-// doubt remembers a creation that may have happened although the answer was an error: anything but a clear refusal.
+// doubt remembers a write that may have happened although the answer was an error: anything but a clear refusal.
 func (a *Applier) doubt(plan *Plan, kind ownwrites.Kind, name string, err error) {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsTimeout(err) {
+	if err == nil {
+		return
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 {
 		return
 	}
 	a.Own.Unsure(plan.Set.UID, ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: plan.Set.Namespace, Name: name}}, a.Now())
@@ -311,6 +319,7 @@ func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
 	case apierrors.IsConflict(err):
 		return errRetry
 	case err != nil && !apierrors.IsNotFound(err):
+		a.doubt(plan, KindPod, v.Pod.Name, err)
 		a.warn(plan, "FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
 		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
 	}
@@ -355,6 +364,7 @@ func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *
 	}
 	patched, err := a.Cluster.PatchPod(ctx, pod, body, patch.OnStatus())
 	if err != nil {
+		a.doubt(plan, KindPod, pod.Name, err)
 		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, err)
 	}
 	a.Own.Changed(plan.Set.UID, KindPod, patched, a.Now())
