@@ -1,0 +1,86 @@
+# Everything a change must pass is `make test`; `make demo` shows the product on a cluster that it makes itself.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# The local cluster: see test/cluster/README.md.
+export CLUSTER ?= afloat
+export NODES ?= $(shell [ "$$(id -u)" = 0 ] && echo 2 || echo 0)
+export SIMULATED ?= $(shell [ "$$(id -u)" = 0 ] && echo 0 || echo 20)
+export K8S_VERSION ?= v1.36.3
+IMAGE ?= afloat/manager:dev
+LDFLAGS := -s -w
+cluster := bin/afloat-cluster
+
+.PHONY: help
+help: ## Show this help
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+##: Development
+
+.PHONY: generate
+generate: ## Write deep copies, CRDs and RBAC roles
+	@hack/generate.sh
+
+.PHONY: lint
+lint: ## Check formatting, imports between layers, and common mistakes
+	@hack/lint.sh
+
+.PHONY: spec-coverage
+spec-coverage: ## List the requirements that no test cites
+	@go run ./hack/speccoverage
+
+.PHONY: test
+test: ## Everything a change must pass
+	@hack/test.sh
+
+.PHONY: test-unit
+test-unit: ## Unit tests and simulated rollouts (SIM=100000 for more), with the race detector
+	go vet ./...
+	go test -race ./...
+
+.PHONY: test-integration
+test-integration: $(cluster) ## Tests against a real API server
+	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: cluster-up deploy ## Tests against real kubelets and containers, with the shipped manifests
+	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m ./test/e2e/... $(E2E_ARGS)
+
+##: Local cluster
+
+$(cluster): $(shell find test/cluster -type f 2>/dev/null)
+	@mkdir -p bin
+	@go -C test/cluster build -o ../../$(cluster) .
+
+.PHONY: cluster-up
+cluster-up: $(cluster) ## Start the local cluster: NODES=2, SIMULATED=20, K8S_VERSION=v1.36.3, CLUSTER=afloat
+	@$(cluster) up
+
+.PHONY: cluster-down
+cluster-down: $(cluster) ## Stop the local cluster and leave nothing behind
+	@$(cluster) down
+
+.PHONY: demo
+demo: cluster-up deploy ## Watch real containers being updated in place
+	@KUBECONFIG="$$($(cluster) kubeconfig)" go run ./test/demo
+
+.PHONY: demo-down
+demo-down: cluster-down ## Remove what the demo made
+
+##: Installing
+
+.PHONY: build
+build: ## Build the manager into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
+
+.PHONY: image
+image: build $(cluster) ## Build the image without Docker and push it to the local cluster's registry
+	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
+
+.PHONY: deploy
+deploy: image ## Install into the cluster named by KUBECONFIG, by default the local one
+	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" IMAGE=$(IMAGE) hack/deploy.sh
+
+.PHONY: undeploy
+undeploy: ## Remove what deploy installed; CloneSets and their pods stay
+	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" hack/undeploy.sh

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Removes Afloat but not the users' objects: the webhooks first, so that none points to nothing; CRDs stay, without conversion
+# (OPS-117, OPS-118). Called by `make undeploy`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kubectl=$(hack/kubectl.sh)
+"$kubectl" delete --ignore-not-found mutatingwebhookconfiguration/kruise-mutating-webhook-configuration \
+  validatingwebhookconfiguration/kruise-validating-webhook-configuration
+for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
+  "$kubectl" patch "$crd" --type=json -p '[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]'
+done
+"$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
+"$kubectl" kustomize config/rbac | "$kubectl" delete --ignore-not-found -f -
