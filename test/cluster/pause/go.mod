@@ -1,0 +1,3 @@
+module github.com/afloat-project/afloat/test/cluster/pause
+
+go 1.26.0
