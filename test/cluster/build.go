@@ -86,8 +86,12 @@ func (c component) ensure(out *progress) (string, error) {
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err
 	}
+	env, err := c.cEnvironment(out)
+	if err != nil {
+		return "", err
+	}
 	s := out.step(fmt.Sprintf("building %s %s", c.name, c.version), c.expected)
-	if err := s.end(c.build(module, tmp, s)); err != nil {
+	if err := s.end(c.build(module, tmp, env, s)); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(tmp, "recipe"), []byte(recipe), 0o644); err != nil {
@@ -113,7 +117,7 @@ func (c component) cached(dir, recipe string) bool {
 // recipe is a digest of all that decides what the build makes.
 func (c component) recipe(module string) (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, c.version, c.binaries(), c.ldflags, c.tags, c.cgo, runtime.Version())
+	fmt.Fprintln(h, c.version, c.binaries(), c.ldflags, c.tags, c.cgo, c.library, runtime.Version())
 	files, err := os.ReadDir(module)
 	if err != nil {
 		return "", err
@@ -131,18 +135,33 @@ func (c component) recipe(module string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func (c component) build(module, dir string, s *step) error {
+// cEnvironment is what the build needs for C: nothing, or a compiler and the library, which is fetched but not installed.
+func (c component) cEnvironment(out *progress) ([]string, error) {
+	if !c.cgo {
+		return []string{"CGO_ENABLED=0"}, nil
+	}
+	if err := ensureTools(compilerTools, out); err != nil {
+		return nil, err
+	}
+	root, err := debianPackage(c.library, out)
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(root, "usr/lib/*/pkgconfig"))
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("the package %s has no pkgconfig folder", c.library)
+	}
+	return []string{"CGO_ENABLED=1", "PKG_CONFIG_PATH=" + found[0], "PKG_CONFIG_SYSROOT_DIR=" + root}, nil
+}
+
+func (c component) build(module, dir string, env []string, s *step) error {
 	compiled := 0
 	for _, name := range slices.Sorted(maps.Keys(c.packages)) {
 		args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-mod=readonly", "-tags", c.tags,
 			"-ldflags", "-s -w " + c.ldflags, "-o", filepath.Join(dir, name), c.packages[name]}
 		cmd := exec.Command("go", args...)
 		cmd.Dir = module
-		cgo := "0"
-		if c.cgo {
-			cgo = "1"
-		}
-		cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH=")
+		cmd.Env = append(append(os.Environ(), env...), "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH=")
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			return err

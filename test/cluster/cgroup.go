@@ -17,7 +17,8 @@ import (
 // node's name. Whoever is found in it belongs to the cluster, also what outlived its parent.
 type cgroup struct {
 	name        string
-	hierarchies []string // mount points
+	hierarchies []string // mount points of the hierarchies in use
+	hybrid      string   // mount point of v2 beside v1: runc makes groups there too
 	unified     bool     // cgroup v2 alone
 }
 
@@ -26,12 +27,13 @@ func (c *cluster) cgroup() cgroup {
 	if err != nil {
 		mounts = nil
 	}
-	hierarchies, unified := parseHierarchies(string(mounts))
-	return cgroup{name: "afloat-" + c.name, hierarchies: hierarchies, unified: unified}
+	g := parseHierarchies(string(mounts))
+	g.name = "afloat-" + c.name
+	return g
 }
 
-// parseHierarchies returns the mount points of the v1 hierarchies, or of the v2 hierarchy if there are none of v1.
-func parseHierarchies(mounts string) ([]string, bool) {
+// parseHierarchies finds the mount points of the v1 hierarchies, or of the v2 hierarchy if there are none of v1.
+func parseHierarchies(mounts string) cgroup {
 	var v1, v2 []string
 	for line := range strings.Lines(mounts) {
 		f := strings.Fields(line)
@@ -43,10 +45,19 @@ func parseHierarchies(mounts string) ([]string, bool) {
 			v2 = append(v2, f[1])
 		}
 	}
+	v2 = append(v2, "")
 	if len(v1) > 0 {
-		return v1, false
+		return cgroup{hierarchies: v1, hybrid: v2[0]}
 	}
-	return v2[:min(1, len(v2))], true
+	return cgroup{hierarchies: v2[:1], unified: true}
+}
+
+// all are the mount points below which groups may have come to be.
+func (g cgroup) all() []string {
+	if g.hybrid == "" {
+		return g.hierarchies
+	}
+	return append(slices.Clone(g.hierarchies), g.hybrid)
 }
 
 // create makes the group, with one group below it for every node.
@@ -128,7 +139,7 @@ func (g cgroup) adopt(pid int) error {
 // pids returns the processes in the group and below it.
 func (g cgroup) pids() []int {
 	var pids []int
-	for _, h := range g.hierarchies {
+	for _, h := range g.all() {
 		filepath.WalkDir(filepath.Join(h, g.name), func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // groups may vanish meanwhile
 			if err != nil || d.Name() != "cgroup.procs" {
 				return nil
@@ -164,7 +175,7 @@ func (g cgroup) kill() error {
 
 // remove deletes the group in every hierarchy. The kernel needs a moment after the last process ended.
 func (g cgroup) remove() error {
-	for _, h := range g.hierarchies {
+	for _, h := range g.all() {
 		base := filepath.Join(h, g.name)
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			err := removeGroups(base)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,11 +22,12 @@ import (
 const namespaceHolder = "namespaces"
 
 // privateDirs are the folders of the machine that the programs of a cluster see as a folder of their own (below the cluster's folder),
-// because their place cannot be configured: shim sockets and locks, the results of CNI calls, dynamic volumes, links to logs.
+// because their place cannot be configured: shim sockets and locks, the results of CNI calls, the socket for device plugins, dynamic volumes, links to logs.
 var privateDirs = map[string]string{
 	"/run":             "run",
 	"/var/log":         "var-log",
 	"/var/lib/cni":     "cni-results",
+	"/var/lib/kubelet": "device-plugins",
 	"/tmp/hostpath_pv": "volumes",
 }
 
@@ -108,10 +110,10 @@ func waitNamespaces(pid int) error {
 }
 
 func (c *cluster) privateMounts() error {
-	if err := c.inside("mount", "--make-rshared", "/"); err != nil {
+	if err := c.inside("mount", "-n", "--make-rshared", "/"); err != nil {
 		return err
 	}
-	for _, target := range []string{"/run", "/tmp/hostpath_pv", "/var/lib/cni", "/var/log"} {
+	for _, target := range slices.Sorted(maps.Keys(privateDirs)) {
 		own := filepath.Join(c.dir, privateDirs[target])
 		if err := os.MkdirAll(own, 0o755); err != nil {
 			return err
@@ -119,7 +121,7 @@ func (c *cluster) privateMounts() error {
 		if err := c.makeMountPoint(target); err != nil {
 			return err
 		}
-		if err := c.inside("mount", "--bind", own, target); err != nil {
+		if err := c.inside("mount", "-n", "--bind", own, target); err != nil {
 			return err
 		}
 	}
@@ -128,7 +130,7 @@ func (c *cluster) privateMounts() error {
 		if err := writeFile(own, []byte(value+"\n"), 0o644); err != nil {
 			return err
 		}
-		if err := c.inside("mount", "--bind", own, filepath.Join("/proc/sys", name)); err != nil {
+		if err := c.inside("mount", "-n", "--bind", own, filepath.Join("/proc/sys", name)); err != nil {
 			return err
 		}
 	}

@@ -12,22 +12,30 @@ import (
 	"time"
 )
 
+type systemTool struct{ tool, pkg string }
+
+// compilerTools are what a build with C needs.
+var compilerTools = []systemTool{{"gcc", "gcc"}, {"gcc", "libc6-dev"}, {"pkg-config", "pkg-config"}}
+
 // systemTools are what kubelet, kube-proxy and this program call, with the Debian package that has it.
-var systemTools = []struct{ tool, pkg string }{
+var systemTools = []systemTool{
 	{"iptables", "iptables"}, {"conntrack", "conntrack"}, {"ip", "iproute2"}, {"ethtool", "ethtool"},
 	{"nsenter", "util-linux"}, {"unshare", "util-linux"}, {"mount", "mount"}, {"modprobe", "kmod"},
 }
 
-// ensureSystemTools installs what is missing, as root.
-func ensureSystemTools(out *progress) error {
+// ensureTools installs what is missing; that needs root.
+func ensureTools(tools []systemTool, out *progress) error {
 	var missing []string
-	for _, t := range systemTools {
+	for _, t := range tools {
 		if _, err := exec.LookPath(t.tool); err != nil && !slices.Contains(missing, t.pkg) {
 			missing = append(missing, t.pkg)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("missing, and only root can install it: %s", strings.Join(missing, " "))
 	}
 	s := out.step("installing "+strings.Join(missing, " ")+" with apt-get", 15*time.Second)
 	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)

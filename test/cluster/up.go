@@ -68,7 +68,7 @@ func (c *cluster) up(ctx context.Context, r request) error {
 		c.out.say("without root: control plane and simulated nodes only, no containers")
 	}
 	if root {
-		if err := ensureSystemTools(c.out); err != nil {
+		if err := ensureTools(systemTools, c.out); err != nil {
 			return err
 		}
 	}

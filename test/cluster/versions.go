@@ -43,6 +43,7 @@ type component struct {
 	ldflags  string
 	tags     string
 	cgo      bool
+	library  string        // Debian package with a static C library to link
 	expected time.Duration // a cold build on two cores
 }
 
@@ -95,7 +96,7 @@ func components(version string) []component {
 			name: "runc", version: runcVersion, module: "runc", requires: "github.com/opencontainers/runc",
 			packages: map[string]string{"runc": "github.com/opencontainers/runc"},
 			ldflags:  "-X main.version=" + strings.TrimPrefix(runcVersion, "v") + " -extldflags -static",
-			tags:     "netgo,osusergo", cgo: true, expected: 10 * time.Second,
+			tags:     "netgo,osusergo,seccomp", cgo: true, library: "libseccomp-dev", expected: 10 * time.Second,
 		},
 		{
 			name: "cni", version: cniVersion, module: "cni", requires: "github.com/containernetworking/plugins",
