@@ -30,6 +30,8 @@ type simulated struct {
 	// due is when the manager asked to be called again; wake is set by anything else that would call it.
 	due  time.Time
 	wake bool
+	// told is called with every plan that was carried out.
+	told func(*Plan)
 	// trace prints every pass.
 	trace bool
 }
@@ -65,6 +67,9 @@ func (s *simulated) manage() bool {
 	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
 	if err != nil {
 		s.wake = true
+	}
+	if s.told != nil && outcome.Plan != nil {
+		s.told(outcome.Plan)
 	}
 	if s.trace {
 		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)

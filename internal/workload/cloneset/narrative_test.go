@@ -1,0 +1,275 @@
+package cloneset
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+)
+
+var update = flag.Bool("update", false, "write the golden narratives")
+
+// tale is a rollout whose every plan is written down.
+type tale struct {
+	*simulated
+	t    *testing.T
+	text strings.Builder
+	last string
+}
+
+func (n *tale) note(plan *Plan) {
+	if text := plan.Headline(); text != n.last {
+		n.last = text
+		fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
+	}
+}
+
+// then lets the user do something and everything come to rest.
+func (n *tale) then(title string, do func(*appsv1beta1.CloneSet)) {
+	n.t.Helper()
+	fmt.Fprintf(&n.text, "\n# %s\n", title)
+	if do != nil {
+		n.change(do)
+	}
+	n.rest()
+}
+
+func (n *tale) rest() {
+	n.t.Helper()
+	if err := n.settle(500); err != nil {
+		n.t.Fatal(err)
+	}
+	status := n.set().Status
+	fmt.Fprintf(&n.text, "\nAt rest: %d pods, %d ready, %d available; %d updated, %d expected.\n", status.Replicas, status.ReadyReplicas,
+		status.AvailableReplicas, status.UpdatedReplicas, status.ExpectedUpdatedReplicas)
+	for _, c := range status.Conditions {
+		fmt.Fprintf(&n.text, "Condition %s %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+}
+
+func env(value string) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`, value))
+	}
+}
+
+func policy(p appsv1beta1.CloneSetPodUpdatePolicy) func(*appsv1beta1.CloneSet) {
+	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.PodUpdatePolicy = p })
+}
+
+func both(changes ...func(*appsv1beta1.CloneSet)) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		for _, change := range changes {
+			change(set)
+		}
+	}
+}
+
+func replicas(n int32) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &n }
+}
+
+func claims(size string) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", size)}
+	}
+}
+
+func partition(n int) func(*appsv1beta1.CloneSet) {
+	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = number(n) })
+}
+
+func surge(surge, unavailable int) func(*appsv1beta1.CloneSet) {
+	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		s.MaxSurge, s.MaxUnavailable = number(surge), number(unavailable)
+	})
+}
+
+// TestNarratives plays rollouts and compares every plan, as printed, with a golden file; -update writes them.
+func TestNarratives(t *testing.T) {
+	reCreate := policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)
+	tales := map[string]struct {
+		set  *appsv1beta1.CloneSet
+		play func(n *tale)
+	}{
+		"create and scale": {makeSet(3), func(n *tale) { // CS-040, CS-111, CS-113
+			n.then("replicas 5", replicas(5))
+			n.then("replicas 2", replicas(2))
+		}},
+		"image in place": {makeSet(3), func(n *tale) { // CS-120, CS-124, IPU-210
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"image in place, all at once": {makeSet(3, rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = text("100%") })), func(n *tale) {
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"recreate by policy": {makeSet(3, reCreate), func(n *tale) { // CS-126
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"recreate as fallback": {makeSet(2), func(n *tale) { // CS-127, IPU-213
+			n.then("env changed", env("x"))
+		}},
+		"in place only refuses": {makeSet(2, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)), func(n *tale) { // IPU-173
+			n.then("env changed", env("x"))
+			n.then("env taken back, image changed", image("nginx:2")) // CS-225: the condition vanishes
+		}},
+		"partition": {makeSet(5, partition(3)), func(n *tale) { // CS-090, CS-221, CS-270
+			n.then("image nginx:2", image("nginx:2"))
+			n.then("partition 0", partition(0))
+		}},
+		"grace period": {makeSet(2, rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+			s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 10}
+		})), func(n *tale) { // IPU-106, IPU-107
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"paused and resumed": {makeSet(2), func(n *tale) { // CS-122, CS-276
+			n.then("image nginx:2 while paused", both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })))
+			n.then("resumed", rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = false }))
+		}},
+		"minReadySeconds": {makeSet(2, func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = 30 }), func(n *tale) { // CS-170, CS-171
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"another tag of the same digest": {makeSet(2), func(n *tale) { // IPU-300
+			n.node.Digests["nginx:1-same"], n.node.Digests["nginx:1"] = "a", "a"
+			n.then("image nginx:1-same", image("nginx:1-same"))
+		}},
+		"metadata alone": {makeSet(2), func(n *tale) { // IPU-034, IPU-090, IPU-214, IPU-308
+			n.then("an annotation is added", func(set *appsv1beta1.CloneSet) {
+				setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"new"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+			})
+		}},
+		"claims stay in place and go with recreation": {makeSet(2, claims("1Gi")), func(n *tale) { // CS-061, CS-062, IPU-046, IPU-049, IPU-215
+			n.then("image nginx:2: claims stay", image("nginx:2"))
+			n.then("storage alone: nothing happens", claims("2Gi"))
+			n.then("image nginx:3: the claim templates differ now, pods and claims are replaced", image("nginx:3"))
+		}},
+		"surge when nothing may be unavailable": {makeSet(2, reCreate, surge(1, 0)), func(n *tale) { // CS-100, CS-101
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"no surge for what changes in place": {makeSet(3, surge(3, 1)), func(n *tale) { // CS-102, CS-279, CS-330
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"on delete": {makeSet(2, func(set *appsv1beta1.CloneSet) {
+			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
+		}), func(n *tale) { // CS-122, CS-277
+			n.then("image nginx:2: nothing happens", image("nginx:2"))
+			fmt.Fprintf(&n.text, "\n# a pod is deleted by hand\n")
+			n.EndGracefully(podKey(n.pods()[0].Name))
+			n.rest()
+		}},
+		"pods to delete": {makeSet(3), func(n *tale) { // CS-130 to 134, CS-273
+			name := n.pods()[1].Name
+			n.then("one pod is to be deleted, replicas unchanged: it is replaced", func(set *appsv1beta1.CloneSet) {
+				set.Spec.ScaleStrategy.PodsToDelete = []string{name}
+			})
+			name = n.pods()[2].Name
+			n.then("one pod is to be deleted, replicas 2: it goes first", both(replicas(2), func(set *appsv1beta1.CloneSet) {
+				set.Spec.ScaleStrategy.PodsToDelete = []string{name}
+			}))
+		}},
+		"a bad image stops the rollout and is mended": {makeSet(3), func(n *tale) { // CS-124, CS-278
+			n.node.Digests["nginx:bad"] = ""
+			n.then("image nginx:bad", image("nginx:bad"))
+			n.then("image nginx:2", image("nginx:2"))
+		}},
+		"rollback keeps the revision's name": {makeSet(2), func(n *tale) { // CS-083, CS-275
+			n.then("image nginx:2", image("nginx:2"))
+			n.then("image nginx:1 again", image("nginx:1"))
+		}},
+		"creation throttled": {makeSet(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(2) }), func(*tale) {}}, // CS-094, CS-111
+	}
+	for name, tt := range tales {
+		t.Run(name, func(t *testing.T) {
+			n := &tale{t: t, simulated: simulate(7, tt.set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true})}
+			n.told = n.note
+			n.then(fmt.Sprintf("%d pods are created", *tt.set.Spec.Replicas), nil)
+			tt.play(n)
+			for _, event := range n.events {
+				fmt.Fprintf(&n.text, "\nEvent %s", event)
+			}
+			n.compare(filepath.Join("testdata", "narratives", strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")+".golden"))
+		})
+	}
+}
+
+func (n *tale) compare(path string) {
+	n.t.Helper()
+	got := strings.TrimLeft(n.text.String(), "\n") + "\n"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			n.t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		n.t.Fatalf("%v (run the test with -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		n.t.Errorf("%s: %s", path, diff)
+	}
+}
+
+// TestThreeWritesPerPodInPlace counts the writes of a rollout: two for a new pod, three for an update in place (design rule 4).
+func TestThreeWritesPerPodInPlace(t *testing.T) {
+	const pods = 4
+	s := simulate(3, makeSet(pods), Features{})
+	count := func(what string, want int) {
+		t.Helper()
+		if err := s.settle(500); err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, w := range s.Writes {
+			if w.Key.Kind == "Pod" {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d writes of pods, want %d: %v", what, got, want, s.Writes)
+		}
+		s.Writes = nil
+	}
+	count("creation", 2*pods)
+	s.change(image("nginx:2"))
+	count("update in place", 3*pods)
+	for _, pod := range s.pods() {
+		if pod.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("pod %s has %d restarts, want 1", pod.Name, pod.Status.ContainerStatuses[0].RestartCount)
+		}
+	}
+}
+
+// TestUnknownFieldsReachThePodAndSurvive: a field that our types do not know is in the body of the request that creates the pod,
+// and an unrelated update does not touch it (CS-016, CS-359, design rule 1).
+func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
+	set := makeSet(1)
+	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,2]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)
+	s := simulate(1, set, Features{})
+	snapshot := Snapshot{Set: set, Now: s.Now(), Random: s.Rand.IntN}
+	plan := Make(snapshot)
+	spec := plan.Create[0].Pod["spec"].(map[string]any)
+	container := spec["containers"].([]any)[0].(map[string]any)
+	if container["futureField"] != "kept" || spec["future"] == nil {
+		t.Errorf("the request does not carry the unknown fields: %v", spec)
+	}
+	if !strings.Contains(string(plan.NewRevision.Data.Raw), `"futureField":"kept"`) {
+		t.Errorf("the revision does not store the unknown field: %s", plan.NewRevision.Data.Raw)
+	}
+	changed := set.DeepCopy()
+	setTemplate(changed, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,3]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)
+	again := Make(Snapshot{Set: changed, Now: s.Now(), Random: s.Rand.IntN})
+	if again.UpdateRevision == plan.UpdateRevision {
+		t.Error("a change of an unknown field is no new revision")
+	}
+}
