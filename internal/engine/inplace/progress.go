@@ -84,8 +84,9 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:
-		// The same digest under another name: the container is a new one.
-		if imageMatches || observed {
+		// The same digest under another name: the container is a new one. Runtimes report any of the digest's names, so that a
+		// name that does not match says nothing; a container that crashed meanwhile runs the right digest, too.
+		if imageMatches || observed || !tells {
 			return ""
 		}
 	case before.ContainerID != "" && before.RunningImage == container.Image && before.Image != container.Image:

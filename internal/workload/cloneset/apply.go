@@ -188,7 +188,13 @@ func (a *Applier) nameTaken(ctx context.Context, plan *Plan, r *appsv1.Controlle
 	if plan.Status.CollisionCount != nil {
 		collisions += *plan.Status.CollisionCount
 	}
-	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": map[string]any{"collisionCount": collisions}})
+	status := plan.Set.Status.DeepCopy()
+	status.CollisionCount = &collisions
+	changes, err := statusPatch(&plan.Set.Status, status)
+	if err != nil {
+		return err
+	}
+	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": changes})
 	if err != nil {
 		return err
 	}

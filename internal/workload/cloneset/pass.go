@@ -10,6 +10,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,11 +122,15 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error
 	return nil
 }
 
-// statusPatch returns the members of the status that changed; removed ones are null.
+// statusPatch returns the members of the status that changed; removed ones are null. The first status is written whole, since the
+// schema requires members that are zero.
 func statusPatch(old, new *appsv1beta1.CloneSetStatus) (json.RawMessage, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	if equality.Semantic.DeepEqual(*old, appsv1beta1.CloneSetStatus{}) {
+		before = []byte("{}")
 	}
 	after, err := json.Marshal(new)
 	if err != nil {
