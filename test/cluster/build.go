@@ -59,6 +59,10 @@ func (c component) ensure(out *progress) (string, error) {
 		return "", err
 	}
 	module := filepath.Join(source, c.module)
+	if _, err := os.Stat(filepath.Join(module, "go.sum")); err != nil && c.requires != "" {
+		return "", fmt.Errorf("%s %s cannot be built: %s has no go.sum, because the Go proxy did not serve all its modules (see README.md)",
+			c.name, c.version, module)
+	}
 	recipe, err := c.recipe(module)
 	if err != nil {
 		return "", err

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // spec is what a cluster was started with; it is kept in its folder.
@@ -36,6 +37,8 @@ type cluster struct {
 	spec spec
 	bin  map[string]string // program -> path
 	out  *progress
+
+	restarted map[string]time.Time // nodes whose kubelet this run has started, and when
 }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
@@ -64,7 +67,7 @@ func openCluster(name string, out *progress) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, dir: filepath.Join(root, name), out: out}
+	c := &cluster{name: name, dir: filepath.Join(root, name), out: out, restarted: map[string]time.Time{}}
 	b, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil

@@ -276,8 +276,13 @@ func (c *cluster) startNodes(ctx context.Context, a *api) error {
 		if err := c.waitSocket(ctx, node+"-containerd", c.nodeSocket(node)); err != nil {
 			return err
 		}
-		if _, err := c.start(p); err != nil {
+		begin := time.Now()
+		started, err := c.start(p)
+		if err != nil {
 			return err
+		}
+		if started {
+			c.restarted[node] = begin
 		}
 	}
 	if c.spec.Nodes > 0 {
@@ -363,6 +368,18 @@ func (c *cluster) readyNodes(ctx context.Context, a *api) (int, []string, error)
 		}
 	}
 	var waiting []string
+	for name, begin := range c.restarted {
+		var lease struct {
+			Spec struct {
+				RenewTime time.Time `json:"renewTime"`
+			} `json:"spec"`
+		}
+		// A node stays Ready for a while after its kubelet ended: what counts is that the new one has reported.
+		err := a.get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+name, &lease)
+		if err != nil || lease.Spec.RenewTime.Before(begin) {
+			have[name] = false
+		}
+	}
 	names := c.nodeNames()
 	for i := 1; i <= c.spec.Simulated; i++ {
 		names = append(names, simulatedName(i))
