@@ -264,6 +264,8 @@ func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) 
 		claim, err := a.Cluster.CreateClaim(ctx, document)
 		switch {
 		case apierrors.IsAlreadyExists(err): // kept, CS-046
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return errRetry
 		case err != nil:
 			a.doubt(plan, KindClaim, name, err)
 			a.warn(plan, "FailedCreate", "failed to create claim %s: %v", name, err)
@@ -273,6 +275,9 @@ func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) 
 		}
 	}
 	pod, err := a.Cluster.CreatePod(ctx, creation.Pod)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return errRetry // the set goes with its namespace; there is nothing to tell anybody
+	}
 	if err != nil {
 		a.doubt(plan, KindPod, creation.Name, err)
 		a.warn(plan, "FailedCreate", "failed to create pod %s: %v", creation.Name, err)

@@ -1,0 +1,271 @@
+//go:build e2e
+
+// Package e2e tests the installed product on a cluster with real kubelets and containers. KUBECONFIG names the cluster, AUDIT_LOG
+// the file to which its API server writes every write.
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/test/story"
+)
+
+// patience is how long a test waits for something that should happen within seconds.
+const patience = 3 * time.Minute
+
+var kube client.Client
+
+func TestMain(m *testing.M) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err == nil {
+		config.UserAgent = "afloat-e2e"
+		kube, err = story.NewClient(config)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "KUBECONFIG:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// eventually waits until the check returns nothing; what it returns says what is missing.
+func eventually(t *testing.T, what string, check func(ctx context.Context) string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	missing := ""
+	for {
+		if missing = check(ctx); missing == "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, patience, missing)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// namespace makes a namespace that goes with the test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	if err := kube.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kube.Delete(context.Background(), ns); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns.Name
+}
+
+// workload is a CloneSet under test.
+type workload struct {
+	t    *testing.T
+	key  client.ObjectKey
+	seen map[string]corev1.Pod
+}
+
+// create makes a CloneSet of nginx pods from a v1beta1 spec, with the usual selector and template where it has none.
+func create(t *testing.T, name, spec string) *workload {
+	t.Helper()
+	set := &appsv1beta1.CloneSet{}
+	manifest := `
+metadata: {name: ` + name + `, namespace: ` + namespace(t) + `}
+spec:
+  selector: {matchLabels: {app: ` + name + `}}
+  template:
+    metadata: {labels: {app: ` + name + `}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      containers:
+      - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent}
+`
+	merged := merge(t, manifest, "spec:\n"+indent(spec))
+	if err := yaml.Unmarshal(merged, set); err != nil {
+		t.Fatal(err)
+	}
+	if err := kube.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	w := &workload{t: t, key: client.ObjectKeyFromObject(set)}
+	w.settled()
+	w.seen = w.pods()
+	return w
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")
+}
+
+// merge merges two YAML documents; maps are merged, everything else is replaced.
+func merge(t *testing.T, base, over string) []byte {
+	t.Helper()
+	var a, b map[string]any
+	if err := yaml.Unmarshal([]byte(base), &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(over), &b); err != nil {
+		t.Fatalf("%v in\n%s", err, over)
+	}
+	var into func(a, b map[string]any) map[string]any
+	into = func(a, b map[string]any) map[string]any {
+		for key, value := range b {
+			old, isMap := a[key].(map[string]any)
+			if next, ok := value.(map[string]any); ok && isMap {
+				a[key] = into(old, next)
+			} else {
+				a[key] = value
+			}
+		}
+		return a
+	}
+	merged, err := yaml.Marshal(into(a, b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return merged
+}
+
+// patch changes the CloneSet by a merge patch in YAML.
+func (w *workload) patch(patch string) error {
+	w.t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(patch))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return kube.Patch(w.t.Context(), w.get(), client.RawPatch("application/merge-patch+json", body))
+}
+
+// change is a patch that must succeed.
+func (w *workload) change(patch string) {
+	w.t.Helper()
+	if err := w.patch(patch); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// image gives the container of the template a new image.
+func (w *workload) image(image string) {
+	w.t.Helper()
+	w.change(`spec: {template: {spec: {containers: [{name: nginx, image: "` + image + `", imagePullPolicy: IfNotPresent` + w.mounts() + `}]}}}`)
+}
+
+func (w *workload) mounts() string {
+	if set := w.get(); len(set.Spec.VolumeClaimTemplates) > 0 {
+		return `, volumeMounts: [{name: data, mountPath: /data}]`
+	}
+	return ""
+}
+
+func (w *workload) get() *appsv1beta1.CloneSet {
+	w.t.Helper()
+	set := &appsv1beta1.CloneSet{}
+	if err := kube.Get(w.t.Context(), w.key, set); err != nil {
+		w.t.Fatal(err)
+	}
+	return set
+}
+
+// pods returns the pods by name, without those that are ending.
+func (w *workload) pods() map[string]corev1.Pod {
+	w.t.Helper()
+	var list corev1.PodList
+	if err := kube.List(w.t.Context(), &list, client.InNamespace(w.key.Namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+	pods := map[string]corev1.Pod{}
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			pods[pod.Name] = pod
+		}
+	}
+	return pods
+}
+
+// settled waits until the status says that as many pods as expected are updated and all are available.
+func (w *workload) settled() {
+	w.t.Helper()
+	eventually(w.t, "the rollout", func(context.Context) string {
+		set := w.get()
+		s, replicas := set.Status, *set.Spec.Replicas
+		if s.ObservedGeneration == set.Generation && s.Replicas == replicas && s.AvailableReplicas == replicas && s.UpdatedReplicas >= s.ExpectedUpdatedReplicas &&
+			int32(len(w.pods())) == replicas {
+			return ""
+		}
+		return fmt.Sprintf("%+v", s)
+	})
+}
+
+// inPlace checks that the pods are those seen first, with the image and one restart each since the counts given.
+func (w *workload) inPlace(image string, restarts int32) {
+	w.t.Helper()
+	pods := w.pods()
+	if len(pods) != len(w.seen) {
+		w.t.Errorf("%d pods, %d before", len(pods), len(w.seen))
+	}
+	for name, before := range w.seen {
+		after, ok := pods[name]
+		switch {
+		case !ok:
+			w.t.Errorf("pod %s is gone", name)
+		case before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName || before.Status.PodIP != after.Status.PodIP:
+			w.t.Errorf("pod %s: UID %s to %s, node %s to %s, IP %s to %s", name, before.UID, after.UID, before.Spec.NodeName, after.Spec.NodeName,
+				before.Status.PodIP, after.Status.PodIP)
+		case after.Spec.Containers[0].Image != image:
+			w.t.Errorf("pod %s has image %s, not %s", name, after.Spec.Containers[0].Image, image)
+		case after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount+restarts:
+			w.t.Errorf("pod %s: restarts %d to %d, not %d more", name, before.Status.ContainerStatuses[0].RestartCount, after.Status.ContainerStatuses[0].RestartCount, restarts)
+		}
+	}
+}
+
+// podWrites counts the manager's successful writes of pods since a moment, by pod name, from the API server's audit log.
+func podWrites(t *testing.T, since time.Time) map[string]int {
+	t.Helper()
+	path := os.Getenv("AUDIT_LOG")
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatalf("AUDIT_LOG: %v", err)
+	}
+	defer file.Close()
+	writes := map[string]int{}
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var event struct {
+			UserAgent                string
+			Verb                     string
+			RequestReceivedTimestamp time.Time
+			ObjectRef                struct{ Resource, Name string }
+			ResponseStatus           struct{ Code int }
+		}
+		if err := json.Unmarshal(scanner.Bytes(), &event); err != nil {
+			t.Fatalf("audit log: %v", err)
+		}
+		if strings.HasPrefix(event.UserAgent, "kruise-manager") && event.ObjectRef.Resource == "pods" && event.ResponseStatus.Code < 300 &&
+			event.RequestReceivedTimestamp.After(since) {
+			writes[event.ObjectRef.Name]++
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return writes
+}
