@@ -1,0 +1,14 @@
+// Package certificate keeps the certificate of the webhook server and tells the API server which authority to trust.
+//
+// The material lives in one Secret that all replicas share (OPS-041), or in the certificate directory when running outside a
+// cluster (OPS-048). Every replica runs the same pass (OPS-042), in this order:
+//
+//  1. read the material; make, renew or stage what is needed, under optimistic locking (OPS-044, OPS-045);
+//  2. publish the authorities in the webhook configurations and CRDs, if they are not there already;
+//  3. write the serving certificate to the directory from which the server reloads it (OPS-047).
+//
+// A new authority takes over in three steps, so that no call ever meets a certificate it does not trust (OPS-046). It is staged:
+// the old one still signs what is served, both are published. After settleTime, when every API server has seen the bundle, it is
+// promoted: replicas serve its certificate, both stay published. After overlapTime, in which every replica has passed several
+// times, the old one is dropped.
+package certificate

@@ -1,0 +1,28 @@
+package certificate
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// DefaultRenewBefore is 180 days (OPS-021).
+const DefaultRenewBefore = 180 * 24 * time.Hour
+
+// ParseRenewBefore reads CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365 days (y). Empty is the
+// default. A certificate must be good for a year at least, which bounds it.
+func ParseRenewBefore(text string) (time.Duration, error) {
+	if text == "" {
+		return DefaultRenewBefore, nil
+	}
+	days := map[byte]int{'d': 1, 'm': 30, 'y': 365}[text[len(text)-1]]
+	number, err := strconv.Atoi(text[:len(text)-1])
+	if err != nil || days == 0 || number <= 0 {
+		return 0, fmt.Errorf("CERTS_RENEW_BEFORE %q: want a number and d, m or y, such as 180d", text)
+	}
+	const limit = lifetime - reuseAuthority
+	if number > int(limit.Hours()/24)/days {
+		return 0, fmt.Errorf("CERTS_RENEW_BEFORE %q: certificates are made for ten years, so it must be at most nine", text)
+	}
+	return time.Duration(number*days) * 24 * time.Hour, nil
+}

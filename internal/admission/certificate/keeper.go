@@ -1,0 +1,324 @@
+package certificate
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Options say what is kept and where.
+type Options struct {
+	// Secret holds the material; Directory the files that the server loads. FilesOnly keeps everything in Directory (OPS-048).
+	Secret    types.NamespacedName
+	Directory string
+	FilesOnly bool
+	// Target is what the API server calls.
+	Target Target
+	// RenewBefore is how long before its end a certificate is replaced (OPS-044).
+	RenewBefore time.Duration
+	// Mutating and Validating name the webhook configurations, Paths the paths that are handled, CRDs the definitions converted by us.
+	Mutating, Validating string
+	Paths, CRDs          []string
+	// ServerPort is the port of our own server, for the readiness check.
+	ServerPort int
+}
+
+// Keeper keeps the certificate of one replica, see the package comment. It is a manager.Runnable.
+type Keeper struct {
+	options   Options
+	client    client.WithWatch
+	store     store
+	publisher *publisher
+	policy    policy
+	clock     clock.WithTicker
+	log       logr.Logger
+
+	// passing is held during a pass.
+	passing sync.Mutex
+	// state guards what readiness looks at.
+	state     sync.Mutex
+	lastError error
+	last      material
+	said      map[string]bool
+}
+
+// New returns a Keeper. The client must read from the API server, not from a cache: it is used before caches run, and needs no more
+// rights than to the objects named in the options.
+func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Options) *Keeper {
+	k := &Keeper{
+		options:   options,
+		client:    c,
+		publisher: newPublisher(c, options.Target, options.Mutating, options.Validating, options.Paths, options.CRDs),
+		policy:    policy{host: options.Target.name(), renewBefore: options.RenewBefore},
+		clock:     clock,
+		log:       log,
+		lastError: errors.New("the first pass has not ended"),
+		said:      map[string]bool{},
+	}
+	if options.FilesOnly {
+		k.store = &directoryStore{dir: options.Directory}
+	} else {
+		k.store = &secretStore{client: c, name: options.Secret}
+	}
+	return k
+}
+
+// maxRaces is how often a pass starts again because other replicas were faster.
+const maxRaces = 10
+
+// Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if nothing is scheduled.
+func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
+	k.passing.Lock()
+	defer k.passing.Unlock()
+	for range maxRaces {
+		again, err = k.pass(ctx)
+		if !errors.Is(err, errLostRace) {
+			break
+		}
+	}
+	k.state.Lock()
+	defer k.state.Unlock()
+	k.lastError = err
+	return again, err
+}
+
+func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
+	stored, version, err := k.store.load(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := k.clock.Now()
+	if last := k.lastMaterial(); last != nil && stored.checkExpired(k.policy, now) && !last.checkExpired(k.policy, now) {
+		// Somebody emptied the Secret (D11): what replicas serve and API servers trust is still good.
+		stored, err = k.save(ctx, stored, last, version)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if _, version, err = k.store.load(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	wanted, again, err := stored.next(k.policy, now, false)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if wanted, err = k.save(ctx, stored, wanted, version); err != nil {
+		return time.Time{}, err
+	}
+	if err := k.publish(ctx, wanted); err != nil {
+		return time.Time{}, err
+	}
+	if len(wanted[keyNextCA]) > 0 {
+		if wanted, again, err = k.takeOver(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if err := writeFiles(k.options.Directory, servedFiles(wanted)); err != nil {
+		return time.Time{}, err
+	}
+	k.state.Lock()
+	defer k.state.Unlock()
+	k.last = wanted
+	return again, nil
+}
+
+// takeOver promotes a staged authority whose time has come; the bundle with it is published.
+func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
+	stored, version, err := k.store.load(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	wanted, again, err := stored.next(k.policy, k.clock.Now(), true)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	wanted, err = k.save(ctx, stored, wanted, version)
+	return wanted, again, err
+}
+
+func (k *Keeper) save(ctx context.Context, stored, wanted material, version *corev1.Secret) (material, error) {
+	if wanted.equal(stored) {
+		return wanted, nil
+	}
+	if err := k.store.save(ctx, wanted, version); err != nil {
+		return nil, err
+	}
+	k.log.Info("Webhook certificates were renewed", "host", k.policy.host)
+	return wanted, nil
+}
+
+// publish publishes the bundle and logs each note once, until it no longer holds.
+func (k *Keeper) publish(ctx context.Context, m material) error {
+	notes, err := k.publisher.publish(ctx, m.bundle())
+	said := map[string]bool{}
+	for _, note := range notes {
+		if said[note] = true; !k.said[note] {
+			k.log.Info("Webhook configuration", "note", note)
+		}
+	}
+	k.said = said
+	return err
+}
+
+func (k *Keeper) lastMaterial() material {
+	k.state.Lock()
+	defer k.state.Unlock()
+	return k.last
+}
+
+// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042).
+func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
+	deadline := k.clock.Now().Add(timeout)
+	for {
+		_, err := k.Pass(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil || !k.clock.Now().Before(deadline) {
+			return fmt.Errorf("preparing webhook certificates for %s: %w", timeout, err)
+		}
+		k.log.Error(err, "Preparing webhook certificates failed, trying again")
+		select {
+		case <-ctx.Done():
+		case <-k.clock.After(time.Second):
+		}
+	}
+}
+
+// Start passes whenever one of the objects changes, at scheduled times, and once a minute (OPS-042). It runs on every replica.
+func (k *Keeper) Start(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	for _, object := range k.watched() {
+		watches.Go(func() { k.watch(ctx, object, changed) })
+	}
+	for {
+		again, err := k.Pass(ctx)
+		wait := time.Minute
+		if err != nil && ctx.Err() == nil {
+			k.log.Error(err, "Keeping webhook certificates failed, trying again")
+			wait = 5 * time.Second
+		} else if until := again.Sub(k.clock.Now()); !again.IsZero() && until < wait {
+			wait = max(until, time.Second)
+		}
+		timer := k.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-changed:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// NeedLeaderElection is false: every replica serves webhooks (OPS-032).
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+type watchedObject struct {
+	kind schema.GroupVersionKind
+	key  types.NamespacedName
+}
+
+func (k *Keeper) watched() []watchedObject {
+	var objects []watchedObject
+	if !k.options.FilesOnly {
+		objects = append(objects, watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
+	}
+	for _, object := range k.publisher.objects {
+		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
+	}
+	return objects
+}
+
+// watch tells of every change of one object, by name, so that no rights to others are needed (OPS-082).
+func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
+	for ctx.Err() == nil {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(object.kind.GroupVersion().WithKind(object.kind.Kind + "List"))
+		stream, err := k.client.Watch(ctx, list, client.MatchingFields{"metadata.name": object.key.Name}, client.InNamespace(object.key.Namespace))
+		if err != nil {
+			if ctx.Err() == nil {
+				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name", object.key.String())
+			}
+		} else {
+			forward(ctx, stream, changed)
+		}
+		select {
+		case <-ctx.Done():
+		case <-k.clock.After(5 * time.Second):
+		}
+	}
+}
+
+// forward tells of every event until the stream or ctx ends.
+func forward(ctx context.Context, stream watch.Interface, changed chan<- struct{}) {
+	defer stream.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-stream.ResultChan():
+			if !open {
+				return
+			}
+			select {
+			case changed <- struct{}{}:
+			default: // one is waiting already
+			}
+		}
+	}
+}
+
+// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a certificate that callers
+// trust. The error names the failing step (D12).
+func (k *Keeper) Ready(request *http.Request) error {
+	k.state.Lock()
+	lastError, last := k.lastError, k.last
+	k.state.Unlock()
+	if last == nil {
+		return fmt.Errorf("certificates and webhook configurations: %w", lastError)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(last.bundle()) {
+		return errors.New("webhook server: there is no certificate of the authority")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(request.Context(), 2*time.Second)
+	defer cancel()
+	url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(k.options.ServerPort)) + "/healthz"
+	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(probe)
+	if err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("webhook server: /healthz answers %s", answer.Status)
+	}
+	return nil
+}

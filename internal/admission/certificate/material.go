@@ -1,0 +1,274 @@
+package certificate
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"time"
+)
+
+// Keys of the Secret (OPS-041). The first six are those of the reference, which ignores the others.
+const (
+	keyCAKey, keyCACert     = "ca-key.pem", "ca-cert.pem"
+	keyKey, keyCert         = "key.pem", "cert.pem"
+	keyTLSKey, keyTLSCert   = "tls.key", "tls.crt"
+	keyNextCAKey, keyNextCA = "ca-next-key.pem", "ca-next.pem"
+	keyNextSince            = "ca-next-since"
+	keyPreviousCA           = "ca-previous.pem"
+	keyPreviousSince        = "ca-previous-since"
+)
+
+const (
+	// lifetime of authorities and certificates (OPS-043).
+	lifetime = 10 * 365 * 24 * time.Hour
+	// reuseAuthority is how long an authority must still be valid to sign a new certificate (OPS-044).
+	reuseAuthority = 365 * 24 * time.Hour
+	// settleTime is how long a staged authority is published before anything it signed is served: the API servers must have seen it.
+	settleTime = 30 * time.Second
+	// overlapTime is how long the previous authority stays published after all replicas could read the new certificate. A replica
+	// passes at least once a minute.
+	overlapTime = 10 * time.Minute
+)
+
+// material is the content of the Secret.
+type material map[string][]byte
+
+// policy says what a certificate must be like.
+type policy struct {
+	// host is the name or address under which the API server calls.
+	host        string
+	renewBefore time.Duration
+}
+
+// reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which that is renewed.
+func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
+	return now.Add(max(reuseAuthority, p.renewBefore+24*time.Hour)).Before(authority.NotAfter)
+}
+
+// bundle returns the authorities to be trusted, newest first.
+func (m material) bundle() []byte {
+	var bundle []byte
+	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
+		if pemBytes := m[key]; len(pemBytes) > 0 && !bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
+			bundle = append(append(bundle, bytes.TrimSpace(pemBytes)...), '\n')
+		}
+	}
+	return bundle
+}
+
+// next returns the material as it should be now; the same if nothing has to be done. published tells that the present bundle is
+// known to be published everywhere. again is when to look next at the latest; zero if nothing is scheduled.
+func (m material) next(p policy, now time.Time, published bool) (result material, again time.Time, err error) {
+	result = maps.Clone(m)
+	if result == nil {
+		result = material{}
+	}
+	usable := m.check(p, now) == nil
+	switch {
+	case !usable && m.checkExpired(p, now):
+		// Nothing that could be served: no overlap can help, act at once.
+		if err := result.replace(p, now); err != nil {
+			return nil, again, err
+		}
+	case len(m[keyNextCA]) > 0:
+		promoteAt := stamp(m[keyNextSince]).Add(settleTime)
+		if published && !now.Before(promoteAt) {
+			if err := result.promote(p, now); err != nil {
+				return nil, again, err
+			}
+		} else {
+			again = promoteAt
+		}
+	case !usable:
+		if err := result.renew(p, now); err != nil {
+			return nil, again, err
+		}
+		if len(result[keyNextCA]) > 0 {
+			again = now.Add(settleTime)
+		}
+	}
+	if since := result[keyPreviousSince]; since != nil {
+		if end := stamp(since).Add(overlapTime); !now.Before(end) {
+			delete(result, keyPreviousCA)
+			delete(result, keyPreviousSince)
+		} else if again.IsZero() || end.Before(again) {
+			again = end
+		}
+	}
+	if len(result[keyCert]) > 0 {
+		result[keyTLSCert], result[keyTLSKey] = result[keyCert], result[keyKey]
+	}
+	return result, again, nil
+}
+
+// check says why the serving certificate should be replaced (OPS-044); nil if it need not.
+func (m material) check(p policy, now time.Time) error {
+	return m.checkAt(p, now, now.Add(p.renewBefore))
+}
+
+// checkExpired says whether there is no certificate that clients would accept now.
+func (m material) checkExpired(p policy, now time.Time) bool { return m.checkAt(p, now, now) != nil }
+
+func (m material) checkAt(p policy, now, until time.Time) error {
+	pair, err := tls.X509KeyPair(m[keyCert], m[keyKey])
+	if err != nil {
+		return fmt.Errorf("reading the certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(m[keyCACert]) {
+		return errors.New("there is no certificate of the authority")
+	}
+	for _, at := range []time.Time{now, until} {
+		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		if _, err := pair.Leaf.Verify(options); err != nil {
+			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339), err)
+		}
+	}
+	return nil
+}
+
+// renew makes a new certificate by the present authority if that is good for a year, else it stages a new authority.
+func (m material) renew(p policy, now time.Time) error {
+	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
+	if err == nil && p.reuses(cert, now) {
+		m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+		return err
+	}
+	m[keyNextCA], m[keyNextCAKey], err = newAuthority(now)
+	m[keyNextSince] = timestamp(now)
+	return err
+}
+
+// promote makes the staged authority the present one and issues its first certificate.
+func (m material) promote(p policy, now time.Time) error {
+	m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
+	m[keyCACert], m[keyCAKey] = m[keyNextCA], m[keyNextCAKey]
+	delete(m, keyNextCA)
+	delete(m, keyNextCAKey)
+	delete(m, keyNextSince)
+	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
+	if err != nil {
+		return fmt.Errorf("promoting the staged authority: %w", err)
+	}
+	m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+	return err
+}
+
+// replace makes everything new, or a certificate by the present authority if that is still good.
+func (m material) replace(p policy, now time.Time) error {
+	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
+	if err != nil || !p.reuses(cert, now) {
+		if err == nil {
+			m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
+		}
+		delete(m, keyNextCA)
+		delete(m, keyNextCAKey)
+		delete(m, keyNextSince)
+		if m[keyCACert], m[keyCAKey], err = newAuthority(now); err != nil {
+			return err
+		}
+		if cert, key, err = parseAuthority(m[keyCACert], m[keyCAKey]); err != nil {
+			return err
+		}
+	}
+	m[keyCert], m[keyKey], err = issue(cert, key, p.host, now)
+	return err
+}
+
+func newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) {
+	template, err := certificateTemplate("webhook-cert-ca", now)
+	if err != nil {
+		return nil, nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	return sign(template, template, nil)
+}
+
+func issue(authority *x509.Certificate, authorityKey crypto.Signer, host string, now time.Time) (certPEM, keyPEM []byte, err error) {
+	template, err := certificateTemplate(host, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	template.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames = []string{"localhost"}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host, "localhost"}
+	}
+	if template.NotAfter.After(authority.NotAfter) {
+		template.NotAfter = authority.NotAfter
+	}
+	return sign(template, authority, authorityKey)
+}
+
+// certificateTemplate is valid from an hour ago, for clocks differ.
+func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("drawing a serial number: %w", err)
+	}
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-time.Hour).UTC(),
+		NotAfter:     now.Add(lifetime).UTC(),
+	}, nil
+}
+
+// sign makes a key and a certificate for it, by itself if there is no parentKey.
+func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, nil, fmt.Errorf("generating a key: %w", err)
+	}
+	if parentKey == nil {
+		parentKey = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing a certificate: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+}
+
+func parseAuthority(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the authority: %w", err)
+	}
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok || !pair.Leaf.IsCA {
+		return nil, nil, errors.New("reading the authority: it cannot sign")
+	}
+	return pair.Leaf, signer, nil
+}
+
+func timestamp(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
+
+// stamp reads a timestamp; one that cannot be read is long ago.
+func stamp(text []byte) time.Time {
+	t, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func (m material) equal(other material) bool { return maps.EqualFunc(m, other, bytes.Equal) }

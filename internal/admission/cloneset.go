@@ -1,0 +1,222 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/workload/cloneset"
+)
+
+// Paths of the CloneSet webhooks (CS-018).
+const (
+	mutateCloneSetPath   = "/mutate-apps-kruise-io-cloneset"
+	validateCloneSetPath = "/validate-apps-kruise-io-cloneset"
+)
+
+// cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
+type cloneSetWebhooks struct {
+	judge TemplateJudge
+	// pods reads pods; from a cache is good enough for warnings.
+	pods client.Reader
+	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
+	templateDefaults bool
+	hostPorts        bool
+}
+
+// mutate fills in what was left out (CS-010 to CS-015).
+func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	updated, old, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	defaults := cloneset.DefaultRequest{Version: versionOf(updated, &request), New: updated, Old: old, HostPorts: w.hostPorts}
+	if w.templateDefaults && (old == nil || !cloneset.SameTemplate(updated, old)) {
+		defaults.Template = func(template document) (document, error) { return w.judge.Complete(ctx, request.Namespace, template) }
+	}
+	operations, err := cloneset.Default(defaults)
+	response := admission.Patched("", operations...)
+	if err != nil && !refusal(err) {
+		response = response.WithWarnings("spec.template was stored without defaults: " + err.Error())
+	}
+	return response
+}
+
+// refusal says whether the API server found the template invalid; validation tells the user.
+func refusal(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
+// validate judges CloneSets (CS-020 to CS-035). Deletion is free; its protection is another webhook's.
+func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	updatedDoc, oldDoc, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
+	}
+	version := versionOf(updatedDoc, &request)
+	updated, err := written(version, request.Object.Raw)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	var old *cloneset.Written
+	if oldDoc != nil {
+		if old, err = written(version, request.OldObject.Raw); err != nil {
+			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		}
+	}
+	causes := causesOf(cloneset.Validate(updated, old, inplace.Compare))
+	more, warnings := w.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
+	if causes = append(causes, more...); len(causes) > 0 {
+		return invalid(&request, causes).WithWarnings(warnings...)
+	}
+	return admission.Allowed("").WithWarnings(append(warnings, w.podsToDelete(ctx, request.Namespace, updated, old)...)...)
+}
+
+// judgeTemplate has the API server judge a new or changed pod template (CS-022). Whatever it says but "invalid" lets the object
+// through: the pods will say so.
+func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
+	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
+		return nil, nil
+	}
+	causes, err := w.judgeOne(ctx, namespace, updated)
+	if err != nil {
+		return nil, []string{"spec.template could not be validated: " + err.Error()}
+	}
+	if len(causes) == 0 || old == nil {
+		return causes, nil
+	}
+	// An API server may have become stricter than when the object was stored: only what is new is refused.
+	before, err := w.judgeOne(ctx, namespace, old)
+	if err != nil {
+		return causes, nil
+	}
+	known := map[metav1.StatusCause]bool{}
+	for _, cause := range before {
+		known[cause] = true
+	}
+	var fresh []metav1.StatusCause
+	for _, cause := range causes {
+		if !known[cause] {
+			fresh = append(fresh, cause)
+		}
+	}
+	return fresh, nil
+}
+
+func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
+	spec, _ := object["spec"].(document)
+	template, ok := spec["template"].(document)
+	if !ok {
+		return nil, nil // refused as such
+	}
+	return w.judge.Judge(ctx, namespace, template, claimNames(object))
+}
+
+func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {
+	var before *appsv1beta1.CloneSet
+	if old != nil {
+		before = old.CloneSet()
+	}
+	unknown := false
+	warnings := cloneset.PodsToDeleteWarnings(updated.CloneSet(), before, func(name string) *corev1.Pod {
+		pod := &corev1.Pod{}
+		if err := w.pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod); err != nil {
+			unknown = unknown || !apierrors.IsNotFound(err)
+			return nil
+		}
+		return pod
+	})
+	if unknown {
+		return nil // no warning rather than a wrong one
+	}
+	return warnings
+}
+
+// claimNames are the names of the claim templates, empty where there is none.
+func claimNames(object document) []string {
+	spec, _ := object["spec"].(document)
+	claims, _ := spec["volumeClaimTemplates"].([]any)
+	names := []string{}
+	for _, item := range claims {
+		claim, _ := item.(document)
+		metadata, _ := claim["metadata"].(document)
+		name, _ := metadata["name"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// written decodes an object in its version.
+func written(version string, raw []byte) (*cloneset.Written, error) {
+	switch version {
+	case appsv1alpha1.GroupVersion.Version:
+		set := &appsv1alpha1.CloneSet{}
+		if err := json.Unmarshal(raw, set); err != nil {
+			return nil, err
+		}
+		return cloneset.WrittenInV1alpha1(set), nil
+	case appsv1beta1.GroupVersion.Version:
+		set := &appsv1beta1.CloneSet{}
+		if err := json.Unmarshal(raw, set); err != nil {
+			return nil, err
+		}
+		return cloneset.WrittenInV1beta1(set), nil
+	}
+	return nil, fmt.Errorf("version %q of CloneSet is not known", version)
+}
+
+// documents decodes the objects of a request; old is nil on create.
+func documents(request *admission.Request) (updated, old document, err error) {
+	if updated, err = decodeDocument(request.Object.Raw); err != nil {
+		return nil, nil, fmt.Errorf("reading the object: %w", err)
+	}
+	if request.Operation == admissionv1.Update {
+		if old, err = decodeDocument(request.OldObject.Raw); err != nil {
+			return nil, nil, fmt.Errorf("reading the stored object: %w", err)
+		}
+		if old == nil {
+			return nil, nil, errors.New("reading the stored object: there is none")
+		}
+	}
+	return updated, old, nil
+}
+
+// versionOf is the version in which the object is written, whatever was requested (OPS-066).
+func versionOf(object document, request *admission.Request) string {
+	if text, ok := object["apiVersion"].(string); ok && text != "" {
+		for _, gv := range []string{appsv1alpha1.GroupVersion.String(), appsv1beta1.GroupVersion.String()} {
+			if text == gv {
+				return gv[len(appsv1beta1.GroupVersion.Group)+1:]
+			}
+		}
+	}
+	return request.Kind.Version
+}
+
+func sameJSON(a, b any) bool {
+	left, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	right, err := json.Marshal(b)
+	return err == nil && string(left) == string(right)
+}

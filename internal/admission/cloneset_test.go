@@ -1,0 +1,276 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// apiServer answers dry runs of pod templates, as answer says, and keeps the last body.
+type apiServer struct {
+	answer func(template document) (code int, body any)
+	asked  []document
+	query  string
+}
+
+func (s *apiServer) judge(t *testing.T) TemplateJudge {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		doc, err := decodeDocument(body)
+		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
+			t.Errorf("%s %s: %v", r.URL, body, err)
+		}
+		s.query = r.URL.RawQuery
+		s.asked = append(s.asked, doc)
+		code, answer := s.answer(doc["template"].(document))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewTemplateJudge(clientset.CoreV1().RESTClient())
+}
+
+func accepts(template document) (int, any) {
+	return 201, document{"kind": "PodTemplate", "template": template}
+}
+
+func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(document) (int, any) {
+	return func(document) (int, any) {
+		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message,
+			Details: &metav1.StatusDetails{Causes: causes}}
+	}
+}
+
+func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &cloneSetWebhooks{judge: server.judge(t), pods: fake.NewClientBuilder().WithScheme(scheme).Build(), templateDefaults: true}
+}
+
+const goodTemplate = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`
+
+func object(version, template, more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"CloneSet","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"shop"}},"template":` + template + more + `}}`
+}
+
+// review sends an admission review through the handler as the API server does, and returns its response.
+func review(t *testing.T, handler admission.Handler, operation admissionv1.Operation, updated, old string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: operation, Namespace: "shop", Name: "web",
+		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
+	if updated != "" {
+		request.Object.Raw = []byte(updated)
+	}
+	if old != "" {
+		request.OldObject.Raw = []byte(old)
+	}
+	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"}, Request: request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	(&admission.Webhook{Handler: handler}).ServeHTTP(recorder, r)
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
+		t.Fatalf("%s: %v", recorder.Body, err)
+	}
+	return answer.Response
+}
+
+func fields(r *admissionv1.AdmissionResponse) []string {
+	var list []string
+	if r.Result != nil && r.Result.Details != nil {
+		for _, cause := range r.Result.Details.Causes {
+			list = append(list, cause.Field)
+		}
+	}
+	return list
+}
+
+// A refusal is what the API server's own would be: 422, Invalid, all errors, whoever found them.
+func TestRefusalNamesAllErrors(t *testing.T) {
+	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "PodTemplate is invalid",
+		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"},
+		metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.volumes[1].name", Message: "Invalid value: \"B_d\""})}
+	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","volumes":[{"name":"v"}],"containers":[{"name":"a"}]}}`
+	got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE",
+		object("v1alpha1", template, `"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
+	if got.Allowed || got.UID != "uid" || got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid {
+		t.Fatalf("%+v", got)
+	}
+	want := []string{"spec.template.spec.restartPolicy", "spec.volumeClaimTemplates[0].metadata.name", "spec.updateStrategy.partition",
+		"spec.template.spec.containers[0].image", "spec.volumeClaimTemplates[1].metadata.name"}
+	if diff := cmp.Diff(want, fields(got)); diff != "" {
+		t.Errorf("CS-022, CS-023, CS-025 (-want +got):\n%s", diff)
+	}
+	for _, part := range []string{`CloneSet.apps.kruise.io "web" is invalid: [`, "spec.template.spec.containers[0].image: Required value"} {
+		if !strings.Contains(got.Result.Message, part) {
+			t.Errorf("message lacks %q: %s", part, got.Result.Message)
+		}
+	}
+}
+
+// CS-022: what the API server is asked: the document itself, claim templates as volumes, no trace left.
+func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
+	server := &apiServer{answer: accepts}
+	updated := object("v1beta1", goodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
+	if got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
+		t.Fatalf("%+v", got)
+	}
+	want, err := decodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","emptyDir":{}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, server.asked[0]["template"]); diff != "" || !strings.Contains(server.query, "dryRun=All") {
+		t.Errorf("query %s, template (-want +got):\n%s", server.query, diff)
+	}
+}
+
+func TestTemplateAnswers(t *testing.T) {
+	ported := strings.Replace(goodTemplate, `"image"`, `"ports":[],"image"`, 1)
+	badCause := metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}
+	cases := map[string]struct {
+		answer  func(document) (int, any)
+		old     string
+		allowed bool
+		fields  []string
+		warning string
+		asked   int
+	}{
+		"accepted":                      {answer: accepts, allowed: true, asked: 1},
+		"document that does not decode": {answer: answers(400, metav1.StatusReasonBadRequest, "json: cannot unmarshal"), fields: []string{"spec.template"}, asked: 1},
+		"invalid without causes":        {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"}, asked: 1},
+		"no rights lets through":        {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true, warning: "spec.template could not be validated: no rights", asked: 1},
+		"server trouble lets through":   {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true, warning: "trouble", asked: 1},
+		"unchanged template on update":  {answer: answers(422, metav1.StatusReasonInvalid, "bad"), old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
+		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause), old: object("v1beta1", ported, ""), allowed: true, asked: 2},
+		"metadata only":                 {answer: accepts, old: strings.Replace(object("v1beta1", goodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			server := &apiServer{answer: test.answer}
+			operation := admissionv1.Create
+			if test.old != "" {
+				operation = admissionv1.Update
+			}
+			got := review(t, admission.HandlerFunc(webhooks(t, server).validate), operation, object("v1beta1", goodTemplate, ""), test.old)
+			if got.Allowed != test.allowed || len(server.asked) != test.asked {
+				t.Errorf("allowed %v, asked %d times: %+v", got.Allowed, len(server.asked), got.Result)
+			}
+			if diff := cmp.Diff(test.fields, fields(got)); diff != "" {
+				t.Error(diff)
+			}
+			if text := strings.Join(got.Warnings, "\n"); (test.warning == "") != (text == "") || !strings.Contains(text, test.warning) {
+				t.Errorf("warnings: %q", text)
+			}
+		})
+	}
+}
+
+// OPS-066: the version is that of the object; the request's kind says v1beta1 throughout these tests.
+func TestVersionOfTheObjectCounts(t *testing.T) {
+	hooks := webhooks(t, &apiServer{answer: accepts})
+	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1alpha1", goodTemplate, ""), "")
+	if !strings.Contains(string(got.Patch), `"type":"ReCreate"`) || strings.Contains(string(got.Patch), "rollingUpdate") {
+		t.Errorf("patch of a v1alpha1 object: %s", got.Patch)
+	}
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
+		t.Errorf("%+v", got.Result)
+	}
+}
+
+// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without the server it is stored as it is.
+func TestMutateCompletesChangedTemplates(t *testing.T) {
+	completes := func(template document) (int, any) {
+		template["spec"].(document)["restartPolicy"] = "Always"
+		return 201, document{"template": template}
+	}
+	const pullPolicy = `{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`
+	const restart = `{"op":"add","path":"/spec/template/spec/restartPolicy","value":"Always"}`
+	other := strings.Replace(goodTemplate, `"i"`, `"j","imagePullPolicy":"Always"`, 1)
+	cases := map[string]struct {
+		answer   func(document) (int, any)
+		old      string
+		has, not []string
+		warnings int
+	}{
+		"create":                        {answer: completes, has: []string{pullPolicy, restart}},
+		"template changed":              {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy}, not: []string{restart}},
+		"template unchanged":            {answer: completes, old: object("v1beta1", goodTemplate, `"minReadySeconds":1`), not: []string{"template"}},
+		"no answer":                     {answer: answers(500, "", "trouble"), not: []string{"template"}, warnings: 1},
+		"invalid is told by validation": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{"template"}},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			operation := admissionv1.Create
+			if test.old != "" {
+				operation = admissionv1.Update
+			}
+			got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: test.answer}).mutate), operation, object("v1beta1", goodTemplate, ""), test.old)
+			if !got.Allowed || got.PatchType == nil || len(got.Warnings) != test.warnings {
+				t.Fatalf("%+v", got)
+			}
+			for _, part := range test.has {
+				if !strings.Contains(string(got.Patch), part) {
+					t.Errorf("patch lacks %s: %s", part, got.Patch)
+				}
+			}
+			for _, part := range test.not {
+				if strings.Contains(string(got.Patch), part) {
+					t.Errorf("patch has %s: %s", part, got.Patch)
+				}
+			}
+		})
+	}
+}
+
+func TestOtherRequests(t *testing.T) {
+	hooks := webhooks(t, &apiServer{answer: accepts})
+	if got := review(t, admission.HandlerFunc(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
+		t.Errorf("delete: %+v", got.Result)
+	}
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
+		t.Errorf("wrong types: %+v", got.Result)
+	}
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("CS-344: %+v", got)
+	}
+	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })
+	if got := review(t, panics, "CREATE", "{}", ""); got.Allowed || got.Result.Code != 500 {
+		t.Errorf("OPS-066 panic: %+v", got.Result)
+	}
+}

@@ -1,0 +1,136 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+const convertPath = "/convert"
+
+// maxReview bounds the memory of one request. Lists come in one review; an API server splits none, but lists in pages.
+const maxReview = 256 << 20
+
+// converter converts an object of one version, as JSON, to another.
+type converter func(raw []byte) (any, error)
+
+// converters of the kinds whose versions differ (OPS-070), by kind and from-version and to-version.
+var converters = map[[3]string]converter{
+	{"CloneSet", "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"}: func(raw []byte) (any, error) {
+		in := &appsv1alpha1.CloneSet{}
+		if err := json.Unmarshal(raw, in); err != nil {
+			return nil, err
+		}
+		out := in.ToV1beta1()
+		out.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("CloneSet"))
+		return out, nil
+	},
+	{"CloneSet", "apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}: func(raw []byte) (any, error) {
+		in := &appsv1beta1.CloneSet{}
+		if err := json.Unmarshal(raw, in); err != nil {
+			return nil, err
+		}
+		out := appsv1alpha1.CloneSetFromV1beta1(in)
+		out.SetGroupVersionKind(appsv1alpha1.GroupVersion.WithKind("CloneSet"))
+		return out, nil
+	},
+}
+
+// conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.
+type conversionHandler struct{ log logr.Logger }
+
+func (h *conversionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err != nil {
+		http.Error(w, "reading the conversion review: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	var review apiextensionsv1.ConversionReview
+	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
+		http.Error(w, fmt.Sprintf("this is no conversion review: %v", err), http.StatusBadRequest)
+		return
+	}
+	review.Response = h.convert(review.Request)
+	review.Request = nil
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(&review); err != nil {
+		h.log.V(1).Info("The caller of a conversion went away", "err", err)
+	}
+}
+
+func (h *conversionHandler) convert(request *apiextensionsv1.ConversionRequest) *apiextensionsv1.ConversionResponse {
+	response := &apiextensionsv1.ConversionResponse{UID: request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	for i := range request.Objects {
+		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
+		if err != nil {
+			// The protocol knows success and failure of a whole review only. What gets here is no object of ours at all.
+			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
+			response.ConvertedObjects = nil
+			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+				Message: fmt.Sprintf("object %d: %v", i, err)}
+			return response
+		}
+		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Raw: converted})
+	}
+	return response
+}
+
+func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
+	var object metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &object.TypeMeta); err != nil {
+		return nil, fmt.Errorf("reading apiVersion and kind: %w", err)
+	}
+	if object.APIVersion == to {
+		return raw, nil
+	}
+	convert, ok := converters[[3]string{object.Kind, object.APIVersion, to}]
+	if !ok {
+		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
+	}
+	converted, err := attempt(convert, raw)
+	if err == nil {
+		return converted, nil
+	}
+	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its document under the new version;
+	// what the schema there does not know is pruned by the API server.
+	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to, "name", nameOf(raw))
+	document, err := decodeDocument(raw)
+	if err != nil {
+		return nil, fmt.Errorf("reading the object: %w", err)
+	}
+	document["apiVersion"] = to
+	return json.Marshal(document)
+}
+
+// attempt converts, and makes an error of a panic (OPS-066).
+func attempt(convert converter, raw []byte) (converted []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic in conversion: %v", cause)
+		}
+	}()
+	out, err := convert(raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+func nameOf(raw []byte) string {
+	var object struct {
+		Metadata struct{ Namespace, Name string }
+	}
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return ""
+	}
+	return object.Metadata.Namespace + "/" + object.Metadata.Name
+}

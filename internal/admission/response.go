@@ -1,0 +1,46 @@
+package admission
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// causesOf are the errors as an API server lists them.
+func causesOf(errs field.ErrorList) []metav1.StatusCause {
+	causes := make([]metav1.StatusCause, 0, len(errs))
+	for _, err := range errs {
+		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(err.Type), Message: err.ErrorBody(), Field: err.Field})
+	}
+	return causes
+}
+
+// invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid.
+// Webhooks that just deny look like missing rights (403).
+func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
+	var messages []string
+	for _, cause := range causes {
+		messages = append(messages, cause.Field+": "+cause.Message)
+	}
+	list := strings.Join(messages, ", ")
+	if len(messages) > 1 {
+		list = "[" + list + "]"
+	}
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnprocessableEntity,
+		Reason:  metav1.StatusReasonInvalid,
+		Message: fmt.Sprintf("%s.%s %q is invalid: %s", request.Kind.Kind, request.Kind.Group, request.Name, list),
+		Details: &metav1.StatusDetails{Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, Causes: causes},
+	}}}
+}
+
+// undecodable refuses an object that does not fit the types.
+func undecodable(request *admission.Request, err error) admission.Response {
+	return invalid(request, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()}})
+}

@@ -1,0 +1,175 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// document is a decoded JSON object.
+type document = map[string]any
+
+// TemplateJudge says what the API server thinks of a pod template.
+type TemplateJudge interface {
+	// Complete returns the template with the API server's defaults, without fields that the API server does not know.
+	Complete(ctx context.Context, namespace string, template document) (document, error)
+	// Judge returns why the template is invalid in a workload with these claim templates, with fields below spec; none if it is
+	// valid. An error says that no judgement could be had.
+	Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error)
+}
+
+// +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
+
+// dryRun asks the API server by a dry-run create of a core/v1 PodTemplate, to which exactly the rules of the cluster's own version
+// apply, without pod admission or quota. The template goes as the document it is.
+type dryRun struct {
+	core    rest.Interface
+	timeout time.Duration
+}
+
+// NewTemplateJudge returns a judge that asks by core, a client of group version v1.
+func NewTemplateJudge(core rest.Interface) TemplateJudge {
+	return &dryRun{core: core, timeout: 5 * time.Second}
+}
+
+func (d *dryRun) create(ctx context.Context, namespace string, template document) ([]byte, error) {
+	body, err := json.Marshal(document{
+		"apiVersion": "v1",
+		"kind":       "PodTemplate",
+		"metadata":   document{"generateName": "afloat-dry-run-", "namespace": namespace},
+		"template":   template,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod template: %w", err)
+	}
+	result := d.core.Post().Namespace(namespace).Resource("podtemplates").
+		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationIgnore).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
+		Timeout(d.timeout).Body(body).Do(ctx)
+	if err := result.Error(); err != nil { // Raw would not tell the details
+		return nil, err
+	}
+	return result.Raw()
+}
+
+func (d *dryRun) Complete(ctx context.Context, namespace string, template document) (document, error) {
+	answer, err := d.create(ctx, namespace, template)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := decodeDocument(answer)
+	if err != nil {
+		return nil, fmt.Errorf("reading the completed pod template: %w", err)
+	}
+	complete, ok := doc["template"].(document)
+	if !ok {
+		return nil, errors.New("the API server answered without a pod template")
+	}
+	return complete, nil
+}
+
+func (d *dryRun) Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error) {
+	placed, volumes := withClaims(template, claims)
+	_, err := d.create(ctx, namespace, placed)
+	if err == nil {
+		return nil, nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil, err
+	}
+	switch answer := status.Status(); {
+	case answer.Code == http.StatusUnprocessableEntity && answer.Reason == metav1.StatusReasonInvalid:
+		return templateCauses(answer, volumes), nil
+	case answer.Code == http.StatusBadRequest:
+		// The document does not fit the server's types.
+		return []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message}}, nil
+	}
+	return nil, err
+}
+
+// placedClaims is what withClaims put where.
+type placedClaims struct {
+	// first is the index of the first placeholder among the volumes; index maps placeholders to their claim templates.
+	first int
+	index []int
+}
+
+// withClaims returns the template with a placeholder volume for each claim template (CS-022). Names that are volumes too, repeated or
+// missing are left out: they are errors of the claim templates, reported on these.
+func withClaims(template document, claims []string) (document, placedClaims) {
+	spec, ok := template["spec"].(document)
+	if !ok {
+		return template, placedClaims{}
+	}
+	volumes, ok := spec["volumes"].([]any)
+	if !ok && spec["volumes"] != nil {
+		return template, placedClaims{}
+	}
+	taken := map[string]bool{"": true}
+	for _, item := range volumes {
+		volume, _ := item.(document)
+		name, _ := volume["name"].(string)
+		taken[name] = true
+	}
+	placed := placedClaims{first: len(volumes)}
+	all := append([]any{}, volumes...)
+	for i, name := range claims {
+		if taken[name] {
+			continue
+		}
+		taken[name] = true
+		all = append(all, document{"name": name, "emptyDir": document{}})
+		placed.index = append(placed.index, i)
+	}
+	if len(placed.index) == 0 {
+		return template, placed
+	}
+	template, spec = maps.Clone(template), maps.Clone(spec)
+	template["spec"], spec["volumes"] = spec, all
+	return template, placed
+}
+
+// templateCauses translates the fields of a PodTemplate into those of the workload.
+func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCause {
+	if answer.Details == nil || len(answer.Details.Causes) == 0 {
+		return []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message}}
+	}
+	causes := make([]metav1.StatusCause, 0, len(answer.Details.Causes))
+	for _, cause := range answer.Details.Causes {
+		if !strings.HasPrefix(cause.Field, "template") {
+			cause.Field = "template"
+		}
+		cause.Field = "spec." + cause.Field
+		if rest, ok := strings.CutPrefix(cause.Field, "spec.template.spec.volumes["); ok {
+			number, member, _ := strings.Cut(rest, "]")
+			if i, err := strconv.Atoi(number); err == nil && i >= placed.first && i-placed.first < len(placed.index) {
+				cause.Field = fmt.Sprintf("spec.volumeClaimTemplates[%d].metadata%s", placed.index[i-placed.first], member)
+			}
+		}
+		causes = append(causes, cause)
+	}
+	return causes
+}
+
+// decodeDocument decodes a JSON object without touching its numbers.
+func decodeDocument(data []byte) (document, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var doc document
+	if err := decoder.Decode(&doc); err != nil {
+		return nil, err
+	}
+	return doc, nil
+}
