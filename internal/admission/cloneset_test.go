@@ -101,7 +101,7 @@ func review(t *testing.T, handler admission.Handler, operation admissionv1.Opera
 		t.Fatal(err)
 	}
 	recorder := httptest.NewRecorder()
-	r := httptest.NewRequest("POST", "/", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	(&admission.Webhook{Handler: handler}).ServeHTTP(recorder, r)
 	var answer admissionv1.AdmissionReview

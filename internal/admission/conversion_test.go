@@ -16,7 +16,7 @@ import (
 func convert(t *testing.T, body string) (int, document) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	(&conversionHandler{log: logr.Discard()}).ServeHTTP(recorder, httptest.NewRequest("POST", convertPath, strings.NewReader(body)))
+	(&conversionHandler{log: logr.Discard()}).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "POST", convertPath, strings.NewReader(body)))
 	if recorder.Code != 200 {
 		return recorder.Code, nil
 	}

@@ -35,6 +35,7 @@ const day = 24 * time.Hour
 type world struct {
 	client.WithWatch
 	clock  *testclock.FakeClock
+	mutex  sync.Mutex // guards writes and before
 	writes int
 	// before runs before every write.
 	before func()
@@ -50,11 +51,14 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{clock: testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
 	count := func() {
-		if before := w.before; before != nil {
-			w.before = nil
+		w.mutex.Lock()
+		before := w.before
+		w.before = nil
+		w.writes++
+		w.mutex.Unlock()
+		if before != nil {
 			before()
 		}
-		w.writes++
 	}
 	path, other := "/mutate-x", "/mutate-unknown"
 	service := func(path *string) admissionv1.WebhookClientConfig {
@@ -157,7 +161,7 @@ func authorities(bundle []byte) int { return bytes.Count(bundle, []byte("BEGIN C
 func TestFirstPassMakesAndPublishesEverything(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
-	if err := k.Ready(httptest.NewRequest("GET", "/", nil)); err == nil {
+	if err := k.Ready(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)); err == nil {
 		t.Error("OPS-090: ready before the first pass")
 	}
 	if again := pass(t, k); !again.IsZero() {
@@ -501,12 +505,12 @@ func TestReadiness(t *testing.T) {
 	k := w.keeper(t)
 	w.clock.SetTime(time.Now())
 	pass(t, k)
-	listener, err := net.Listen("tcp", "localhost:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.options.ServerPort = listener.Addr().(*net.TCPAddr).Port
-	request := httptest.NewRequest("GET", "/readyz", nil)
+	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
 
 	status := http.StatusOK
 	pair, err := tls.LoadX509KeyPair(filepath.Join(k.options.Directory, "tls.crt"), filepath.Join(k.options.Directory, "tls.key"))

@@ -39,7 +39,11 @@ func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 		roots.AppendCertsFromPEM(w.bundles(t)[0])
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "hook.sys.svc", Time: w.clock.Now}}
 		defer transport.CloseIdleConnections()
-		answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get(fmt.Sprintf("https://127.0.0.1:%d/healthz", port))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Do(request)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +93,7 @@ func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
