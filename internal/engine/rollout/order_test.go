@@ -1,0 +1,170 @@
+package rollout
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// candidate returns a pod that runs, ready and available since noon; options change it.
+func candidate(name string, options ...func(*Candidate)) Candidate {
+	c := Candidate{Ready: true, Available: true, Pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}},
+	}}
+	for _, option := range options {
+		option(&c)
+	}
+	return c
+}
+
+func unassigned(c *Candidate)  { c.Pod.Spec.NodeName = "" }
+func unavailable(c *Candidate) { c.Available = false }
+func notReady(c *Candidate)    { c.Ready, c.Available = false, false }
+func waitingForHook(c *Candidate) {
+	c.Pod.Labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingUpdate)
+}
+func inPhase(phase corev1.PodPhase) func(*Candidate) {
+	return func(c *Candidate) { c.Pod.Status.Phase = phase }
+}
+func cost(text string) func(*Candidate) {
+	return func(c *Candidate) { c.Pod.Annotations[pub.PodDeletionCost] = text }
+}
+func rank(rank float64) func(*Candidate) { return func(c *Candidate) { c.Rank = rank } }
+func readySinceMinutes(minutes int) func(*Candidate) {
+	return func(c *Candidate) {
+		c.Pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))
+	}
+}
+func noReadyTime(c *Candidate) { c.Pod.Status.Conditions[0].LastTransitionTime = metav1.Time{} }
+func restarted(counts ...int32) func(*Candidate) {
+	return func(c *Candidate) {
+		for _, count := range counts {
+			c.Pod.Status.ContainerStatuses = append(c.Pod.Status.ContainerStatuses, corev1.ContainerStatus{RestartCount: count})
+		}
+	}
+}
+func createdAfterMinutes(minutes int) func(*Candidate) {
+	return func(c *Candidate) {
+		c.Pod.CreationTimestamp = metav1.NewTime(noon.Add(time.Duration(minutes) * time.Minute))
+	}
+}
+func noCreationTime(c *Candidate) { c.Pod.CreationTimestamp = metav1.Time{} }
+
+type orderCase struct {
+	first, second func(*Candidate)
+}
+
+// check compares both ways, with the names against the expected order.
+func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orderCase) {
+	t.Helper()
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			first, second := candidate("z"), candidate("a")
+			if tt.first != nil {
+				tt.first(&first)
+			}
+			if tt.second != nil {
+				tt.second(&second)
+			}
+			if got := compare(first, second); got >= 0 {
+				t.Errorf("compared %d, want the first pod first", got)
+			}
+			if got := compare(second, first); got <= 0 {
+				t.Errorf("the other way round %d, want the first pod first", got)
+			}
+		})
+	}
+}
+
+// The rows are in order of weight; each pod that goes first loses by the criterion that comes next.
+func TestByRemoval(t *testing.T) {
+	check(t, ByRemoval, map[string]orderCase{
+		"CS-141 not assigned to a node":                            {unassigned, inPhase(corev1.PodPending)},
+		"CS-142 Pending before Unknown":                            {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
+		"CS-142 Unknown before Running":                            {inPhase(corev1.PodUnknown), notReady},
+		"CS-142 no phase is Pending":                               {inPhase(""), inPhase(corev1.PodUnknown)},
+		"CS-143 not available before available, whatever the cost": {unavailable, cost("-100")},
+		"CS-143 then not Ready before Ready":                       {notReady, both(unavailable, cost("-100"))},
+		"CS-144 the lower deletion cost":                           {cost("-5"), rank(9)},
+		"CS-144 an absent cost is 0":                               {nil, both(cost("1"), rank(9))},
+		"CS-145 the higher spread rank":                            {rank(2), both(rank(1), readySinceMinutes(5))},
+		"CS-146 ready later":                                       {readySinceMinutes(5), restarted(9)},
+		"CS-146 no ready time first":                               {noReadyTime, readySinceMinutes(5)},
+		"CS-147 the higher maximum of restarts":                    {restarted(0, 7), both(restarted(6, 6), createdAfterMinutes(9))},
+		"CS-148 the younger":                                       {createdAfterMinutes(1), nil},
+		"CS-148 no creation time first":                            {noCreationTime, createdAfterMinutes(9)},
+	})
+	t.Run("CS-146 ready times count only between ready pods", func(t *testing.T) {
+		a, b := candidate("a", notReady), candidate("b", notReady, readySinceMinutes(9))
+		if ByRemoval(a, b) >= 0 {
+			t.Error("the ready time of a pod that is not ready counted")
+		}
+	})
+}
+
+func TestByUpdate(t *testing.T) {
+	check(t, ByUpdate, map[string]orderCase{
+		"CS-187 in PreparingUpdate, before all others":    {waitingForHook, unassigned},
+		"CS-180 unassigned":                               {unassigned, inPhase(corev1.PodPending)},
+		"CS-180 Pending before Unknown":                   {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
+		"CS-180 Unknown before Running":                   {inPhase(corev1.PodUnknown), notReady},
+		"CS-180 not Ready":                                {notReady, readySinceMinutes(5)},
+		"CS-180 most recently Ready":                      {readySinceMinutes(5), restarted(9)},
+		"CS-180 more restarts":                            {restarted(2), createdAfterMinutes(9)},
+		"CS-180 younger":                                  {createdAfterMinutes(1), nil},
+		"CS-180 neither cost nor rank nor availability":   {createdAfterMinutes(1), both(both(cost("-9"), rank(9)), unavailable)},
+		"CS-187 among those in PreparingUpdate, as usual": {both(waitingForHook, notReady), both(waitingForHook, readySinceMinutes(5))},
+	})
+}
+
+func both(a, b func(*Candidate)) func(*Candidate) { return func(c *Candidate) { a(c); b(c) } }
+
+// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order found.
+func TestEqualPodsAreOrderedByName(t *testing.T) {
+	want := []string{"a", "b", "c", "d", "e", "f"}
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, compare := range map[string]func(a, b Candidate) int{"removal": ByRemoval, "update": ByUpdate} {
+		for range 20 {
+			var pods []Candidate
+			for _, i := range random.Perm(len(want)) {
+				pods = append(pods, candidate(want[i]))
+			}
+			slices.SortFunc(pods, compare)
+			var got []string
+			for _, c := range pods {
+				got = append(got, c.Pod.Name)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s: %s", name, diff)
+			}
+		}
+	}
+}
+
+// CS-144: int32; absent or invalid is 0.
+func TestDeletionCost(t *testing.T) {
+	for text, want := range map[string]int32{
+		"": 0, "0": 0, "7": 7, "-7": -7, "2147483647": 2147483647, "-2147483648": -2147483648, "2147483648": 0,
+		"+7": 0, "007": 0, "-07": 0, "7.5": 0, "many": 0, " 7": 0,
+	} {
+		pod := candidate("a", cost(text)).Pod
+		if got := DeletionCost(pod); got != want {
+			t.Errorf("cost %q is %d, want %d", text, got, want)
+		}
+	}
+	if got := DeletionCost(&corev1.Pod{}); got != 0 {
+		t.Errorf("absent cost is %d", got)
+	}
+}
