@@ -142,6 +142,12 @@ func (p *Patch) String() string {
 			parts = append(parts, "no annotation "+key)
 		}
 	}
+	for _, finalizer := range p.addFinalizers {
+		parts = append(parts, "finalizer "+finalizer)
+	}
+	for _, finalizer := range p.removeFinalizers {
+		parts = append(parts, "no finalizer "+finalizer)
+	}
 	if p.dropOwner != "" {
 		parts = append(parts, "no owner")
 	}
