@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -150,6 +151,8 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 	if template.Spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in CloneSet is not supported"))
 	}
+	errs = append(errs, validateImages(template.Spec.InitContainers, pod.Child("initContainers"))...)
+	errs = append(errs, validateImages(template.Spec.Containers, pod.Child("containers"))...)
 
 	at = path.Child("selector")
 	if spec.Selector == nil {
@@ -168,6 +171,22 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 	}
 	if decodeErr == nil && !selector.Matches(labels.Set(template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, "selector does not match template labels"))
+	}
+	return errs
+}
+
+// validateImages checks that kubelet can read the images' names; the API server lets any text through, and the pods would never
+// start. A missing one is the API server's to refuse.
+func validateImages(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range containers {
+		image := containers[i].Image
+		if image == "" {
+			continue
+		}
+		if _, err := reference.ParseNormalizedNamed(image); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i).Child("image"), image, "is no image reference: "+err.Error()))
+		}
 	}
 	return errs
 }
