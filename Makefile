@@ -43,7 +43,7 @@ test-integration: $(cluster) ## Tests against a real API server
 	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/...
 
 .PHONY: test-e2e
-test-e2e: cluster-up deploy ## Tests against real kubelets and containers, with the shipped manifests
+test-e2e: local-deploy ## Tests against real kubelets and containers, with the shipped manifests
 	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m ./test/e2e/... $(E2E_ARGS)
 
 ##: Local cluster
@@ -61,7 +61,7 @@ cluster-down: $(cluster) ## Stop the local cluster and leave nothing behind
 	@$(cluster) down
 
 .PHONY: demo
-demo: cluster-up deploy ## Watch real containers being updated in place
+demo: local-deploy ## Watch real containers being updated in place
 	@KUBECONFIG="$$($(cluster) kubeconfig)" go run ./test/demo
 
 .PHONY: demo-down
@@ -78,8 +78,13 @@ image: build $(cluster) ## Build the image without Docker and push it to the loc
 	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
 
 .PHONY: deploy
-deploy: image ## Install into the cluster named by KUBECONFIG, by default the local one
+deploy: $(if $(KUBECONFIG),,image) ## Install IMAGE into the cluster named by KUBECONFIG, by default into the local one
 	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" IMAGE=$(IMAGE) hack/deploy.sh
+
+# The local cluster with the product in it, whatever cluster KUBECONFIG names.
+.PHONY: local-deploy
+local-deploy: cluster-up image
+	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) hack/deploy.sh
 
 .PHONY: undeploy
 undeploy: ## Remove what deploy installed; CloneSets and their pods stay

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
@@ -82,8 +83,28 @@ func run(ctx context.Context, args []string) error {
 	if err := addControllers(ctx, mgr, o, gates); err != nil {
 		return err
 	}
+	if err := showLeadership(mgr); err != nil {
+		return err
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+// showLeadership serves the gauge kruise_manager_is_leader (OPS-092).
+func showLeadership(mgr ctrl.Manager) error {
+	elected := mgr.Elected()
+	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
+		select {
+		case <-elected:
+			return 1
+		default:
+			return 0
+		}
+	})
+	if err := metrics.Registry.Register(gauge); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }

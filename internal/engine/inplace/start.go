@@ -48,7 +48,9 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	for key, value := range u.RevisionLabels {
 		patch.Label(key, value)
 	}
-	lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
+	if u.Change.Restarts() || !readiness.Settled(pod) {
+		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
+	} // else the pod stays in service, and this is the only write (IPU-308)
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(u.Change.Images) > 0}
 	previous, err := StateOf(pod)
 	if err != nil {

@@ -146,6 +146,18 @@ func (r *reconciler) remember(name types.NamespacedName, uid types.UID) {
 	r.known[name] = uid
 }
 
+// nameOf returns the name of the set with that UID, empty if it is not known.
+func (r *reconciler) nameOf(uid types.UID) types.NamespacedName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, known := range r.known {
+		if known == uid {
+			return name
+		}
+	}
+	return types.NamespacedName{}
+}
+
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -165,6 +165,8 @@ type planner struct {
 	pods      []*podInfo
 	verdicts  map[string]*Verdict
 	deadline  time.Time
+	// scaling: this plan creates or deletes pods, so that no update starts.
+	scaling bool
 }
 
 // Make decides what to do. It changes nothing of the snapshot.
@@ -212,7 +214,7 @@ func (p *planner) make() {
 		p.UpdateError = err.Error()
 	}
 	p.decideModes()
-	if !p.scale() {
+	if p.scaling = p.scale(); !p.scaling {
 		p.updatePods(err)
 	}
 	p.refreshPods()

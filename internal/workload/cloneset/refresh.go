@@ -60,6 +60,8 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		p.decide(pod, Wait, ReasonNotReady, "%s", notReadyWords(pod))
 	case !info.Available:
 		p.decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.Now.Add(info.AvailableIn)
+	case !info.New && p.scaling:
+		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", pod.Labels[pub.ControllerRevisionHash])
 	default:
 		p.decide(pod, Keep, ReasonUpToDate, "available at %s", pod.Labels[pub.ControllerRevisionHash])
 	}

@@ -147,7 +147,8 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
 		return false
 	}
-	if reason, why := b.refuse(info, p.Limits); reason != "" {
+	free := !m.recreate && !m.change.Restarts() && !p.hookedForUpdate(info) // nothing goes out of service (IPU-308)
+	if reason, why := b.refuse(info, p.Limits); reason != "" && !free {
 		p.decide(info.Pod, Wait, reason, "%s", why)
 		return true
 	}
@@ -170,7 +171,9 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	default:
 		p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.change).Update = p.inPlaceUpdate(target, m.change)
 	}
-	b.take(info)
+	if !free {
+		b.take(info)
+	}
 	return true
 }
 
