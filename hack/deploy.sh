@@ -3,6 +3,26 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(hack/kubectl.sh)
+
+# A local cluster may have simulated nodes only, which run no containers: then the manager runs beside the cluster, called by URL.
+if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubectl" get nodes -l '!afloat.dev/simulated' -o name | grep -q .; then
+  echo "only simulated nodes: the manager runs beside the cluster"
+  "$kubectl" kustomize config/crd | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
+  "$kubectl" kustomize config/webhook | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
+  certificates=$(mktemp -d)
+  log=$(WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$certificates bin/afloat-cluster run manager -- bin/manager \
+    --kubeconfig "$KUBECONFIG" --enable-leader-election=false --metrics-addr=127.0.0.1:0 --health-probe-addr=127.0.0.1:0 --enable-pprof=false --v=4)
+  for _ in $(seq 120); do
+    if "$kubectl" apply --dry-run=server -f test/story/create.yaml >/dev/null 2>&1; then
+      echo "the manager serves; its log is $log"
+      exit 0
+    fi
+    sleep 0.5
+  done
+  tail -n 20 "$log" >&2
+  exit 1
+fi
+
 "$kubectl" kustomize config/default | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
 # A rebuilt image of the same tag is only taken up by new pods.

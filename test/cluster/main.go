@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -33,7 +34,7 @@ func newCommand() *cobra.Command {
   K8S_VERSION  ` + fmt.Sprint(kubernetesVersions) + ` (` + defaultVersion + `)`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(), registryCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(), registryCommand(), runCommand())
 	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig", cobra.NoArgs,
 		func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
 	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent", cobra.NoArgs,
@@ -119,6 +120,35 @@ func downCommand() *cobra.Command {
 				return err
 			}
 			return c.down()
+		},
+	}
+}
+
+// runCommand starts a program of the user's in the background, where it reaches the cluster's own addresses.
+func runCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "run NAME -- PROGRAM [ARGS]", Args: cobra.MinimumNArgs(2),
+		Short: "Run a program beside the cluster, in its network, until `down`; one of the same name is replaced",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := openExisting()
+			if err != nil {
+				return err
+			}
+			path, err := filepath.Abs(args[1])
+			if err != nil {
+				return fmt.Errorf("find %s: %w", args[1], err)
+			}
+			name := "run-" + filepath.Base(args[0])
+			if old, ok := c.process(name); ok {
+				if err := stopAll([]record{old}); err != nil {
+					return err
+				}
+			}
+			if _, err := c.start(program{name: name, path: path, args: args[2:]}); err != nil {
+				return err
+			}
+			fmt.Println(c.logPath(name))
+			return nil
 		},
 	}
 }

@@ -164,8 +164,9 @@ func tail(path string, n int) string {
 }
 
 // stopRecorded kills every recorded process that is still the one recorded, and waits until they are gone.
-func (c *cluster) stopRecorded() error {
-	all := c.processes()
+func (c *cluster) stopRecorded() error { return stopAll(c.processes()) }
+
+func stopAll(all []record) error {
 	for _, r := range all {
 		if r.alive() {
 			if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
