@@ -102,6 +102,13 @@ func updatedLabels(revision string, more ...string) map[string]string {
 	return labels
 }
 
+// inService are the labels of a pod that is updated without leaving service.
+func inService(revision string, more ...string) map[string]string {
+	labels := updatedLabels(revision, more...)
+	delete(labels, pub.LifecycleState)
+	return labels
+}
+
 func TestStart(t *testing.T) {
 	const record = `"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}`
 	const batch = `"containerBatchesRecord":[{"timestamp":"` + noonText + `","containers":["nginx"]}]`
@@ -115,16 +122,16 @@ func TestStart(t *testing.T) {
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
-		"IPU-034, IPU-063, IPU-064, IPU-214 metadata alone: nothing is recorded": {
+		"IPU-034, IPU-063, IPU-064, IPU-214, IPU-308 metadata alone: nothing is recorded, the pod stays in service": {
 			webPod(func(pod *corev1.Pod) { pod.Finalizers = []string{"theirs/f", "x/old"} }),
 			to("web-2", &Change{Labels: map[string]*string{"app": pointer("api"), "gone": nil}, Annotations: map[string]*string{"a": pointer("1")},
 				AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}, 30),
-			content{updatedLabels("web-2", "app", "api"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
+			content{inService("web-2", "app", "api"), map[string]string{"theirs": "x", "a": "1",
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				[]string{"x/new", "theirs/f"}, []string{"nginx:1", "proxy:1"}}},
 		"IPU-042 no change at all: labels and record alone": {
 			webPod(), to("web-2", &Change{}, 0),
-			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
+			content{inService("web-2"), map[string]string{"theirs": "x",
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-068, IPU-083, IPU-106 with a grace period the content waits in its annotation, the labels do not": {
@@ -152,6 +159,11 @@ func TestStart(t *testing.T) {
 		"IPU-060, IPU-088 a further revision replaces the record of one that is complete": {
 			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"2025-12-31T00:00:00Z","lastContainerStatuses":{"nginx":{"imageID":"sha-0"}},"updateImages":true}`)),
 			to("web-2", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
+			content{inService("web-2", "a", "1"), map[string]string{"theirs": "x",
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
+				nil, []string{"nginx:1", "proxy:1"}}},
+		"IPU-150 metadata alone, the pod being updated still: the state's time is renewed": {
+			webPod(labelled(pub.LifecycleState, "PreparingUpdate")), to("web-2", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-2", "a", "1"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
@@ -163,7 +175,7 @@ func TestStart(t *testing.T) {
 				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:2","runningImage":"nginx:1"}},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:3", "proxy:1"}}},
 		"IPU-088 an update of metadata goes on waiting for the image of the one it overtakes": {
-			webPod(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" }, annotated(pub.InPlaceUpdateState,
+			webPod(labelled(pub.LifecycleState, "Updating"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" }, annotated(pub.InPlaceUpdateState,
 				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+`},"updateImages":true}`)),
 			to("web-3", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-3", "a", "1"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
