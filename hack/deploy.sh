@@ -7,6 +7,7 @@ kubectl=$(hack/kubectl.sh)
 # A local cluster may have simulated nodes only, which run no containers: then the manager runs beside the cluster, called by URL.
 if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubectl" get nodes -l '!afloat.dev/simulated' -o name | grep -q .; then
   echo "only simulated nodes: the manager runs beside the cluster"
+  "$kubectl" apply --server-side --force-conflicts -f config/manager/namespace.yaml >/dev/null
   "$kubectl" kustomize config/crd | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
   "$kubectl" kustomize config/webhook | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
   certificates=$(mktemp -d)
