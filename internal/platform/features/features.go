@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,7 +107,8 @@ func Parse(list string) (*Gates, error) {
 	}
 	parts := strings.Split(list, ",")
 	for i, part := range parts {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		name, value, _ := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if feature, ok := aliases[name]; ok {
 			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s is called %s", name, feature))
 			name = string(feature)
@@ -114,7 +116,9 @@ func Parse(list string) (*Gates, error) {
 		if why, ok := ignored[featuregate.Feature(name)]; ok {
 			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s does nothing: %s", name, why))
 		}
-		g.set[featuregate.Feature(name)] = strings.EqualFold(strings.TrimSpace(value), "true")
+		if wish, err := strconv.ParseBool(value); err == nil { // a value that is none is refused below
+			g.set[featuregate.Feature(name)] = wish
+		}
 		parts[i] = name
 		if value != "" {
 			parts[i] += "=" + value

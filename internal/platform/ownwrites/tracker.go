@@ -65,6 +65,9 @@ func (t *Tracker) remember(owner types.UID, object Object, w write) {
 		writes = map[Object]write{}
 		t.owners[owner] = writes
 	}
+	if before := writes[object]; w.operation == changed && before.operation == created && before.uid == w.uid {
+		w.operation = created // the cache may not show the object at all yet: that it shows none is no end
+	}
 	writes[object] = w
 }
 
@@ -164,7 +167,7 @@ func (t *Tracker) settled(ctx context.Context, owner types.UID, object Object, w
 		return seen == nil || seen.GetUID() != w.uid || seen.GetDeletionTimestamp() != nil, nil
 	case created:
 		if seen != nil {
-			return seen.GetUID() != w.uid || atLeast(seen.GetResourceVersion(), w.version), nil
+			return atLeast(seen.GetResourceVersion(), w.version), nil // one of the same name from before does not do
 		}
 		if now.Sub(w.at) < DoubtAfter {
 			return false, nil

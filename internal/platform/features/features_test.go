@@ -1,0 +1,162 @@
+package features
+
+import (
+	"bufio"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/featuregate"
+)
+
+// changed lists what differs from the defaults, sorted.
+func changed(t *testing.T, g *Gates) []string {
+	t.Helper()
+	defaults, err := Parse("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	before := strings.Split(defaults.String(), ",")
+	for i, entry := range strings.Split(g.String(), ",") {
+		if entry != before[i] {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+func TestParse(t *testing.T) {
+	tests := map[string]struct {
+		list     string
+		changed  []string
+		warnings []string
+	}{
+		"OPS-035 empty means the defaults": {"", nil, nil},
+		"what is the default already":      {"PodWebhook=true, CloneSetShortHash=false", nil, nil},
+		"set both ways":                    {"CloneSetShortHash=true,WorkloadSpread=false", []string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
+		"spaces":                           {" CloneSetShortHash = true , WorkloadSpread=false", []string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
+		"OPS-035 the documentation's spelling of one": {"EnhancedLivenessProbeGate=true", []string{"EnhancedLivenessProbe=true"},
+			[]string{"feature gate EnhancedLivenessProbeGate is called EnhancedLivenessProbe"}},
+		"OPS-035, OPS-038 the documentation's spelling of the other, which does nothing": {"ForceDeleteTimeoutExpectationFeatureGate=true",
+			[]string{"ForceDeleteTimeoutExpectationGate=true"},
+			[]string{"feature gate ForceDeleteTimeoutExpectationFeatureGate is called ForceDeleteTimeoutExpectationGate",
+				"feature gate ForceDeleteTimeoutExpectationGate does nothing: doubtful writes are always settled by a live read"}},
+		"OPS-038 a gate that is not needed": {"CloneSetEventHandlerOptimization=true", []string{"CloneSetEventHandlerOptimization=true"},
+			[]string{"feature gate CloneSetEventHandlerOptimization does nothing: events are always filtered by what they change"}},
+		"OPS-036 without pod webhook": {"PodWebhook=false", []string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"}, nil},
+		"OPS-036, OPS-037 without pod webhook, against the user's wishes": {
+			"PodWebhook=false,KruisePodReadinessGate=true,WorkloadSpread=true,PodUnavailableBudgetUpdateGate=false",
+			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"},
+			[]string{"feature gate KruisePodReadinessGate=true is overridden because PodWebhook is false",
+				"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
+		"OPS-036 without daemon": {"KruiseDaemon=false", []string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
+			"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"}, nil},
+		"OPS-036 without daemon nothing is pulled ahead, whatever the user says": {
+			"KruiseDaemon=false,PreDownloadImageForInPlaceUpdate=true,PreDownloadImageForDaemonSetUpdate=true",
+			[]string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
+				"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"},
+			[]string{"feature gate PreDownloadImageForInPlaceUpdate=true is overridden because KruiseDaemon is false",
+				"feature gate PreDownloadImageForDaemonSetUpdate=true is overridden because KruiseDaemon is false"}},
+		"OPS-037 any spelling of true counts as the user's wish": {"PodWebhook=f,WorkloadSpread=1",
+			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"},
+			[]string{"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
+		"OPS-036 pulling ahead forces the jobs on": {"ImagePullJobGate=false", nil,
+			[]string{"feature gate ImagePullJobGate=false is overridden because PreDownloadImageForInPlaceUpdate is true"}},
+		"OPS-036 either way of pulling ahead does": {"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false,PreDownloadImageForDaemonSetUpdate=true",
+			[]string{"PreDownloadImageForDaemonSetUpdate=true", "PreDownloadImageForInPlaceUpdate=false"},
+			[]string{"feature gate ImagePullJobGate=false is overridden because PreDownloadImageForDaemonSetUpdate is true"}},
+		"OPS-036 neither: the user's word": {"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false",
+			[]string{"ImagePullJobGate=false", "PreDownloadImageForInPlaceUpdate=false"}, nil},
+		"OPS-036 without protection no cascading protection": {"ResourcesDeletionProtection=false,DeletionProtectionForCRDCascadingGate=true",
+			[]string{"ResourcesDeletionProtection=false"},
+			[]string{"feature gate DeletionProtectionForCRDCascadingGate=true is overridden because ResourcesDeletionProtection is false"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			g, err := Parse(tt.list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.changed, changed(t, g)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.warnings, g.Warnings); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// OPS-038: an error that names the gate.
+func TestParseRefuses(t *testing.T) {
+	for name, list := range map[string]string{"an unknown gate": "WorkloadSpread=true,NoSuchGate=true", "a value that is none": "NoSuchGate=maybe", "no value": "NoSuchGate"} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse(list); err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// OPS-038: every gate of the specification's table is known, with its stage, and no other.
+func TestGatesAreThoseOfTheSpecification(t *testing.T) {
+	file, err := os.Open("../../../docs/spec/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	row := regexp.MustCompile("^\\| `([A-Za-z]+)` \\| (?:true|false) \\| (Alpha|Beta) \\|")
+	want, got := map[string]string{}, map[string]string{}
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		if match := row.FindStringSubmatch(scanner.Text()); match != nil {
+			want[match[1]] = match[2]
+		}
+	}
+	for feature, spec := range specs() {
+		got[string(feature)] = map[bool]string{true: "Alpha", false: "Beta"}[spec.PreRelease == featuregate.Alpha]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// OPS-037: one sample for each gate, with its stage; 1 where it is on.
+func TestMetric(t *testing.T) {
+	g, err := Parse("CloneSetShortHash=true,WorkloadSpread=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(g.Metric())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) != 1 || families[0].GetName() != "kruise_feature_enabled" {
+		t.Fatalf("metrics %v", families)
+	}
+	var names []string
+	for _, metric := range families[0].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		names = append(names, labels["name"])
+		feature := featuregate.Feature(labels["name"])
+		if on := metric.GetGauge().GetValue() == 1; on != g.Enabled(feature) {
+			t.Errorf("%s is shown as %v", feature, on)
+		}
+		if want := string(specs()[feature].PreRelease); labels["stage"] != want {
+			t.Errorf("%s has stage %s, want %s", feature, labels["stage"], want)
+		}
+	}
+	if len(names) != len(specs()) || !slices.Contains(names, "CloneSetShortHash") {
+		t.Errorf("gates %v", names)
+	}
+}
