@@ -1,0 +1,141 @@
+package slim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// fat is a pod as the API server sends it.
+func fat(ownerVersion string) *corev1.Pod {
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "5", Generation: 3, GenerateName: "web-",
+			CreationTimestamp: metav1.NewTime(noon), DeletionTimestamp: &metav1.Time{Time: noon},
+			Labels: map[string]string{"app": "web", pub.ControllerRevisionHash: "web-2"}, Finalizers: []string{"f"},
+			Annotations: map[string]string{pub.PodDeletionCost: "7", pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"2026-01-01T11:00:00Z",` +
+				`"lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}},"updateImages":true}`},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
+		Spec: corev1.PodSpec{NodeName: "n", ServiceAccountName: "sa", Volumes: []corev1.Volume{{Name: "v"}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}, InitContainers: []corev1.Container{{Name: "init"}},
+			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}}, {Name: "side", Image: "side:1"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ObservedGeneration: 3, Message: "m",
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)},
+				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2", RestartCount: 4}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "init"}}},
+	}
+	if ownerVersion != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: ownerVersion, Kind: "X", Name: "x", UID: "x", Controller: &yes}}
+	}
+	return pod
+}
+
+func transformed(t *testing.T, transform toolscache.TransformFunc, object any) any {
+	t.Helper()
+	out, err := transform(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestPodOfOurs(t *testing.T) {
+	for _, version := range []string{"apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"} { // CS-043: owners of either version
+		want := fat(version)
+		want.ManagedFields = nil
+		want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: want.Spec.ReadinessGates,
+			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2"}, {Name: "side", Image: "side:1"}}}
+		want.Status.PodIP, want.Status.Message, want.Status.InitContainerStatuses = "", "", nil
+		if diff := cmp.Diff(want, transformed(t, Pod, fat(version))); diff != "" {
+			t.Errorf("%s: %s", version, diff)
+		}
+	}
+}
+
+// Every decision about a pod comes out the same from the slim pod as from the whole one.
+func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
+	whole := fat("apps.kruise.io/v1beta1")
+	thin := transformed(t, Pod, fat("apps.kruise.io/v1beta1")).(*corev1.Pod)
+	decisions := func(pod *corev1.Pod) []any {
+		available, after := readiness.Available(pod, 30, noon.Add(10*time.Second))
+		progress, err := inplace.Progress(pod, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		update := inplace.Update{Revision: "web-3", Change: &inplace.Change{Images: map[string]string{"nginx": "nginx:3"}}}
+		patches := []*podpatch.Patch{update.Hold(pod, noon), {}}
+		readiness.Admit(patches[1], pod, noon)
+		start, err := update.Start(pod, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := []any{readiness.Ready(pod), available, after, progress, rollout.DeletionCost(pod)}
+		for _, patch := range append(patches, start) {
+			body, err := patch.JSON(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, string(body))
+		}
+		other := rollout.Candidate{Pod: &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+		return append(out, rollout.ByRemoval(rollout.Candidate{Pod: pod}, other), rollout.ByUpdate(rollout.Candidate{Pod: pod}, other))
+	}
+	if diff := cmp.Diff(decisions(whole), decisions(thin)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPodOfOthers(t *testing.T) {
+	for name, owner := range map[string]string{"no owner": "", "another group": "apps/v1", "a group that ends like ours": "x.apps.kruise.io/v1", "unreadable": "a/b/c"} {
+		t.Run(name, func(t *testing.T) {
+			want := fat(owner)
+			want.ManagedFields, want.Annotations = nil, nil
+			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning}
+			if diff := cmp.Diff(want, transformed(t, Pod, fat(owner))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestClaim(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "c", UID: "u", ResourceVersion: "1", Labels: map[string]string{pub.CloneSetInstanceID: "abcde"},
+		OwnerReferences: []metav1.OwnerReference{{UID: "x"}}, DeletionTimestamp: &metav1.Time{Time: noon}, Finalizers: []string{"f"}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: *meta.DeepCopy(), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	claim.Annotations, claim.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
+	if diff := cmp.Diff(&corev1.PersistentVolumeClaim{ObjectMeta: meta}, transformed(t, Claim, claim)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	want := fat("")
+	want.ManagedFields = nil
+	if diff := cmp.Diff(want, transformed(t, Metadata, fat(""))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A watch also delivers what is no object of the kind: it goes through.
+func TestOtherObjectsPass(t *testing.T) {
+	tombstone := toolscache.DeletedFinalStateUnknown{Key: "ns/p"}
+	for name, transform := range map[string]toolscache.TransformFunc{"Pod": Pod, "Claim": Claim, "Metadata": Metadata} {
+		if diff := cmp.Diff(any(tombstone), transformed(t, transform, tombstone)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
