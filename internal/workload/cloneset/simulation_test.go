@@ -3,7 +3,9 @@ package cloneset
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -252,9 +254,6 @@ func (r *rolloutRun) user() {
 
 // play lets everybody act in random order.
 func (r *rolloutRun) play(steps int) {
-	if os.Getenv("TRACE") != "" {
-		r.trace = true
-	}
 	for range steps {
 		if r.failure != "" {
 			return
@@ -293,9 +292,6 @@ func (r *rolloutRun) finish() {
 	})
 	if r.failure != "" {
 		return
-	}
-	if os.Getenv("TRACE") != "" {
-		r.trace = true
 	}
 	if err := r.settle(600); err != nil {
 		r.fail("%v", err)
@@ -402,18 +398,36 @@ func TestSimulatedRollouts(t *testing.T) {
 		}
 		first, last = seed, seed
 	}
+	seeds := make(chan uint64)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	longest, failed := 0, 0
-	for seed := first; seed <= last; seed++ {
-		r := newRun(seed)
-		r.play(150 + r.Rand.IntN(250))
-		r.finish()
-		longest = max(longest, len(r.Writes))
-		if r.failure != "" {
-			t.Errorf("seed %d: %s", seed, r.failure)
-			if failed++; failed > 5 {
-				break
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := range seeds {
+				r := newRun(seed)
+				r.play(150 + r.Rand.IntN(250))
+				r.finish()
+				mu.Lock()
+				longest = max(longest, len(r.Writes))
+				if r.failure != "" {
+					t.Errorf("seed %d: %s", seed, r.failure)
+					failed++
+				}
+				mu.Unlock()
 			}
-		}
+		})
 	}
+	for seed := first; seed <= last; seed++ {
+		mu.Lock()
+		enough := failed > 5
+		mu.Unlock()
+		if enough {
+			break
+		}
+		seeds <- seed
+	}
+	close(seeds)
+	wg.Wait()
 	t.Logf("%d rollouts, the longest with %d writes", last-first+1, longest)
 }
