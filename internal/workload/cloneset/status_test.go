@@ -159,7 +159,7 @@ func TestFailedConditions(t *testing.T) {
 	}
 }
 
-// CS-048, CS-220 to 222, CS-086: what the status counts, and when the update revision becomes the current one.
+// CS-048, CS-086, CS-220 to 222: what the status counts, and when the update revision becomes the current one.
 func TestCounts(t *testing.T) {
 	from, to := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	failedPod := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
