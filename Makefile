@@ -9,6 +9,7 @@ export SIMULATED ?= $(shell [ "$$(id -u)" = 0 ] && echo 0 || echo 20)
 export K8S_VERSION ?= v1.36.3
 IMAGE ?= afloat/manager:dev
 LDFLAGS := -s -w
+SIM ?= 2000
 cluster := bin/afloat-cluster
 
 .PHONY: help
@@ -34,9 +35,10 @@ test: ## Everything a change must pass
 	@hack/test.sh
 
 .PHONY: test-unit
-test-unit: ## Unit tests and simulated rollouts (SIM=100000 for more), with the race detector
+test-unit: ## Unit tests with the race detector, and SIM=2000 simulated rollouts
 	go vet ./...
-	go test -race ./...
+	SIM=100 go test -race ./...
+	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulatedRollouts' -v ./internal/workload/...
 
 .PHONY: test-integration
 test-integration: $(cluster) ## Tests against a real API server
