@@ -47,9 +47,9 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	missing := ""
 	for {
-		if missing = check(ctx); missing == "" {
+		missing := check(ctx)
+		if missing == "" {
 			return
 		}
 		select {

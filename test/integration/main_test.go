@@ -60,7 +60,11 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("starting the API server: %w", err)
 	}
-	defer env.Stop()
+	defer func() {
+		if err := env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+		}
+	}()
 	if kube, err = story.NewClient(config); err != nil {
 		return 0, err
 	}
@@ -87,7 +91,7 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		return nil, err
 	}
 	binary := filepath.Join(dir, "manager")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/manager").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd/manager").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the manager: %w: %s", err, out)
 	}
 	proxy, err := recordingProxy(config)
@@ -108,7 +112,7 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		return nil, err
 	}
 	logs := &bytes.Buffer{}
-	manager := exec.Command(binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false")
+	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false")
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"), fmt.Sprintf("WEBHOOK_PORT=%d", port))
 	manager.Stdout, manager.Stderr = logs, logs
 	if err := manager.Start(); err != nil {
@@ -118,7 +122,7 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		_ = manager.Process.Signal(os.Interrupt)
 		_ = manager.Wait()
 		proxy.Close()
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir)
 	}
 	probe := cloneSet("v1alpha1", "probe", "")
 	err = wait(func() error { return kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll) })
@@ -142,12 +146,11 @@ func create(path string) error {
 }
 
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // recorded are bodies of requests.

@@ -78,9 +78,10 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 	observed := tells && pod.Status.ObservedGeneration >= pod.Generation
 	switch {
 	case status.ImageID != "" && status.ImageID != before.ImageID:
-		// Another image runs. It may be the one of an update that this one overtook; then the right one is still to come.
-		overtaken := before.ImageID == "" || SameImage(status.Image, before.Image)
-		if imageMatches || !overtaken {
+		// Another image runs. It may be the one of an update that this one overtook, or one that was on its way when this one began;
+		// then the right one is still to come. A name that fits neither says nothing.
+		stale := before.Image != "" && SameImage(status.Image, before.Image)
+		if imageMatches || !stale && (before.ImageID != "" || observed || !tells) {
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:

@@ -153,7 +153,7 @@ func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
 		a.Own.Created(owner, KindRevision, created, a.Now())
 	}
 	if r := plan.Renumber; r != nil {
-		body, err := mergePatch(r.ObjectMeta.UID, r.ResourceVersion, map[string]any{
+		body, err := mergePatch(r.UID, r.ResourceVersion, map[string]any{
 			"annotations": map[string]any{pub.ClaimTemplateFingerprint: plan.ClaimFingerprint},
 		}, map[string]any{"revision": plan.NewNumber})
 		if err != nil {

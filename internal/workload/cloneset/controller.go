@@ -62,8 +62,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
 	own := ownwrites.NewTracker()
-	own.Leaked = func(_ types.UID, object ownwrites.Object) {
-		meters.leaked.WithLabelValues(object.Namespace, object.Name).Inc()
+	own.Leaked = func(owner types.UID, _ ownwrites.Object) {
+		if name := r.nameOf(owner); name.Name != "" {
+			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
+		}
 	}
 	r.pass = &Pass{
 		Reader:   kube,

@@ -65,18 +65,15 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	for i := range claims.Items {
 		snapshot.Claims = append(snapshot.Claims, &claims.Items[i])
 	}
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil {
-		return snapshot, nil // the plan says so
-	}
-	var revisions appsv1.ControllerRevisionList
+	var revisions, orphans appsv1.ControllerRevisionList
 	if err := k.Client.List(ctx, &revisions, owned...); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
-	var orphans appsv1.ControllerRevisionList
-	if err := k.Client.List(ctx, &orphans, client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: nobody},
-		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing revisions without owner: %w", err)
+	if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil { // otherwise the plan says so
+		if err := k.Client.List(ctx, &orphans, client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: nobody},
+			client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing revisions without owner: %w", err)
+		}
 	}
 	for _, items := range [][]appsv1.ControllerRevision{revisions.Items, orphans.Items} {
 		for i := range items {

@@ -186,7 +186,7 @@ func as[T client.Object](object client.Object, err error) (T, error) {
 }
 
 func (w simWriter) GetPod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Cluster.Live(podKey(name.Name)))
+	return as[*corev1.Pod](w.s.Live(podKey(name.Name)))
 }
 
 func (w simWriter) CreatePod(_ context.Context, document map[string]any) (*corev1.Pod, error) {
@@ -231,7 +231,7 @@ func revisionKey(name string) simulation.Key {
 }
 
 func (w simWriter) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Cluster.Live(revisionKey(name.Name)))
+	return as[*appsv1.ControllerRevision](w.s.Live(revisionKey(name.Name)))
 }
 
 func (w simWriter) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {

@@ -37,7 +37,6 @@ type rolloutRun struct {
 	broken    bool
 	failure   string
 	deletions int
-	imageOf   map[string]string
 	spec      struct {
 		image, env, note string
 	}
@@ -51,7 +50,7 @@ func (r *rolloutRun) fail(format string, args ...any) {
 
 // limitsSeen are the limits as the manager's cache has them.
 func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
-	set := r.Cluster.Cached(setKey).(*appsv1beta1.CloneSet)
+	set := r.Cached(setKey).(*appsv1beta1.CloneSet)
 	p := &planner{Set: set}
 	limits, err := p.limits()
 	if err != nil {
