@@ -185,7 +185,13 @@ func watchPods(t *testing.T, namespace string) <-chan watch.Event {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	return w.ResultChan()
+	events := make(chan watch.Event, 10000) // what a test has not looked at yet waits here, not in the connection
+	go func() {
+		for event := range w.ResultChan() {
+			events <- event
+		}
+	}()
+	return events
 }
 
 // TestSameDigest: a new tag of the digest that runs already is a complete update too (IPU-300).
