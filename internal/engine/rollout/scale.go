@@ -33,8 +33,6 @@ type Scale struct {
 	Missing, Create, CreateOld int
 	// Remove is how many pods, none of them specified, are too many; RemoveOld of them at the old revision.
 	Remove, RemoveOld int
-	// Deletable is how many ready pods may be deleted now (D).
-	Deletable int
 	// Unavailable is the number of pods that are unavailable or about to go (T).
 	Unavailable int
 }
@@ -79,7 +77,6 @@ func ComputeScale(c Census, l Limits) Scale {
 	if s.Remove = max(present-specified-wanted, 0); s.Remove > 0 {
 		s.RemoveOld = min(max(presentOld-c.Old.Specified-wantedOld, 0), s.Remove)
 	}
-	s.Deletable = max(l.MaxUnavailable+total-l.Replicas-s.Unavailable, 0)
 	return s
 }
 

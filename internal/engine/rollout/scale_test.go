@@ -22,48 +22,48 @@ func TestNumbersTable(t *testing.T) {
 			Spec{Replicas: 5, Partition: number(3), MaxUnavailable: number(1)},
 			Limits{Replicas: 5, Partition: 3, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
 			[]step{
-				{Census{Old: Group{Total: 5}, Recreate: 5}, 2, Scale{Deletable: 1}},
+				{Census{Old: Group{Total: 5}, Recreate: 5}, 2, Scale{}},
 				{Census{Old: Group{Total: 4}, New: Group{Total: 1, Unavailable: 1}, Recreate: 4}, 1, Scale{Unavailable: 1}},
-				{Census{Old: Group{Total: 4}, New: Group{Total: 1}, Recreate: 4}, 1, Scale{Deletable: 1}},
-				{Census{Old: Group{Total: 3}, New: Group{Total: 2}, Recreate: 3}, 0, Scale{Deletable: 1}},
+				{Census{Old: Group{Total: 4}, New: Group{Total: 1}, Recreate: 4}, 1, Scale{}},
+				{Census{Old: Group{Total: 3}, New: Group{Total: 2}, Recreate: 3}, 0, Scale{}},
 			}},
 		"5, P 3, U 1, S 1, 5 old available, recreate: 1 new pod created, then 1 old recreated": {
 			Spec{Replicas: 5, Partition: number(3), MaxUnavailable: number(1), MaxSurge: number(1)},
 			Limits{Replicas: 5, Partition: 3, MaxUnavailable: 1, MaxSurge: 1, ScaleMaxUnavailable: Unlimited},
 			[]step{
-				{Census{Old: Group{Total: 5}, Recreate: 5}, 2, Scale{Surge: 1, Missing: 1, Create: 1, Deletable: 1}},
-				{Census{Old: Group{Total: 5}, New: Group{Total: 1}, Recreate: 5}, 1, Scale{Surge: 1, Deletable: 2}},
-				{Census{Old: Group{Total: 5, Specified: 1}, New: Group{Total: 1}, Recreate: 5}, 1, Scale{Surge: 1, Deletable: 2}},
-				{Census{Old: Group{Total: 4}, New: Group{Total: 1}, Recreate: 4}, 1, Scale{Surge: 1, Missing: 1, Create: 1, Deletable: 1}},
-				{Census{Old: Group{Total: 4}, New: Group{Total: 2}, Recreate: 4}, 0, Scale{Remove: 1, RemoveOld: 1, Deletable: 2}},
+				{Census{Old: Group{Total: 5}, Recreate: 5}, 2, Scale{Surge: 1, Missing: 1, Create: 1}},
+				{Census{Old: Group{Total: 5}, New: Group{Total: 1}, Recreate: 5}, 1, Scale{Surge: 1}},
+				{Census{Old: Group{Total: 5, Specified: 1}, New: Group{Total: 1}, Recreate: 5}, 1, Scale{Surge: 1}},
+				{Census{Old: Group{Total: 4}, New: Group{Total: 1}, Recreate: 4}, 1, Scale{Surge: 1, Missing: 1, Create: 1}},
+				{Census{Old: Group{Total: 4}, New: Group{Total: 2}, Recreate: 4}, 0, Scale{Remove: 1, RemoveOld: 1}},
 			}},
 		"5, P 99%, U 3, S 2, 5 old available, recreate: 1 new created, 1 old removed": {
 			Spec{Replicas: 5, Partition: text("99%"), MaxUnavailable: number(3), MaxSurge: number(2)},
 			Limits{Replicas: 5, Partition: 4, MaxUnavailable: 3, MaxSurge: 2, ScaleMaxUnavailable: Unlimited},
 			[]step{
-				{Census{Old: Group{Total: 5}, Recreate: 5}, 1, Scale{Surge: 1, Missing: 1, Create: 1, Deletable: 3}},
-				{Census{Old: Group{Total: 5}, New: Group{Total: 1}, Recreate: 5}, 0, Scale{Remove: 1, RemoveOld: 1, Deletable: 4}},
+				{Census{Old: Group{Total: 5}, Recreate: 5}, 1, Scale{Surge: 1, Missing: 1, Create: 1}},
+				{Census{Old: Group{Total: 5}, New: Group{Total: 1}, Recreate: 5}, 0, Scale{Remove: 1, RemoveOld: 1}},
 			}},
 		"5, P 99%, U 30%, S 30%: S 2, U 1": {
 			Spec{Replicas: 5, Partition: text("99%"), MaxUnavailable: text("30%"), MaxSurge: text("30%")},
 			Limits{Replicas: 5, Partition: 4, MaxUnavailable: 1, MaxSurge: 2, ScaleMaxUnavailable: Unlimited},
-			[]step{{Census{Old: Group{Total: 5}, Recreate: 5}, 1, Scale{Surge: 1, Missing: 1, Create: 1, Deletable: 1}}}},
+			[]step{{Census{Old: Group{Total: 5}, Recreate: 5}, 1, Scale{Surge: 1, Missing: 1, Create: 1}}}},
 		"5, P 4, U 2, S 0, 1 old 4 new, rollback gate on: 3 go back": {
 			Spec{Replicas: 5, Partition: number(4), MaxUnavailable: number(2)},
 			Limits{Replicas: 5, Partition: 4, MaxUnavailable: 2, ScaleMaxUnavailable: Unlimited},
-			[]step{{Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true}, -3, Scale{Deletable: 2}}}},
+			[]step{{Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true}, -3, Scale{}}}},
 		"5, P 4, U 1, S 0, 1 old 4 new, rollback gate off: nothing": {
 			Spec{Replicas: 5, Partition: number(4), MaxUnavailable: number(1)},
 			Limits{Replicas: 5, Partition: 4, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
-			[]step{{Census{Old: Group{Total: 1}, New: Group{Total: 4}}, 0, Scale{Deletable: 1}}}},
+			[]step{{Census{Old: Group{Total: 1}, New: Group{Total: 4}}, 0, Scale{}}}},
 		"5, P 0, U 1, S 0, 5 new, 2 specified: delete 1, create 1, wait for it, delete the other": {
 			Spec{Replicas: 5, MaxUnavailable: number(1)},
 			Limits{Replicas: 5, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
 			[]step{
-				{Census{New: Group{Total: 5, Specified: 2}, OneRevision: true}, 0, Scale{Deletable: 1}},
+				{Census{New: Group{Total: 5, Specified: 2}, OneRevision: true}, 0, Scale{}},
 				{Census{New: Group{Total: 4, Specified: 1}, OneRevision: true}, 0, Scale{Missing: 1, Create: 1}},
 				{Census{New: Group{Total: 5, Specified: 1, Unavailable: 1}, OneRevision: true}, 0, Scale{Unavailable: 1}},
-				{Census{New: Group{Total: 5, Specified: 1}, OneRevision: true}, 0, Scale{Deletable: 1}},
+				{Census{New: Group{Total: 5, Specified: 1}, OneRevision: true}, 0, Scale{}},
 			}},
 		"5, P 0, U 0, S 1, 5 new, 1 specified: create 1, when available delete the specified": {
 			Spec{Replicas: 5, MaxUnavailable: number(0), MaxSurge: number(1)},
@@ -71,7 +71,7 @@ func TestNumbersTable(t *testing.T) {
 			[]step{
 				{Census{New: Group{Total: 5, Specified: 1}, OneRevision: true}, 0, Scale{Surge: 1, Missing: 1, Create: 1}},
 				{Census{New: Group{Total: 6, Specified: 1, Unavailable: 1}, OneRevision: true}, 0, Scale{Surge: 1, Unavailable: 1}},
-				{Census{New: Group{Total: 6, Specified: 1}, OneRevision: true}, 0, Scale{Surge: 1, Deletable: 1}},
+				{Census{New: Group{Total: 6, Specified: 1}, OneRevision: true}, 0, Scale{Surge: 1}},
 				{Census{New: Group{Total: 5}, OneRevision: true}, 0, Scale{}},
 			}},
 		"5, P 0, U 1, S 0, none, SU 2: 2 created; more as they become available": {
@@ -89,7 +89,7 @@ func TestNumbersTable(t *testing.T) {
 			[]step{
 				{Census{Old: Group{Total: 1}, Recreate: 1}, 1, Scale{Surge: 1, Missing: 1, Create: 1}},
 				{Census{Old: Group{Total: 1}, New: Group{Total: 1, Unavailable: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1, Unavailable: 1}},
-				{Census{Old: Group{Total: 1}, New: Group{Total: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1, Deletable: 1}},
+				{Census{Old: Group{Total: 1}, New: Group{Total: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1}},
 			}},
 	}
 	for name, tt := range tests {
@@ -122,7 +122,7 @@ func TestComputeScale(t *testing.T) {
 		"CS-097 pods in PreparingDelete and unavailable ones count, specified ones do not": {
 			Census{Old: Group{Total: 4, PreparingDelete: 1, Unavailable: 1}, New: Group{Total: 6, Specified: 2, Unavailable: 1}},
 			Limits{Replicas: 10, MaxUnavailable: 4, ScaleMaxUnavailable: Unlimited},
-			Scale{Unavailable: 3, Deletable: 1}},
+			Scale{Unavailable: 3}},
 		"CS-100 no surge unless it is asked for": {
 			Census{Old: Group{Total: 5, Specified: 2}, Recreate: 5}, Limits{Replicas: 5, ScaleMaxUnavailable: Unlimited}, Scale{}},
 		"CS-100 surge for deletion: what exceeds maxUnavailable, at most the specified; the old part beyond the new specified": {
@@ -132,11 +132,11 @@ func TestComputeScale(t *testing.T) {
 		"CS-100 surge for deletion: maxUnavailable covers it": {
 			Census{New: Group{Total: 5, Specified: 2}, OneRevision: true},
 			Limits{Replicas: 5, MaxUnavailable: 2, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
-			Scale{Deletable: 2}},
+			Scale{}},
 		"CS-100 surge for a rollback is old": {
 			Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true, Recreate: 4},
 			Limits{Replicas: 5, Partition: 3, MaxUnavailable: 1, MaxSurge: 5, ScaleMaxUnavailable: Unlimited},
-			Scale{Surge: 2, SurgeOld: 2, Missing: 2, Create: 2, CreateOld: 2, Deletable: 1}},
+			Scale{Surge: 2, SurgeOld: 2, Missing: 2, Create: 2, CreateOld: 2}},
 		"CS-101 the larger of both, capped at maxSurge": {
 			Census{Old: Group{Total: 10, Specified: 1}, Recreate: 10},
 			Limits{Replicas: 10, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
@@ -148,15 +148,15 @@ func TestComputeScale(t *testing.T) {
 		"CS-101, CS-331 never more than is left to do": {
 			Census{Old: Group{Total: 1}, New: Group{Total: 4}, Recreate: 1},
 			Limits{Replicas: 5, MaxUnavailable: 1, MaxSurge: 4, ScaleMaxUnavailable: Unlimited},
-			Scale{Surge: 1, Missing: 1, Create: 1, Deletable: 1}},
+			Scale{Surge: 1, Missing: 1, Create: 1}},
 		"CS-102, CS-330 no surge for pods that are updated in place": {
 			Census{Old: Group{Total: 5}},
 			Limits{Replicas: 5, MaxUnavailable: 1, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
-			Scale{Deletable: 1}},
+			Scale{}},
 		"CS-102 surge for those alone that have to be recreated": {
 			Census{Old: Group{Total: 5}, Recreate: 2},
 			Limits{Replicas: 5, MaxUnavailable: 1, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
-			Scale{Surge: 2, Missing: 2, Create: 2, Deletable: 1}},
+			Scale{Surge: 2, Missing: 2, Create: 2}},
 		"CS-102 with maxUnavailable 0 even an update in place needs the surge": {
 			Census{Old: Group{Total: 5}},
 			Limits{Replicas: 5, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
@@ -164,11 +164,11 @@ func TestComputeScale(t *testing.T) {
 		"CS-110, CS-116 pods in PreparingDelete are present": {
 			Census{New: Group{Total: 5, PreparingDelete: 2}, OneRevision: true},
 			Limits{Replicas: 5, MaxUnavailable: 3, ScaleMaxUnavailable: Unlimited},
-			Scale{Unavailable: 2, Deletable: 1}},
+			Scale{Unavailable: 2}},
 		"CS-110, CS-116 unless they are excluded": {
 			Census{Old: Group{Total: 1, PreparingDelete: 1}, New: Group{Total: 4, PreparingDelete: 1}, ExcludePreparingDelete: true},
 			Limits{Replicas: 5, Partition: 1, MaxUnavailable: 3, ScaleMaxUnavailable: Unlimited},
-			Scale{Missing: 2, Create: 2, CreateOld: 1, Unavailable: 2, Deletable: 1}},
+			Scale{Missing: 2, Create: 2, CreateOld: 1, Unavailable: 2}},
 		"CS-111 the scale limit counts those that are unavailable": {
 			Census{New: Group{Total: 3, Unavailable: 1}, OneRevision: true},
 			Limits{Replicas: 9, ScaleMaxUnavailable: 3},
@@ -188,15 +188,15 @@ func TestComputeScale(t *testing.T) {
 		"CS-113 too many: first those that are old beyond the partition": {
 			Census{Old: Group{Total: 4}, New: Group{Total: 4}},
 			Limits{Replicas: 5, Partition: 2, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
-			Scale{Remove: 3, RemoveOld: 2, Deletable: 4}},
+			Scale{Remove: 3, RemoveOld: 2}},
 		"CS-113 the old ones' share is never more than all": {
 			Census{Old: Group{Total: 8}},
 			Limits{Replicas: 7, Partition: 2, ScaleMaxUnavailable: Unlimited},
-			Scale{Remove: 1, RemoveOld: 1, Deletable: 1}},
+			Scale{Remove: 1, RemoveOld: 1}},
 		"CS-113, CS-131 specified pods go first and count": {
 			Census{New: Group{Total: 6, Specified: 1}, OneRevision: true},
 			Limits{Replicas: 4, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
-			Scale{Remove: 1, Deletable: 3}},
+			Scale{Remove: 1}},
 		"CS-114 ready pods to delete: never below 0": {
 			Census{New: Group{Total: 5, Unavailable: 4}, OneRevision: true},
 			Limits{Replicas: 5, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
@@ -204,7 +204,7 @@ func TestComputeScale(t *testing.T) {
 		"CS-114 surplus pods add to maxUnavailable": {
 			Census{New: Group{Total: 7, Unavailable: 1}, OneRevision: true},
 			Limits{Replicas: 5, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited},
-			Scale{Remove: 2, Unavailable: 1, Deletable: 2}},
+			Scale{Remove: 2, Unavailable: 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
