@@ -10,7 +10,7 @@ if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubec
   "$kubectl" apply --server-side --force-conflicts -f config/manager/namespace.yaml >/dev/null
   "$kubectl" kustomize config/crd | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
   "$kubectl" kustomize config/webhook | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
-  certificates=$(mktemp -d)
+  certificates=$(dirname "$KUBECONFIG")/manager-certificates # goes with the cluster
   log=$(WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$certificates bin/afloat-cluster run manager -- bin/manager \
     --kubeconfig "$KUBECONFIG" --enable-leader-election=false --metrics-addr=127.0.0.1:0 --health-probe-addr=127.0.0.1:0 --enable-pprof=false --v=4)
   for _ in $(seq 120); do
