@@ -165,7 +165,6 @@ func newManager(o *options) (ctrl.Manager, error) {
 		LeaseDuration:                 &o.leaseDuration,
 		RenewDeadline:                 &o.renewDeadline,
 		RetryPeriod:                   &o.retryEvery,
-		WebhookServer:                 webhookServer(o),
 		Controller:                    config.Controller{CacheSyncTimeout: o.cacheSyncTimeout},
 	})
 	if err != nil {

@@ -5,16 +5,11 @@ import (
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
-
-func webhookServer(o *options) webhook.Server {
-	return webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.certDir})
-}
 
 // addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032).
 func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates) error {
@@ -24,6 +19,8 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		ServiceName:      o.serviceName,
 		Host:             o.webhookHost,
 		FilesOnly:        o.certWriter == "fs" || o.certWriter == "" && o.webhookHost != "",
+		External:         gates.Enabled(features.EnableExternalCerts),
+		ProtectDeletion:  gates.Enabled(features.ResourcesDeletionProtection),
 		Port:             o.webhookPort,
 		CertDir:          o.certDir,
 		InitTimeout:      o.webhookInitTimeout,

@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
@@ -28,7 +29,9 @@ const (
 
 // cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
 type cloneSetWebhooks struct {
-	judge TemplateJudge
+	// protectDeletion is gate ResourcesDeletionProtection (CS-034).
+	protectDeletion bool
+	judge           TemplateJudge
 	// pods reads pods; from a cache is good enough for warnings.
 	pods client.Reader
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
@@ -60,8 +63,11 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 // refusal says whether the API server found the template invalid; validation tells the user.
 func refusal(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// validate judges CloneSets (CS-020 to CS-035). Deletion is free; its protection is another webhook's.
+// validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation == admissionv1.Delete && w.protectDeletion {
+		return protect(&request)
+	}
 	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
@@ -89,6 +95,28 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
 	return admission.Allowed("").WithWarnings(append(warnings, w.podsToDelete(ctx, request.Namespace, updated, old)...)...)
+}
+
+// protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An object that cannot be read asks for no protection.
+func protect(request *admission.Request) admission.Response {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			Replicas int64 `json:"replicas"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(request.OldObject.Raw, &object) != nil || object.Metadata.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	value, replicas := object.Metadata.Labels[pub.DeletionProtection], object.Spec.Replicas
+	protected := fmt.Sprintf("CloneSet %s/%s is protected by label %s=%s", request.Namespace, request.Name, pub.DeletionProtection, value)
+	switch {
+	case value == "Always":
+		return admission.Denied(protected + ": remove the label before deleting it")
+	case value == "Cascading" && replicas > 0:
+		return admission.Denied(fmt.Sprintf("%s and replicas %d>0: scale to 0 or remove the label before deleting it", protected, replicas))
+	}
+	return admission.Allowed("")
 }
 
 // judgeTemplate has the API server judge a new or changed pod template (CS-022). Whatever it says but "invalid" lets the object
@@ -170,13 +198,13 @@ func written(version string, raw []byte) (*cloneset.Written, error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		set := &appsv1alpha1.CloneSet{}
-		if err := json.Unmarshal(raw, set); err != nil {
+		if _, err := decodeStrictly(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1alpha1(set), nil
 	case appsv1beta1.GroupVersion.Version:
 		set := &appsv1beta1.CloneSet{}
-		if err := json.Unmarshal(raw, set); err != nil {
+		if _, err := decodeStrictly(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1beta1(set), nil

@@ -258,6 +258,77 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 }
 
+// CS-034, DP-010, DP-011, DP-012, DP-018: deletion of a protected CloneSet, with the gate.
+func TestDeletionProtection(t *testing.T) {
+	labelled := func(label, replicas, more string) string {
+		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more + `,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
+	}
+	cases := map[string]struct {
+		old     string
+		off     bool
+		refused string
+	}{
+		"no label":               {old: object("v1beta1", goodTemplate, "")},
+		"another value":          {old: labelled("never", "1", "")},
+		"Always":                 {old: labelled("Always", "0", ""), refused: "delete-protection=Always: remove the label"},
+		"Always, gate off":       {old: labelled("Always", "0", ""), off: true},
+		"Always, terminating":    {old: labelled("Always", "1", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)},
+		"Cascading with pods":    {old: labelled("Cascading", "2", ""), refused: "replicas 2>0: scale to 0"},
+		"Cascading without pods": {old: labelled("Cascading", "0", "")},
+		"Cascading, no number":   {old: labelled("Cascading", "null", "")},
+		"no object":              {old: ""},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			hooks := webhooks(t, &apiServer{answer: accepts})
+			hooks.protectDeletion = !test.off
+			got := review(t, admission.HandlerFunc(hooks.validate), "DELETE", "", test.old)
+			if got.Allowed != (test.refused == "") || !got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
+				t.Errorf("%+v", got.Result)
+			}
+		})
+	}
+}
+
+// OPS-066: whatever an object looks like, the handlers answer: 422 for what is no CloneSet, and no panic.
+func TestHostileObjects(t *testing.T) {
+	hooks := webhooks(t, &apiServer{answer: accepts})
+	good := object("v1beta1", goodTemplate, "")
+	many := strings.TrimSuffix(strings.Repeat(`"x",`, 20000), ",")
+	for _, hostile := range []string{"", "null", "[]", "7", `{}`, `{"spec":null}`, `{"apiVersion":7,"spec":[]}`, `{"apiVersion":"apps.kruise.io/v9","spec":{}}`,
+		`{"apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":{"template":null,"selector":null,"updateStrategy":null,"scaleStrategy":null}}`,
+		object("v1beta1", "null", ""), object("v1alpha1", "[]", `"updateStrategy":{"partition":99999999999}`),
+		object("v1beta1", `{"spec":{"containers":[null,{}],"volumes":[null]}}`, `"volumeClaimTemplates":[null,{"metadata":null},{"metadata":{"name":7}}]`),
+		object("v1beta1", `{"spec":[]}`, `"volumeClaimTemplates":{}`), object("v1alpha1", `{"metadata":{"labels":[]},"spec":{"volumes":{}}}`, `"scaleStrategy":{"podsToDelete":[`+many+`]}`)} {
+		for operation, old := range map[admissionv1.Operation]string{"CREATE": "", "UPDATE": good} {
+			if operation == "UPDATE" && hostile == "" {
+				continue
+			}
+			name := hostile[:min(len(hostile), 200)]
+			if got := review(t, admission.HandlerFunc(hooks.validate), operation, hostile, old); got.Allowed || got.Result.Code != 422 {
+				t.Errorf("validate %s %s: %+v", operation, name, got.Result)
+			}
+			if got := review(t, admission.HandlerFunc(hooks.mutate), operation, hostile, old); !got.Allowed && got.Result.Code != 422 {
+				t.Errorf("mutate %s %s: %+v", operation, name, got.Result)
+			}
+		}
+		if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE", good, hostile); got.Result != nil && got.Result.Code == 500 {
+			t.Errorf("stored %s: %+v", hostile, got.Result)
+		}
+	}
+}
+
+// CS-014, IPU-015: with gate TemplateNoDefaults templates stay as they are; the rest is defaulted.
+func TestTemplateNoDefaults(t *testing.T) {
+	server := &apiServer{answer: accepts}
+	hooks := webhooks(t, server)
+	hooks.templateDefaults = false
+	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
+	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") || !strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.asked) > 0 {
+		t.Errorf("IPU-014: %s", got.Patch)
+	}
+}
+
 func TestOtherRequests(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	if got := review(t, admission.HandlerFunc(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {

@@ -17,31 +17,34 @@ import (
 
 const convertPath = "/convert"
 
-// maxReview bounds the memory of one request. Lists come in one review; an API server splits none, but lists in pages.
-const maxReview = 256 << 20
+// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers convert what they store one by
+// one, and objects have less than 2 MiB.
+const maxReview = 32 << 20
 
-// converter converts an object of one version, as JSON, to another.
-type converter func(raw []byte) (any, error)
+// converter converts an object of one version, as JSON, to another. unknown are the paths of fields that the types do not have.
+type converter func(raw []byte) (out any, unknown []string, err error)
 
 // converters of the kinds whose versions differ (OPS-070), by kind and from-version and to-version.
 var converters = map[[3]string]converter{
-	{"CloneSet", "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"}: func(raw []byte) (any, error) {
+	{"CloneSet", "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"}: func(raw []byte) (any, []string, error) {
 		in := &appsv1alpha1.CloneSet{}
-		if err := json.Unmarshal(raw, in); err != nil {
-			return nil, err
+		unknown, err := decodeStrictly(raw, in)
+		if err != nil {
+			return nil, nil, err
 		}
 		out := in.ToV1beta1()
 		out.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("CloneSet"))
-		return out, nil
+		return out, unknown, nil
 	},
-	{"CloneSet", "apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}: func(raw []byte) (any, error) {
+	{"CloneSet", "apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}: func(raw []byte) (any, []string, error) {
 		in := &appsv1beta1.CloneSet{}
-		if err := json.Unmarshal(raw, in); err != nil {
-			return nil, err
+		unknown, err := decodeStrictly(raw, in)
+		if err != nil {
+			return nil, nil, err
 		}
 		out := appsv1alpha1.CloneSetFromV1beta1(in)
 		out.SetGroupVersionKind(appsv1alpha1.GroupVersion.WithKind("CloneSet"))
-		return out, nil
+		return out, unknown, nil
 	},
 }
 
@@ -118,11 +121,14 @@ func attempt(convert converter, raw []byte) (converted []byte, err error) {
 			err = fmt.Errorf("panic in conversion: %v", cause)
 		}
 	}()
-	out, err := convert(raw)
+	out, unknown, err := convert(raw)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(out)
+	if converted, err = json.Marshal(out); err != nil || len(unknown) == 0 {
+		return converted, err
+	}
+	return carry(raw, converted, unknown)
 }
 
 func nameOf(raw []byte) string {

@@ -70,8 +70,65 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte) (any, error) { panic("oops") }, nil); err == nil || !strings.Contains(err.Error(), "oops") {
+	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: %v", err)
+	}
+}
+
+// OPS-072, OPS-112: fields of a newer release, that the types do not have, go there and back.
+func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
+	cases := map[string]struct{ from, to, members, at string }{
+		"in the spec":                  {"v1beta1", "v1alpha1", `"future":{"a":[1,12345678901234567890]}`, "spec.future.a.1"},
+		"in an object that moves":      {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"future":"x"}}`, "spec.updateStrategy.future"},
+		"in an object that moves back": {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"InPlaceOnly","inPlaceUpdateStrategy":{"future":"x"}}`, "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.future"},
+		"in an item":                   {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"ReCreate","scatterStrategy":[{"key":"a","value":"b"},{"key":"c","value":"d","future":true}]}`, "spec.updateStrategy.rollingUpdate.scatterStrategy.1.future"},
+		"in another case of letters":   {"v1beta1", "v1alpha1", `"Replicas":7`, "spec.Replicas"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			given := object(test.from, goodTemplate, test.members)
+			there := convertOne(t, given, test.to)
+			if _, ok := lookUp(there, strings.Split(test.at, ".")); !ok {
+				t.Errorf("%s is not in %v", test.at, there)
+			}
+			text, err := json.Marshal(there)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := decodeDocument([]byte(given))
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := convertOne(t, string(text), test.from)
+			if diff := cmp.Diff(want["spec"], back["spec"]); diff != "" {
+				t.Errorf("(-given +back):\n%s", diff)
+			}
+		})
+	}
+}
+
+func convertOne(t *testing.T, object, to string) document {
+	t.Helper()
+	_, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/`+to+`","objects":[`+object+`]}}`)
+	objects, _ := got["response"].(document)["convertedObjects"].([]any)
+	if len(objects) != 1 {
+		t.Fatalf("%v", got)
+	}
+	return objects[0].(document)
+}
+
+// OPS-066, OPS-072: no text makes conversion panic or answer in another form.
+func TestConvertHostileReviews(t *testing.T) {
+	for _, body := range []string{"", "null", "[]", `{"request":null}`, `{"request":{}}`, `{"request":{"objects":null}}`, `{"request":{"objects":[null]}}`,
+		`{"request":{"objects":["text",7,[],{}]}}`, `{"request":{"objects":[{"kind":null,"apiVersion":null}]}}`, `{"request":7}`,
+		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1alpha1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":null,"status":null}]}}`,
+		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1alpha1","metadata":{"labels":null,"annotations":null},"spec":{"template":[],"volumeClaimTemplates":{},"scaleStrategy":null,"updateStrategy":{"scatterStrategy":[null],"inPlaceUpdateStrategy":null}}}]}}`} {
+		if code, got := convert(t, body); code == 200 && got["response"].(document)["result"].(document)["status"] == nil || code != 200 && code != 400 {
+			t.Errorf("%s: %d %v", body, code, got)
+		}
+	}
+	if code, _ := convert(t, `{"request":{"uid":"`+strings.Repeat("x", maxReview)+`"}}`); code != 400 {
+		t.Errorf("a review beyond the limit: %d", code)
 	}
 }
 

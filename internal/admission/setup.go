@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -22,9 +23,16 @@ const (
 	validatingConfiguration = "kruise-validating-webhook-configuration"
 )
 
-var convertedCRDs = []string{"clonesets.apps.kruise.io"}
+// convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
+var (
+	convertedCRDs = []string{"clonesets.apps.kruise.io"}
+	otherCRDs     = []string{"advancedcronjobs.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "daemonsets.apps.kruise.io",
+		"nodeimages.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
+		"resourcedistributions.apps.kruise.io", "sidecarsets.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
+		"workloadspreads.apps.kruise.io"}
+)
 
-// Options of the webhook server. Port and CertDir must be those of the manager's webhook server.
+// Options of the webhook server.
 type Options struct {
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
 	Namespace, SecretName, ServiceName string
@@ -32,27 +40,33 @@ type Options struct {
 	// (WEBHOOK_CERT_WRITER=fs).
 	Host      string
 	FilesOnly bool
-	Port      int
-	CertDir   string
+	// External is gate EnableExternalCerts: the Secret and the published authorities are somebody else's (OPS-050).
+	External bool
+	Port     int
+	CertDir  string
 	// RenewBefore is how long before its end a certificate is replaced; zero is certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
 	InitTimeout time.Duration
+	// ProtectDeletion is gate ResourcesDeletionProtection (CS-034).
+	ProtectDeletion bool
 	// TemplateDefaults is off with gate TemplateNoDefaults; HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates (CS-014).
 	TemplateDefaults, HostPorts bool
 }
 
-// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name.
+// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
+// only looked at.
 //
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
 
-// Setup registers all webhooks at the manager's webhook server, makes the first pass over certificates and configurations (OPS-030,
-// OPS-042), and adds their upkeep and the readiness check webhook-ready (OPS-090). It must be called before the manager starts, and
-// returns an error that names the obstacle if the first pass does not succeed in time.
+// Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
+// readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
+// first pass is tried, and ends with an error that names the obstacle if that does not succeed in time.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	direct, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -63,23 +77,30 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	handlers := admissionHandlers(&cloneSetWebhooks{
+		protectDeletion:  options.ProtectDeletion,
 		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
 		pods:             mgr.GetClient(),
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 	})
-	server := mgr.GetWebhookServer()
-	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), options.keeper(handlers))
-	if err := keeper.First(ctx, options.initTimeout()); err != nil {
-		return err
+	keeping := options.keeper(handlers)
+	keeping.Elected = mgr.Elected()
+	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
+	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
+	// As a rule this is all it takes, and the controllers start after it. If it fails the server tries again and tells why.
+	attempt, cancel := context.WithTimeout(ctx, admissionTime)
+	_, _ = keeper.Pass(attempt)
+	cancel()
+	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout()}
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
 	server.Register(convertPath, &conversionHandler{log: mgr.GetLogger().WithName("conversion")})
 	server.Register("/healthz", http.HandlerFunc(alive))
-	if err := mgr.Add(keeper); err != nil {
-		return fmt.Errorf("adding the upkeep of webhook certificates: %w", err)
+	if err := mgr.Add(server); err != nil {
+		return fmt.Errorf("adding the webhook server: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook-ready", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
@@ -87,12 +108,24 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	return nil
 }
 
+// admissionTime is how long a handler may ask others. It leaves time to answer before the API server gives up, after 10 s or more
+// (OPS-066); what is not known by then lets the object through.
+const admissionTime = 7 * time.Second
+
 // admissionHandlers are the admission webhooks by path.
 func admissionHandlers(cloneSets *cloneSetWebhooks) map[string]admission.Handler {
 	return map[string]admission.Handler{
-		mutateCloneSetPath:   admission.HandlerFunc(cloneSets.mutate),
-		validateCloneSetPath: admission.HandlerFunc(cloneSets.validate),
+		mutateCloneSetPath:   inTime(cloneSets.mutate),
+		validateCloneSetPath: inTime(cloneSets.validate),
 	}
+}
+
+func inTime(handle admission.HandlerFunc) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		ctx, cancel := context.WithTimeout(ctx, admissionTime)
+		defer cancel()
+		return handle(ctx, request)
+	})
 }
 
 func (o Options) keeper(handlers map[string]admission.Handler) certificate.Options {
@@ -100,20 +133,22 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	if renewBefore == 0 {
 		renewBefore = certificate.DefaultRenewBefore
 	}
-	paths := make([]string, 0, len(handlers))
+	paths := map[string]bool{} // all features with webhooks are on
 	for path := range handlers {
-		paths = append(paths, path)
+		paths[path] = true
 	}
 	return certificate.Options{
 		Secret:      types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
 		Directory:   o.CertDir,
 		FilesOnly:   o.FilesOnly,
+		External:    o.External,
 		Target:      certificate.Target{Namespace: o.Namespace, Service: o.ServiceName, Host: o.Host, Port: o.Port},
 		RenewBefore: renewBefore,
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
 		CRDs:        convertedCRDs,
+		OtherCRDs:   otherCRDs,
 		ServerPort:  o.Port,
 	}
 }

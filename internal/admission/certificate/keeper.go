@@ -1,6 +1,7 @@
 package certificate
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,11 +9,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,9 +36,17 @@ type Options struct {
 	Target Target
 	// RenewBefore is how long before its end a certificate is replaced (OPS-044).
 	RenewBefore time.Duration
-	// Mutating and Validating name the webhook configurations, Paths the paths that are handled, CRDs the definitions converted by us.
+	// External says that Secret is made by somebody else, who also publishes the authority: it is read, and nothing written but files
+	// (OPS-050).
+	External bool
+	// Mutating and Validating name the webhook configurations. Paths are those that this manager knows; false means that the feature
+	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
-	Paths, CRDs          []string
+	Paths                map[string]bool
+	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
+	CRDs, OtherCRDs []string
+	// Elected is closed on the leader; nil is always the leader.
+	Elected <-chan struct{}
 	// ServerPort is the port of our own server, for the readiness check.
 	ServerPort int
 }
@@ -48,6 +60,7 @@ type Keeper struct {
 	policy    policy
 	clock     clock.WithTicker
 	log       logr.Logger
+	unserved  *prometheus.GaugeVec
 
 	// passing is held during a pass.
 	passing sync.Mutex
@@ -55,6 +68,10 @@ type Keeper struct {
 	state     sync.Mutex
 	lastError error
 	last      material
+	lastPass  time.Time // of the last pass that succeeded
+	found     report
+	since     time.Time // when something unserved was found first; zero if nothing is
+	wasReady  bool
 	said      map[string]bool
 }
 
@@ -64,14 +81,16 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 	k := &Keeper{
 		options:   options,
 		client:    c,
-		publisher: newPublisher(c, options.Target, options.Mutating, options.Validating, options.Paths, options.CRDs),
+		publisher: newPublisher(c, options),
 		policy:    policy{host: options.Target.name(), renewBefore: options.RenewBefore},
 		clock:     clock,
 		log:       log,
 		lastError: errors.New("the first pass has not ended"),
 		said:      map[string]bool{},
+		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
+			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
 	}
-	if options.FilesOnly {
+	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
 	} else {
 		k.store = &secretStore{client: c, name: options.Secret}
@@ -79,15 +98,33 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 	return k
 }
 
-// maxRaces is how often a pass starts again because other replicas were faster.
-const maxRaces = 10
+const (
+	// maxRaces is how often a pass starts again because other replicas were faster.
+	maxRaces = 10
+	// spacing is how long changes are collected before a pass.
+	spacing = time.Second
+	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is only dropped from the bundles
+	// after twice that time, so every replica that is called serves a certificate of the new one by then (OPS-046).
+	staleTime = overlapTime / 2
+	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve (OPS-065): during an
+	// upgrade the configurations are newer than the old replicas. A replica that starts gets no grace: it must not replace one that
+	// does serve them.
+	unservedGrace = 2 * time.Minute
+)
+
+// Metric returns the gauge afloat_webhook_unserved, for the registry (OPS-065).
+func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
 
 // Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if nothing is scheduled.
 func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	k.passing.Lock()
 	defer k.passing.Unlock()
 	for range maxRaces {
-		again, err = k.pass(ctx)
+		if k.options.External {
+			err = k.adopt(ctx)
+		} else {
+			again, err = k.pass(ctx)
+		}
 		if !errors.Is(err, errLostRace) {
 			break
 		}
@@ -129,13 +166,38 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	if err := writeFiles(k.options.Directory, servedFiles(wanted)); err != nil {
-		return time.Time{}, err
+	return again, k.serve(wanted)
+}
+
+// adopt serves the certificate of somebody else's Secret (OPS-050).
+func (k *Keeper) adopt(ctx context.Context) error {
+	stored, _, err := k.store.load(ctx)
+	if err != nil {
+		return err
+	}
+	m := stored.external()
+	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
+		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)", k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
+	}
+	var mismatched []string
+	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
+		mismatched = []string{fmt.Sprintf("Secret %s: %v", k.options.Secret, err)}
+	}
+	if err := k.publish(ctx, m, mismatched...); err != nil {
+		return err
+	}
+	return k.serve(m)
+}
+
+// serve writes what the server reloads (OPS-047).
+func (k *Keeper) serve(m material) error {
+	if err := writeFiles(k.options.Directory, servedFiles(m)); err != nil {
+		return err
 	}
 	k.state.Lock()
 	defer k.state.Unlock()
-	k.last = wanted
-	return again, nil
+	k.last, k.lastPass = m, k.clock.Now()
+	return nil
 }
 
 // takeOver promotes a staged authority whose time has come; the bundle with it is published.
@@ -163,9 +225,19 @@ func (k *Keeper) save(ctx context.Context, stored, wanted material, version *cor
 	return wanted, nil
 }
 
-// publish publishes the bundle and logs each note once, until it no longer holds.
-func (k *Keeper) publish(ctx context.Context, m material) error {
-	notes, err := k.publisher.publish(ctx, m.bundle())
+// publish publishes the bundle, keeps what was found, and logs each finding once, until it no longer holds.
+func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) error {
+	found, err := k.publisher.publish(ctx, m.bundle())
+	if err != nil {
+		return err
+	}
+	found.mismatched = append(mismatched, found.mismatched...)
+	notes := append(found.notes, found.mismatched...)
+	k.unserved.Reset()
+	for _, what := range found.unserved {
+		notes = append(notes, what.String())
+		k.unserved.WithLabelValues(what.object, what.name).Set(1)
+	}
 	said := map[string]bool{}
 	for _, note := range notes {
 		if said[note] = true; !k.said[note] {
@@ -173,7 +245,15 @@ func (k *Keeper) publish(ctx context.Context, m material) error {
 		}
 	}
 	k.said = said
-	return err
+	k.state.Lock()
+	defer k.state.Unlock()
+	k.found = found
+	if len(found.unserved) == 0 {
+		k.since = time.Time{}
+	} else if k.since.IsZero() {
+		k.since = k.clock.Now()
+	}
+	return nil
 }
 
 func (k *Keeper) lastMaterial() material {
@@ -182,15 +262,16 @@ func (k *Keeper) lastMaterial() material {
 	return k.last
 }
 
-// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042).
+// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). What others have to provide is
+// waited for without end, in a process that lives and says what it waits for (OPS-050).
 func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	deadline := k.clock.Now().Add(timeout)
 	for {
 		_, err := k.Pass(ctx)
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		if ctx.Err() != nil || !k.clock.Now().Before(deadline) {
+		if !k.options.External && !k.clock.Now().Before(deadline) {
 			return fmt.Errorf("preparing webhook certificates for %s: %w", timeout, err)
 		}
 		k.log.Error(err, "Preparing webhook certificates failed, trying again")
@@ -209,6 +290,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	for _, object := range k.watched() {
 		watches.Go(func() { k.watch(ctx, object, changed) })
 	}
+	elected := k.options.Elected
 	for {
 		again, err := k.Pass(ctx)
 		wait := time.Minute
@@ -223,7 +305,14 @@ func (k *Keeper) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
+		case <-elected:
+			elected = nil // once is enough
 		case <-changed:
+			// Changes come in bursts, with our own among them, and managers that disagree must not spin (OPS-112).
+			select {
+			case <-ctx.Done():
+			case <-k.clock.After(spacing):
+			}
 		case <-timer.C():
 		}
 		timer.Stop()
@@ -240,11 +329,13 @@ type watchedObject struct {
 
 func (k *Keeper) watched() []watchedObject {
 	var objects []watchedObject
-	if !k.options.FilesOnly {
+	if _, ok := k.store.(*secretStore); ok {
 		objects = append(objects, watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
 	for _, object := range k.publisher.objects {
-		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
+		if !slices.Contains(k.options.OtherCRDs, object.name) {
+			objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
+		}
 	}
 	return objects
 }
@@ -291,15 +382,40 @@ func forward(ctx context.Context, stream watch.Interface, changed chan<- struct{
 // Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a certificate that callers
 // trust. The error names the failing step (D12).
 func (k *Keeper) Ready(request *http.Request) error {
-	k.state.Lock()
-	lastError, last := k.lastError, k.last
-	k.state.Unlock()
-	if last == nil {
-		return fmt.Errorf("certificates and webhook configurations: %w", lastError)
+	if err := k.inLine(); err != nil {
+		return err
 	}
+	if err := k.serverAnswers(request); err != nil {
+		return fmt.Errorf("webhook server: %w", err)
+	}
+	k.state.Lock()
+	defer k.state.Unlock()
+	k.wasReady = true
+	return nil
+}
+
+// inLine says what of certificates and configurations keeps this replica from being called.
+func (k *Keeper) inLine() error {
+	k.state.Lock()
+	defer k.state.Unlock()
+	now := k.clock.Now()
+	switch {
+	case k.last == nil:
+		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
+	case now.Sub(k.lastPass) > staleTime:
+		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %v", k.lastPass.Format(time.RFC3339), k.lastError)
+	case len(k.found.mismatched) > 0:
+		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
+	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
+		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)
+	}
+	return nil
+}
+
+func (k *Keeper) serverAnswers(request *http.Request) error {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(last.bundle()) {
-		return errors.New("webhook server: there is no certificate of the authority")
+	if !roots.AppendCertsFromPEM(k.lastMaterial().expected(k.clock.Now())) {
+		return errors.New("there is no certificate of the authority")
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
@@ -308,17 +424,17 @@ func (k *Keeper) Ready(request *http.Request) error {
 	url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(k.options.ServerPort)) + "/healthz"
 	probe, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return fmt.Errorf("webhook server: %w", err)
+		return err
 	}
 	answer, err := (&http.Client{Transport: transport}).Do(probe)
 	if err != nil {
-		return fmt.Errorf("webhook server: %w", err)
+		return err
 	}
 	if err := answer.Body.Close(); err != nil {
-		return fmt.Errorf("webhook server: %w", err)
+		return err
 	}
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("webhook server: /healthz answers %s", answer.Status)
+		return fmt.Errorf("/healthz answers %s", answer.Status)
 	}
 	return nil
 }

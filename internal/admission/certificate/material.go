@@ -26,6 +26,7 @@ const (
 	keyNextSince            = "ca-next-since"
 	keyPreviousCA           = "ca-previous.pem"
 	keyPreviousSince        = "ca-previous-since"
+	keyExternalCA           = "ca.crt" // with keyTLSKey and keyTLSCert, in a Secret of somebody else (OPS-050)
 )
 
 const (
@@ -35,8 +36,8 @@ const (
 	reuseAuthority = 365 * 24 * time.Hour
 	// settleTime is how long a staged authority is published before anything it signed is served: the API servers must have seen it.
 	settleTime = 30 * time.Second
-	// overlapTime is how long the previous authority stays published after all replicas could read the new certificate. A replica
-	// passes at least once a minute.
+	// overlapTime is how long the previous authority stays published. A replica passes at least once a minute, and one that did not for
+	// half this time is not ready, so that nobody calls it (OPS-046).
 	overlapTime = 10 * time.Minute
 )
 
@@ -64,6 +65,21 @@ func (m material) bundle() []byte {
 		}
 	}
 	return bundle
+}
+
+// expected returns the authorities that may have signed what a server serves. The previous one is no longer among them once the
+// server had ample time to take up the new certificate.
+func (m material) expected(now time.Time) []byte {
+	if since := m[keyPreviousSince]; since != nil && now.Sub(stamp(since)) > staleTime {
+		m = maps.Clone(m)
+		delete(m, keyPreviousCA)
+	}
+	return m.bundle()
+}
+
+// external reads m as a Secret of somebody else.
+func (m material) external() material {
+	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert], keyTLSKey: m[keyTLSKey]}
 }
 
 // next returns the material as it should be now; the same if nothing has to be done. published tells that the present bundle is

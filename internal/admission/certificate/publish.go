@@ -3,6 +3,7 @@ package certificate
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -23,6 +24,9 @@ import (
 // templateAnnotation holds the original list of webhooks as JSON (OPS-064).
 const templateAnnotation = "template"
 
+// convertPath is where CRDs are converted (OPS-071).
+const convertPath = "/convert"
+
 var (
 	mutatingKind   = admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
 	validatingKind = admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
@@ -31,10 +35,37 @@ var (
 
 // publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and patched as documents,
 // so that fields of other versions stay as they are.
+//
+// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the reference (OPS-110,
+// OPS-112). So that none undoes what another did, each changes only what it serves itself, never touches what it does not know, and
+// leaves adding and dropping entries to the leader.
 type publisher struct {
-	client  client.Client
-	target  Target
-	objects []published
+	client client.Client
+	target Target
+	// paths are those this manager knows; false means that the feature is off here.
+	paths map[string]bool
+	// elected is closed on the leader; nil is always the leader.
+	elected <-chan struct{}
+	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
+	readOnly bool
+	objects  []published
+}
+
+// report is what publishing found.
+type report struct {
+	// notes are for the log.
+	notes []string
+	// unserved are calls that come here and nothing handles (OPS-065).
+	unserved []unserved
+	// mismatched are objects that carry another authority; only if that is not ours to mend (OPS-050).
+	mismatched []string
+}
+
+// unserved is an entry of a webhook configuration, or the conversion of a CRD.
+type unserved struct{ object, name, path string }
+
+func (u unserved) String() string {
+	return fmt.Sprintf("%s of %s: nothing here handles %s", u.name, u.object, u.path)
 }
 
 // Target is where the API server finds the webhooks.
@@ -67,54 +98,56 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	config["service"] = map[string]any{"namespace": t.Namespace, "name": t.Service, "path": path, "port": int64(443)}
 }
 
-// published is one object that carries the bundle. build returns the fields as they should be, by JSON pointer, and notes for the log.
+// calls says whether a client configuration leads to this manager.
+func (t Target) calls(config map[string]any) bool {
+	if text, _, _ := unstructured.NestedString(config, "url"); text != "" {
+		u, err := url.Parse(text)
+		return err == nil && t.Host != "" && u.Host == net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+	}
+	namespace, _, _ := unstructured.NestedString(config, "service", "namespace")
+	name, _, _ := unstructured.NestedString(config, "service", "name")
+	return t.Host == "" && namespace == t.Namespace && name == t.Service
+}
+
+// published is one object that carries the bundle. build returns its fields as they should be, by JSON pointer.
 type published struct {
 	kind  schema.GroupVersionKind
 	name  string
-	build func(object *unstructured.Unstructured, bundle []byte) (fields map[string]any, notes []string, err error)
+	build func(object *unstructured.Unstructured, bundle []byte, found *report) (fields map[string]any, err error)
 }
 
-// Kinds of requests that are handled: entries of the configurations for other paths are not served and are left out (OPS-064).
-func newPublisher(c client.Client, target Target, mutating, validating string, paths []string, crds []string) *publisher {
-	p := &publisher{client: c, target: target}
-	active := map[string]bool{}
-	for _, path := range paths {
-		active[path] = true
-	}
-	webhooks := func(object *unstructured.Unstructured, bundle []byte) (map[string]any, []string, error) {
-		return p.webhooks(object, bundle, active)
-	}
-	p.objects = []published{{mutatingKind, mutating, webhooks}, {validatingKind, validating, webhooks}}
-	for _, name := range crds {
+func newPublisher(c client.Client, o Options) *publisher {
+	p := &publisher{client: c, target: o.Target, paths: o.Paths, elected: o.Elected, readOnly: o.External}
+	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
+	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
+	}
+	for _, name := range o.OtherCRDs {
+		p.objects = append(p.objects, published{crdKind, name, p.otherConversion})
 	}
 	return p
 }
 
-// publish patches what differs and returns what the log should say. An object that does not exist has nothing to be patched.
-func (p *publisher) publish(ctx context.Context, bundle []byte) (notes []string, err error) {
+// publish patches what differs. An object that does not exist has nothing to be patched.
+func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
+	var found report
 	for _, object := range p.objects {
-		more, err := p.publishOne(ctx, object, bundle)
-		if err != nil {
-			return notes, fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
+		if err := p.publishOne(ctx, object, bundle, &found); err != nil {
+			return found, fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
 		}
-		notes = append(notes, more...)
 	}
-	return notes, nil
+	return found, nil
 }
 
-func (p *publisher) publishOne(ctx context.Context, object published, bundle []byte) ([]string, error) {
+func (p *publisher) publishOne(ctx context.Context, object published, bundle []byte, found *report) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(object.kind)
 	if err := p.client.Get(ctx, types.NamespacedName{Name: object.name}, live); err != nil {
-		if apierrors.IsNotFound(err) {
-			return []string{object.kind.Kind + " " + object.name + " does not exist"}, nil
-		}
-		return nil, err
+		return client.IgnoreNotFound(err)
 	}
-	fields, notes, err := object.build(live.DeepCopy(), bundle)
-	if err != nil {
-		return nil, err
+	fields, err := object.build(live.DeepCopy(), bundle, found)
+	if err != nil || p.readOnly {
+		return err
 	}
 	operations := []jsonpatch.Operation{}
 	for pointer, value := range fields {
@@ -123,59 +156,59 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 		}
 	}
 	if len(operations) == 0 {
-		return notes, nil
+		return nil
 	}
-	// Whoever changed the object since we read it is seen by the next pass.
-	operations = append([]jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", live.GetResourceVersion())}, operations...)
+	// Whoever changed the object since it was read makes this a conflict.
+	operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
 	patch, err := json.Marshal(operations)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return nil, err
+	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
+		return errLostRace
+	} else if err != nil {
+		return err
 	}
-	return append(notes, "updated "+object.kind.Kind+" "+object.name), nil
+	found.notes = append(found.notes, "updated "+object.kind.Kind+" "+object.name)
+	return nil
 }
 
-// webhooks builds the list of entries: the present ones that we handle, then those of the template that are gone from it.
-func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, active map[string]bool) (map[string]any, []string, error) {
+// adopt fills in the client configuration of something that this manager serves.
+func (p *publisher) adopt(config map[string]any, path string, bundle []byte, what string, found *report) {
+	if present, _ := config["caBundle"].(string); p.readOnly && present != encodeBundle(bundle) {
+		if data, err := base64.StdEncoding.DecodeString(present); err != nil || !bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(bundle)) {
+			found.mismatched = append(found.mismatched, what+" does not carry exactly the authority of the Secret")
+		}
+	}
+	p.target.fill(config, path, bundle)
+}
+
+func (p *publisher) leads() bool {
+	if p.elected == nil {
+		return true
+	}
+	select {
+	case <-p.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// webhooks builds the list of entries: those present, then those of the template that are gone from it (OPS-064). An entry for an
+// unknown path stays as it is and is reported: another manager may serve it, and without it requests would pass unseen (OPS-065).
+func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
 	present, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	fields, entries, seen := map[string]any{}, []any{}, map[string]bool{}
+	var template []any
 	annotations := object.GetAnnotations()
-	template := present
-	if text := annotations[templateAnnotation]; text != "" {
-		var kept []any
-		if err := json.Unmarshal([]byte(text), &kept); err != nil {
-			return nil, nil, fmt.Errorf("reading annotation %s: %w", templateAnnotation, err)
-		}
-		template = kept
-	}
-	fields, entries, seen, notes := map[string]any{}, []any{}, map[string]bool{}, []string(nil)
-	for _, item := range append(append([]any{}, present...), template...) {
-		entry, ok := item.(map[string]any)
-		name, _, _ := unstructured.NestedString(entry, "name")
-		if !ok || seen[name] {
-			continue
-		}
-		seen[name] = true
-		path := pathOf(entry)
-		if !active[path] {
-			notes = append(notes, fmt.Sprintf("left out webhook %s of %s: nothing handles %s", name, object.GetName(), path)) // OPS-065
-			continue
-		}
-		config, _ := entry["clientConfig"].(map[string]any)
-		p.target.fill(config, path, bundle)
-		entries = append(entries, entry)
-	}
-	if len(entries)+len(present) > 0 {
-		fields["/webhooks"] = entries
-	}
-	if annotations[templateAnnotation] == "" {
+	if err := json.Unmarshal([]byte(annotations[templateAnnotation]), &template); err != nil { // empty, or spoilt by somebody
 		text, err := templateText(present)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if annotations == nil {
 			fields["/metadata/annotations"] = map[string]any{templateAnnotation: text}
@@ -183,7 +216,31 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, a
 			fields["/metadata/annotations/"+templateAnnotation] = text
 		}
 	}
-	return fields, notes, nil
+	for i, item := range append(append([]any{}, present...), template...) {
+		entry, ok := item.(map[string]any)
+		name, _, _ := unstructured.NestedString(entry, "name")
+		if !ok || seen[name] {
+			continue
+		}
+		seen[name] = true
+		path, live := pathOf(entry), i < len(present)
+		active, known := p.paths[path]
+		switch {
+		case !known && live:
+			found.unserved = append(found.unserved, unserved{object.GetName(), name, path})
+			entries = append(entries, entry)
+		case active && (live || p.leads()):
+			config, _ := entry["clientConfig"].(map[string]any)
+			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
+			entries = append(entries, entry)
+		case known && live && !p.leads():
+			entries = append(entries, entry)
+		}
+	}
+	if len(entries)+len(present) > 0 {
+		fields["/webhooks"] = entries
+	}
+	return fields, nil
 }
 
 // templateText encodes entries without the bundles filled in.
@@ -212,33 +269,42 @@ func pathOf(entry map[string]any) string {
 }
 
 // conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for others (OPS-071).
-func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte) (map[string]any, []string, error) {
-	strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy")
-	if strategy != "Webhook" {
-		return nil, nil, nil
+func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
+	config, ok, err := conversionConfig(object)
+	if !ok || err != nil {
+		return nil, err
 	}
-	config, _, err := unstructured.NestedMap(object.Object, "spec", "conversion", "webhook", "clientConfig")
-	if err != nil {
-		return nil, nil, err
-	}
-	if config == nil {
-		config = map[string]any{}
-	}
-	p.target.fill(config, "/convert", bundle)
+	p.adopt(config, convertPath, bundle, "conversion of "+object.GetName(), found)
 	return map[string]any{"/spec/conversion/webhook": map[string]any{
 		"clientConfig":             config,
 		"conversionReviewVersions": []any{"v1", "v1beta1"},
-	}}, nil, nil
+	}}, nil
+}
+
+// otherConversion reports a CRD whose conversion leads here and is not served here.
+func (p *publisher) otherConversion(object *unstructured.Unstructured, _ []byte, found *report) (map[string]any, error) {
+	if config, ok, err := conversionConfig(object); err != nil {
+		return nil, err
+	} else if ok && p.target.calls(config) {
+		found.unserved = append(found.unserved, unserved{object.GetName(), "conversion", convertPath + " of this kind"})
+	}
+	return nil, nil
+}
+
+// conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy Webhook.
+func conversionConfig(object *unstructured.Unstructured) (config map[string]any, ok bool, err error) {
+	if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy"); strategy != "Webhook" {
+		return nil, false, nil
+	}
+	config, _, err = unstructured.NestedMap(object.Object, "spec", "conversion", "webhook", "clientConfig")
+	if config == nil {
+		config = map[string]any{}
+	}
+	return config, true, err
 }
 
 // encodeBundle is the form of a bundle in a document.
-func encodeBundle(bundle []byte) string {
-	data, err := json.Marshal(bundle) // base64
-	if err != nil {
-		return ""
-	}
-	return string(bytes.Trim(data, `"`))
-}
+func encodeBundle(bundle []byte) string { return base64.StdEncoding.EncodeToString(bundle) }
 
 // at looks up a JSON pointer without escapes.
 func at(object map[string]any, pointer string) (any, bool) {

@@ -1,0 +1,121 @@
+// Package rbac_test holds the shipped roles to what the specification allows.
+package rbac_test
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+type role struct {
+	Kind     string                `json:"kind"`
+	Metadata struct{ Name string } `json:"metadata"`
+	Rules    []rbacv1.PolicyRule   `json:"rules"`
+}
+
+func roles(t *testing.T) map[string]role {
+	t.Helper()
+	data, err := os.ReadFile("role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]role{}
+	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var r role
+		if err := yaml.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		all[r.Metadata.Name] = r
+	}
+	return all
+}
+
+// OPS-080, OPS-082: no Secret or ConfigMap outside the install namespace, nothing by wildcard; what the upkeep of certificates writes
+// is named.
+func TestRightsAreNarrow(t *testing.T) {
+	all := roles(t)
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"kruise-certs-role", "kruise-leader-election-role", "kruise-manager-role", "kruise-webhook-role"}, names); diff != "" {
+		t.Error(diff)
+	}
+	for name, r := range all {
+		for _, rule := range r.Rules {
+			if slices.Contains(append(append(rule.Resources, rule.Verbs...), rule.APIGroups...), "*") {
+				t.Errorf("%s: %+v", name, rule)
+			}
+			secrets := slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "configmaps")
+			if secrets && (r.Kind != "Role" || len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"})) {
+				t.Errorf("%s: %+v", name, rule)
+			}
+			if name == "kruise-certs-role" && (len(rule.ResourceNames) == 0 || slices.Contains(rule.Verbs, "update") || slices.Contains(rule.Verbs, "delete")) {
+				t.Errorf("%s: %+v", name, rule)
+			}
+		}
+	}
+}
+
+// OPS-050, OPS-080: with certificates of somebody else the same objects may be read, and nothing may be written.
+func TestRightsWithExternalCertificates(t *testing.T) {
+	data, err := os.ReadFile("../external-certs/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var overlay struct {
+		Patches []struct {
+			Target struct{ Kind, Name string }
+			Patch  string
+		}
+	}
+	if err := yaml.Unmarshal(data, &overlay); err != nil {
+		t.Fatal(err)
+	}
+	shipped, replaced := roles(t), 0
+	for _, patch := range overlay.Patches {
+		if !strings.HasSuffix(patch.Target.Kind, "Role") {
+			continue
+		}
+		replaced++
+		var operations []struct {
+			Op, Path string
+			Value    []rbacv1.PolicyRule
+		}
+		if err := yaml.Unmarshal([]byte(patch.Patch), &operations); err != nil {
+			t.Fatal(err)
+		}
+		rules := operations[0].Value
+		if operations[0].Path != "/rules" || operations[0].Op != "replace" || shipped[patch.Target.Name].Kind != patch.Target.Kind {
+			t.Errorf("%+v", operations)
+		}
+		if diff := cmp.Diff(named(shipped[patch.Target.Name].Rules), named(rules)); diff != "" {
+			t.Errorf("%s (-shipped +external):\n%s", patch.Target.Name, diff)
+		}
+		for _, rule := range rules {
+			if !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
+				t.Errorf("%s: %v", patch.Target.Name, rule.Verbs)
+			}
+		}
+	}
+	if replaced != 2 {
+		t.Errorf("%d roles are replaced", replaced)
+	}
+}
+
+// named returns the names of the objects in the rules.
+func named(rules []rbacv1.PolicyRule) []string {
+	var names []string
+	for _, rule := range rules {
+		names = append(names, rule.ResourceNames...)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,260 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Several managers share the configurations: replicas, an older and a newer release, the reference.
+
+// with returns a keeper like k for other paths.
+func (w *world) with(t *testing.T, change func(*Options)) *Keeper {
+	t.Helper()
+	options := w.keeper(t).options
+	change(&options)
+	return New(w, w.clock, logr.Discard(), options)
+}
+
+// add puts an entry into the validating configuration.
+func (w *world) add(t *testing.T, name, path string) {
+	t.Helper()
+	config := w.validating(t)
+	config.Webhooks = append(config.Webhooks, admissionv1.ValidatingWebhook{Name: name, ClientConfig: admissionv1.WebhookClientConfig{
+		Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook", Path: &path}, CABundle: []byte("theirs")}})
+	if err := w.Update(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) validating(t *testing.T) *admissionv1.ValidatingWebhookConfiguration {
+	t.Helper()
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := w.Get(context.Background(), types.NamespacedName{Name: "validating"}, config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func (w *world) entries(t *testing.T) string {
+	t.Helper()
+	var names []string
+	for _, hook := range w.validating(t).Webhooks {
+		names = append(names, hook.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// OPS-065: an entry that nothing handles stays as it is, and is told of: at once by a replica that starts, so that it does not take
+// the place of one that handles it, and after two minutes by a replica that was ready before the entry came.
+func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
+	w := newWorld(t)
+	old := w.keeper(t)
+	pass(t, old)
+	old.wasReady = true
+	w.add(t, "vpod.kb.io", "/validate-pod")
+	before := w.validating(t)
+	starting := w.keeper(t)
+	pass(t, starting)
+	pass(t, old)
+	if diff := cmp.Diff(before, w.validating(t)); diff != "" {
+		t.Errorf("the configuration was changed:\n%s", diff)
+	}
+	if n := testutil.ToFloat64(old.unserved.WithLabelValues("validating", "vpod.kb.io")); n != 1 {
+		t.Errorf("metric: %v", n)
+	}
+	want := "vpod.kb.io of validating: nothing here handles /validate-pod"
+	if err := starting.inLine(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a replica that starts: %v", err)
+	}
+	w.clock.Step(unservedGrace - time.Second)
+	pass(t, old)
+	if err := old.inLine(); err != nil {
+		t.Errorf("before two minutes: %v", err)
+	}
+	w.clock.Step(time.Second)
+	if err := old.inLine(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("after two minutes: %v", err)
+	}
+	config := w.validating(t)
+	config.Webhooks = config.Webhooks[:1]
+	if err := w.Update(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	pass(t, old)
+	pass(t, starting)
+	if old.inLine() != nil || starting.inLine() != nil || testutil.CollectAndCount(old.Metric()) != 0 {
+		t.Errorf("after the entry went: %v, %v", old.inLine(), starting.inLine())
+	}
+}
+
+// OPS-065, OPS-070: a kind that only another release converts, by the same Service, is reported, and its CRD left alone.
+func TestConversionOfOtherKindsIsReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		service  string
+		reported bool
+	}{"by our Service": {"hook", true}, "by another": {"else", false}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "others.example.io"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+					ClientConfig: &apiextensionsv1.WebhookClientConfig{CABundle: []byte("theirs"), Service: &apiextensionsv1.ServiceReference{Namespace: "sys", Name: test.service}}}}}}
+			if err := w.Create(context.Background(), crd); err != nil {
+				t.Fatal(err)
+			}
+			k := w.keeper(t)
+			pass(t, k)
+			after := &apiextensionsv1.CustomResourceDefinition{}
+			if err := w.Get(context.Background(), types.NamespacedName{Name: crd.Name}, after); err != nil || after.ResourceVersion != crd.ResourceVersion {
+				t.Errorf("the CRD was changed: %v", err)
+			}
+			if err := k.inLine(); (err != nil) != test.reported {
+				t.Errorf("readiness: %v", err)
+			}
+		})
+	}
+}
+
+// OPS-110, OPS-112: managers of different releases, or with different gates, write what they have to and then nothing more, whoever
+// leads. Entries are added and dropped by the leader alone.
+func TestManagersThatDifferComeToRest(t *testing.T) {
+	leads, follows := make(chan struct{}), make(chan struct{})
+	close(leads)
+	serves := func(x, y map[string]bool) func(first, second *Options) {
+		return func(first, second *Options) { first.Paths, second.Paths = x, y }
+	}
+	cases := map[string]struct {
+		set    func(leader, other *Options)
+		add    string // path of an entry that a new manifest brings
+		expect string
+	}{
+		"a newer release comes up":              {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a newer release leads":                 {set: serves(map[string]bool{"/mutate-x": true, "/y": true}, map[string]bool{"/mutate-x": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a gate is being turned off":            {set: serves(map[string]bool{"/mutate-x": true, "/y": true}, map[string]bool{"/mutate-x": true, "/y": false}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a gate is being turned on, or is off":  {set: serves(map[string]bool{"/mutate-x": true, "/y": false}, map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io"},
+		"neither knows the entry":               {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a release that converts another kind":  {set: func(a, b *Options) { b.CRDs, b.OtherCRDs = append(b.CRDs, "others.example.io"), nil }, expect: "vx.kb.io"},
+		"another entry of the same old release": {set: func(*Options, *Options) {}, add: "/mutate-x", expect: "vx.kb.io new.kb.io"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var mine, theirs Options
+			w.with(t, func(o *Options) { mine = *o })
+			w.with(t, func(o *Options) { theirs = *o })
+			test.set(&mine, &theirs)
+			mine.Elected, theirs.Elected = leads, follows
+			managers := []*Keeper{New(w, w.clock, logr.Discard(), mine), New(w, w.clock, logr.Discard(), theirs)}
+			round := func() {
+				for _, k := range managers {
+					pass(t, k)
+				}
+			}
+			round()
+			if test.add != "" {
+				w.add(t, "new.kb.io", test.add)
+			}
+			round()
+			w.writes = 0
+			round()
+			round()
+			if w.writes != 0 {
+				t.Errorf("%d writes at rest", w.writes)
+			}
+			if got := w.entries(t); got != test.expect {
+				t.Errorf("entries: %s", got)
+			}
+		})
+	}
+}
+
+// OPS-064: an entry of the template that was dropped or deleted comes back when its feature is on, by the leader; a template that
+// somebody spoilt counts as none, and does not stop the upkeep.
+func TestTemplateOfEntries(t *testing.T) {
+	w := newWorld(t)
+	pass(t, w.keeper(t))
+	config := w.validating(t)
+	config.Webhooks = nil
+	if err := w.Update(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	pass(t, w.with(t, func(o *Options) { o.Elected = make(chan struct{}) }))
+	if got := w.entries(t); got != "" {
+		t.Errorf("a replica that does not lead brought back %s", got)
+	}
+	pass(t, w.keeper(t))
+	if got := w.entries(t); got != "vx.kb.io" {
+		t.Errorf("entries: %s", got)
+	}
+	config = w.validating(t)
+	config.Annotations["template"] = "{spoilt"
+	if err := w.Update(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	pass(t, w.keeper(t))
+	if text := w.validating(t).Annotations["template"]; !json.Valid([]byte(text)) || !strings.Contains(text, "vx.kb.io") {
+		t.Errorf("annotation: %s", text)
+	}
+}
+
+// OPS-045: a configuration that changes under a pass starts the pass again; nothing is overwritten or reported as an error.
+func TestConfigurationsRaceSafely(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	pass(t, k)
+	config := w.validating(t)
+	config.Webhooks[0].ClientConfig.CABundle = nil
+	if err := w.Update(context.Background(), config); err != nil {
+		t.Fatal(err)
+	}
+	w.before = func() {
+		edited := w.validating(t)
+		edited.Labels = map[string]string{"edited": "yes"}
+		if err := w.Update(context.Background(), edited); err != nil {
+			t.Error(err)
+		}
+	}
+	pass(t, k)
+	if after := w.validating(t); after.Labels["edited"] != "yes" || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, k.lastMaterial().bundle()) {
+		t.Errorf("%+v", after)
+	}
+}
+
+// OPS-046: the previous authority is dropped after ten minutes; by then a replica that could not pass is not ready, so nobody calls
+// one that serves a certificate of it, and readiness demands a certificate of the new one.
+func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	k.policy.renewBefore = 2 * 365 * day
+	pass(t, k)
+	w.clock.Step(8*365*day + day)
+	pass(t, k)
+	w.clock.Step(settleTime)
+	pass(t, k)
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now())) != 2 {
+		t.Error("want both authorities right after the change")
+	}
+	k.store = brokenStore{}
+	w.clock.Step(staleTime)
+	if _, err := k.Pass(context.Background()); err == nil || k.inLine() != nil {
+		t.Errorf("a short trouble: %v, %v", err, k.inLine())
+	}
+	w.clock.Step(time.Second)
+	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
+		t.Errorf("left behind: %v", err)
+	}
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now())) != 1 || staleTime >= overlapTime {
+		t.Error("the server must have the new certificate while callers still trust both")
+	}
+}
