@@ -8,6 +8,8 @@ const (
 	CloneSetInstanceID = "apps.kruise.io/cloneset-instance-id"
 	// SpecifiedDelete on a pod, with any value, asks its workload to delete it first (CS-130).
 	SpecifiedDelete = "apps.kruise.io/specified-delete"
+	// KeepClaims: "true" on a pod leaves its claims for its successor when it is recreated or specified for deletion (CS-337).
+	KeepClaims = "apps.kruise.io/keep-pvc"
 	// LifecycleState holds the LifecycleStateType of a pod (IPU-150).
 	LifecycleState = "lifecycle.apps.kruise.io/state"
 	// ControllerRevisionHash names the revision that a pod carries (CS-050, IPU-170).
@@ -34,10 +36,25 @@ const (
 	InPlaceUpdateGrace = "apps.kruise.io/inplace-update-grace"
 	// InPlaceUpdateGraceLegacy is the key that old releases used (IPU-069); it is read, never written.
 	InPlaceUpdateGraceLegacy = "inplace-update-grace"
+	// InPlaceUpdateRestarts counts by container, as JSON, the restarts that updates in place caused (IPU-320).
+	InPlaceUpdateRestarts = "apps.kruise.io/inplace-update-restarts"
+	// InPlaceUpdateKeepReady in a template lists containers, separated by commas, whose update leaves the pod ready (IPU-308).
+	InPlaceUpdateKeepReady = "apps.kruise.io/inplace-update-keep-ready"
+	// InPlaceUpdateInitContainers: "true" in a template lets images of ordinary init containers change in place; they take effect
+	// when the pod's sandbox starts the next time (IPU-318).
+	InPlaceUpdateInitContainers = "apps.kruise.io/inplace-update-init-containers"
+	// RestartedAt in a template restarts all containers in place when its value changes (IPU-322).
+	RestartedAt = "apps.kruise.io/restarted-at"
 	// RuntimeContainersMeta is written by the node daemon (IPU-123).
 	RuntimeContainersMeta = "apps.kruise.io/runtime-containers-meta"
 	// ClaimTemplateFingerprint on a ControllerRevision of a CloneSet (IPU-045).
 	ClaimTemplateFingerprint = "kruise.io/cloneset-volumeclaimtemplate-hash"
+	// ClaimTemplates on a ControllerRevision of a CloneSet remembers the claim templates of its pods, as JSON (CS-336).
+	ClaimTemplates = "apps.kruise.io/cloneset-volumeclaimtemplates"
+	// ResizeClaims: "true" on a CloneSet grows existing claims with their templates (CS-338).
+	ResizeClaims = "apps.kruise.io/cloneset-resize-pvc"
+	// PublishConditions: "true" on a CloneSet publishes the conditions Available and Progressing without a deadline too (CS-363).
+	PublishConditions = "apps.kruise.io/publish-conditions"
 	// PodDeletionCost orders pods at scale-in; lower goes first (CS-144).
 	PodDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
 	// ConversionData keeps what has no place in the other API version; conversion writes it and drops it on the way back (CS-256).
@@ -48,6 +65,15 @@ const (
 	ImagePreDownloadParallelism         = "apps.kruise.io/image-predownload-parallelism"
 	ImagePreDownloadTimeoutSeconds      = "apps.kruise.io/image-predownload-timeout-seconds"
 	ImagePreDownloadMinUpdatedReadyPods = "apps.kruise.io/image-predownload-min-updated-ready-pods"
+)
+
+// Environment variables of containers.
+const (
+	// ContainerBarrierEnv holds a container back until those of higher launch priority run (IPU-100).
+	ContainerBarrierEnv = "KRUISE_CONTAINER_BARRIER"
+	// SidecarSetVersionEnv and SidecarSetVersionAltEnv tell a sidecar its version (IPU-092).
+	SidecarSetVersionEnv    = "SIDECARSET_VERSION"
+	SidecarSetVersionAltEnv = "SIDECARSET_VERSION_ALT"
 )
 
 // Pod conditions, used as readiness gates too.

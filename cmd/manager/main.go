@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -31,6 +34,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
@@ -77,10 +81,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooks(ctx, mgr, o, gates); err != nil {
+	qualifies, err := qualifies(mgr.GetConfig(), gates)
+	if err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o, gates); err != nil {
+	if err := addWebhooks(ctx, mgr, o, gates, qualifies); err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o, gates, qualifies); err != nil {
 		return err
 	}
 	if err := showLeadership(mgr); err != nil {
@@ -190,7 +198,25 @@ func restConfig(o *options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates) error {
+// qualifies is what may change in place on this cluster (IPU-094, IPU-113).
+func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
+	options := inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata)}
+	if !gates.Enabled(features.InPlaceWorkloadVerticalScaling) {
+		return options, nil
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return options, fmt.Errorf("discovery: %w", err)
+	}
+	core, err := client.ServerResourcesForGroupVersion("v1")
+	if err != nil {
+		return options, fmt.Errorf("discovery: %w", err)
+	}
+	options.Resize = slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })
+	return options, nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options) error {
 	return cloneset.Setup(ctx, mgr, cloneset.Options{
 		Features: cloneset.Features{
 			ShortHash:               gates.Enabled(features.CloneSetShortHash),
@@ -198,6 +224,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			RecreateOnClaimChange:   gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
 			PreparingUpdateAsUpdate: gates.Enabled(features.PreparingUpdateAsUpdate),
 			ExcludePreparingDelete:  o.excludePreparingDelete,
+			InPlace:                 qualifies,
+			DeferredResize:          o.deferredResize,
 		},
 		Workers: *o.workers["cloneset"],
 		RateLimiter: workqueue.NewTypedMaxOfRateLimiter(

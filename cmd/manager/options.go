@@ -34,6 +34,7 @@ type options struct {
 	baseDelay, maxDelay    time.Duration
 	queueQPS, queueBucket  int
 	workers                map[string]*int
+	deferredResize         time.Duration
 	excludePreparingDelete bool
 	logging                *logsapi.LoggingConfiguration
 
@@ -91,6 +92,7 @@ func parseOptions(args []string) (*options, error) {
 		o.workers[name] = fs.Int(name+"-workers", 3, "objects worked on at the same time")
 	}
 	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
+	fs.DurationVar(&o.deferredResize, "deferred-resize-timeout", 5*time.Minute, "how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
 	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.BoolVar(&a.allowPrivileged, "allow-privileged", true, "accepted; the API server validates templates")
 	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")

@@ -8,11 +8,12 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032).
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates) error {
+func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options) error {
 	options := admission.Options{
 		Namespace:        o.installNamespace,
 		SecretName:       o.secretName,
@@ -25,6 +26,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		CertDir:          o.certDir,
 		InitTimeout:      o.webhookInitTimeout,
 		TemplateDefaults: !gates.Enabled(features.TemplateNoDefaults),
+		InPlace:          qualifies,
 		HostPorts:        gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
 	if o.renewBefore != "" {

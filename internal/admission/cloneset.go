@@ -37,6 +37,8 @@ type cloneSetWebhooks struct {
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
 	templateDefaults bool
 	hostPorts        bool
+	// inPlace is what may change under InPlaceOnly (CS-033).
+	inPlace inplace.Options
 }
 
 // mutate fills in what was left out (CS-010 to CS-015).
@@ -89,7 +91,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 			return undecodable(&request, fmt.Errorf("stored object: %w", err))
 		}
 	}
-	causes := causesOf(cloneset.Validate(updated, old, inplace.Compare))
+	causes := causesOf(cloneset.Validate(updated, old, w.inPlace))
 	more, warnings := w.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
 	if causes = append(causes, more...); len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // Names of the shipped objects (OPS-060), and the CRDs that are converted (OPS-070).
@@ -52,6 +53,8 @@ type Options struct {
 	ProtectDeletion bool
 	// TemplateDefaults is off with gate TemplateNoDefaults; HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates (CS-014).
 	TemplateDefaults, HostPorts bool
+	// InPlace is what may change under InPlaceOnly (CS-033).
+	InPlace inplace.Options
 }
 
 // Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
@@ -82,6 +85,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		pods:             mgr.GetClient(),
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
+		inPlace:          options.InPlace,
 	})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()

@@ -162,6 +162,8 @@ const (
 	CloneSetConditionFailedUpdate CloneSetConditionType = "FailedUpdate"
 	// CloneSetConditionProgressing tells whether a rollout with a deadline progresses (CS-226).
 	CloneSetConditionProgressing CloneSetConditionType = "Progressing"
+	// CloneSetConditionAvailable tells whether enough pods are available; it is published on request (CS-363).
+	CloneSetConditionAvailable CloneSetConditionType = "Available"
 )
 
 // Reasons of the condition Progressing (CS-226).

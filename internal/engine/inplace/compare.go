@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -22,61 +22,19 @@ type Blocker struct {
 
 func (b Blocker) String() string { return b.Path + ": " + b.Rule }
 
-// Change is what has to be done to a pod to bring it from one template to another in place.
-type Change struct {
-	// Images maps containers to their new images (IPU-033).
-	Images map[string]string
-	// Labels and Annotations hold new values; nil removes the key (IPU-090).
-	Labels, Annotations map[string]*string
-	// AddFinalizers and RemoveFinalizers are what the template's finalizers gained and lost.
-	AddFinalizers, RemoveFinalizers []string
-}
-
-// Restarts tells whether the change restarts a container; one that does not needs neither readiness nor grace (IPU-308).
-func (c *Change) Restarts() bool { return len(c.Images) > 0 }
-
-// String says what changes, for events and narratives.
-func (c *Change) String() string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(c.Images)) {
-		parts = append(parts, fmt.Sprintf("image of %s to %s", name, c.Images[name]))
-	}
-	if n := len(c.Labels); n > 0 {
-		parts = append(parts, "labels "+strings.Join(slices.Sorted(maps.Keys(c.Labels)), ", "))
-	}
-	if n := len(c.Annotations); n > 0 {
-		parts = append(parts, "annotations "+strings.Join(slices.Sorted(maps.Keys(c.Annotations)), ", "))
-	}
-	if len(c.AddFinalizers)+len(c.RemoveFinalizers) > 0 {
-		parts = append(parts, "finalizers")
-	}
-	if len(parts) == 0 {
-		return "revision labels only"
-	}
-	return strings.Join(parts, "; ")
-}
-
-func (c *Change) metadata(patch *podpatch.Patch) {
-	for key, value := range c.Labels {
-		if value == nil {
-			patch.RemoveLabel(key)
-		} else {
-			patch.Label(key, *value)
-		}
-	}
-	for key, value := range c.Annotations {
-		if value == nil {
-			patch.RemoveAnnotation(key)
-		} else {
-			patch.Annotation(key, *value)
-		}
-	}
-	patch.Finalizers(c.AddFinalizers, c.RemoveFinalizers)
+// Options are what qualifies beside images and metadata.
+type Options struct {
+	// EnvFromMetadata ties metadata that containers read through their environment to these containers, which are restarted for it
+	// (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
+	EnvFromMetadata bool
+	// Resize lets quantities of cpu and memory change (gate InPlaceWorkloadVerticalScaling, and a server with pods/resize; IPU-035,
+	// IPU-040, IPU-113).
+	Resize bool
 }
 
 // Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042). The change may be
 // applied in place if there is no blocker. It fails if either document is no pod template.
-func Compare(oldTemplate, newTemplate []byte) (*Change, []Blocker, error) {
+func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Blocker, error) {
 	oldDoc, err := revision.Canonical(oldTemplate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("old template: %w", err)
@@ -85,14 +43,23 @@ func Compare(oldTemplate, newTemplate []byte) (*Change, []Blocker, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("new template: %w", err)
 	}
-	c := comparison{old: oldDoc, change: &Change{}}
+	c := comparison{old: oldDoc, new: newDoc, options: options, change: &Change{}}
 	c.object(nil, oldDoc, newDoc)
 	c.metadata(object(oldDoc["metadata"]), object(newDoc["metadata"]))
+	if options.EnvFromMetadata {
+		c.references()
+	}
+	c.restarts()
+	if err := c.quality(); err != nil {
+		return nil, nil, err
+	}
+	c.stops()
 	return c.change, c.blockers, nil
 }
 
 type comparison struct {
-	old      revision.Document
+	old, new revision.Document
+	options  Options
 	change   *Change
 	blockers []Blocker
 }
@@ -123,7 +90,7 @@ func (c *comparison) value(path []string, old, new any) {
 			return
 		}
 	case []any:
-		if newValue, ok := new.([]any); ok && len(path) == 2 && path[1] == "containers" {
+		if newValue, ok := new.([]any); ok && ofContainers(path) && len(path) == 2 {
 			if len(oldValue) != len(newValue) {
 				c.block(path, "containers cannot be added or removed in place")
 				return
@@ -137,26 +104,46 @@ func (c *comparison) value(path []string, old, new any) {
 	c.leaf(path, old, new)
 }
 
+func ofContainers(path []string) bool {
+	return len(path) >= 2 && path[0] == "spec" && (path[1] == "containers" || path[1] == "initContainers")
+}
+
 // leaf classifies one difference in the pod's spec.
 func (c *comparison) leaf(path []string, old, new any) {
-	if len(path) == 4 && path[1] == "containers" && path[3] == "image" {
-		oldImage, _ := old.(string)
-		newImage, _ := new.(string)
-		if oldImage != "" && newImage != "" {
-			index, _ := strconv.Atoi(path[2])
-			containers, _ := object(c.old["spec"])["containers"].([]any)
-			name, _ := object(containers[index])["name"].(string)
-			if c.change.Images == nil {
-				c.change.Images = map[string]string{}
-			}
-			c.change.Images[name] = newImage
-			return
-		}
-		c.block(path, "an image can only be replaced by another one")
-		return
+	switch {
+	case ofContainers(path) && len(path) == 4 && path[3] == "image":
+		c.image(path, old, new)
+	case ofContainers(path) && len(path) == 6 && path[3] == "resources":
+		c.resource(path, old, new)
+	default:
+		c.block(path, "only images and resources of containers and metadata can change in place")
 	}
-	c.block(path, "only images of containers and metadata can change in place")
 }
+
+// container returns the container that the path leads to, as the new template has it. An old one at the same place has another
+// name only if that is blocked (IPU-033, IPU-038).
+func (c *comparison) container(path []string) revision.Document {
+	index, _ := strconv.Atoi(path[2])
+	containers, _ := object(c.new["spec"])[path[1]].([]any)
+	return object(containers[index])
+}
+
+func (c *comparison) image(path []string, old, new any) {
+	oldImage, _ := old.(string)
+	newImage, _ := new.(string)
+	container := c.container(path)
+	switch name, _ := container["name"].(string); {
+	case oldImage == "" || newImage == "":
+		c.block(path, "an image can only be replaced by another one")
+	case path[1] == "initContainers" && !restartable(container) && object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
+		c.block(path, "it has done its work; annotation "+pub.InPlaceUpdateInitContainers+" in the template lets it change for the next start (IPU-318)")
+	default:
+		c.change.Images = merge(c.change.Images, map[string]string{name: newImage})
+	}
+}
+
+// restartable tells whether the document is a container that runs as long as the pod: not an ordinary init container.
+func restartable(container revision.Document) bool { return container["restartPolicy"] == "Always" }
 
 func (c *comparison) metadata(old, new revision.Document) {
 	c.change.Labels = mapChange(object(old["labels"]), object(new["labels"]))

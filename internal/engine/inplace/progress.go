@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -21,8 +24,23 @@ type Status struct {
 	InGrace bool
 	// After is how long the grace period still lasts (IPU-107).
 	After time.Duration
+	// Remaining: later batches have something to write.
+	Remaining bool
+	// Next: what was written is complete, and the next batch may follow (IPU-103).
+	Next bool
+	// Resize is what kubelet says of a resize that it has not carried out, nil if it says nothing (IPU-315).
+	Resize *PendingResize
 	// Waiting says in words what is missing.
 	Waiting string
+}
+
+// PendingResize is a resize that a node cannot carry out now or at all.
+type PendingResize struct {
+	// Infeasible: it never fits. Otherwise it is deferred.
+	Infeasible bool
+	Message    string
+	// Since is when kubelet began to say so; zero if it does not tell.
+	Since time.Time
 }
 
 // Progress looks at a pod. An unreadable annotation is an error (IPU-070).
@@ -49,12 +67,124 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if state == nil {
 		return Status{Complete: true}, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(state.LastContainerStatuses)) {
-		if waiting := replaced(pod, name, state.LastContainerStatuses[name], state); waiting != "" {
-			return Status{Waiting: waiting}, nil
+	remaining := state.remaining()
+	status := Status{Waiting: waiting(pod, state), Remaining: !remaining.Empty()}
+	if status.Waiting == "" {
+		status.Complete, status.Next = !status.Remaining, status.Remaining
+	}
+	if state.PreCheckBeforeNext != nil && status.Next {
+		for _, name := range state.PreCheckBeforeNext.ContainersRequiredReady {
+			if s := statusOf(pod, name); s == nil || !s.Ready {
+				status.Next, status.Waiting = false, fmt.Sprintf("container %s must be ready before the next batch", name)
+				break
+			}
 		}
 	}
-	return Status{Complete: true}, nil
+	if len(state.ResizedContainers) > 0 && !status.Complete {
+		status.Resize = pendingResize(pod)
+	}
+	return status, nil
+}
+
+// waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122).
+func waiting(pod *corev1.Pod, state *State) string {
+	for _, name := range slices.Sorted(maps.Keys(state.LastContainerStatuses)) {
+		if words := replaced(pod, name, state.LastContainerStatuses[name], state); words != "" {
+			return words
+		}
+	}
+	if state.UpdateEnvFromMetadata && state.EnvContainers == nil { // written by the reference, which does not say which
+		for i := range pod.Spec.Containers {
+			if words := environment(pod, pod.Spec.Containers[i].Name, state); words != "" {
+				return words
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.EnvContainers)) {
+		if words := environment(pod, name, state); words != "" {
+			return words
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.RestartContainers)) {
+		if words := restarted(pod, name, state); words != "" {
+			return words
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.ResizedContainers)) {
+		if words := resized(pod, name, state.ResizedContainers[name]); words != "" {
+			return words
+		}
+	}
+	return ""
+}
+
+// environment returns what is missing until the container has the environment that the pod's metadata gives it now: the daemon's hash
+// decides where there is one; else a container that was started since is taken to have it (IPU-126, IPU-312).
+func environment(pod *corev1.Pod, name string, state *State) string {
+	container, status := containerOf(pod, name), statusOf(pod, name)
+	if container == nil || status == nil || status.ContainerID == "" || !readsMetadata(container) {
+		return "" // what starts later has it
+	}
+	if meta := reported(pod, status); meta != nil {
+		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
+			return ""
+		}
+		return fmt.Sprintf("container %s has not been restarted with its new environment yet", name)
+	}
+	if before, ok := state.EnvContainers[name]; ok && before != status.ContainerID {
+		return ""
+	}
+	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
+}
+
+func readsMetadata(container *corev1.Container) bool {
+	return slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool {
+		_, _, ok := EnvReference(&env)
+		return ok
+	})
+}
+
+// restarted returns what is missing until the container is another one than the recorded (IPU-322).
+func restarted(pod *corev1.Pod, name string, state *State) string {
+	if status := statusOf(pod, name); status != nil && status.ContainerID != "" && status.ContainerID == state.RestartContainers[name] {
+		return fmt.Sprintf("container %s has not been restarted yet", name)
+	}
+	return ""
+}
+
+// resized returns what is missing until the container has the quantities; those of other containers and kinds do not matter (IPU-128).
+func resized(pod *corev1.Pod, name string, want corev1.ResourceRequirements) string {
+	container, status := containerOf(pod, name), statusOf(pod, name)
+	if container == nil || status == nil || status.ContainerID == "" || !none(lacking(want, container.Resources)) {
+		return "" // it starts with them, or somebody has changed them since
+	}
+	if status.Resources == nil {
+		return ""
+	}
+	if missing := lacking(want, *status.Resources); !none(missing) {
+		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), resizeWords(pod))
+	}
+	return ""
+}
+
+func resizeWords(pod *corev1.Pod) string {
+	if pending := pendingResize(pod); pending != nil {
+		return ": " + pending.Message
+	}
+	return ""
+}
+
+// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315).
+func pendingResize(pod *corev1.Pod) *PendingResize {
+	if condition := readiness.Condition(pod, corev1.PodResizePending); condition != nil && condition.Status == corev1.ConditionTrue {
+		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time,
+			Message: strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")}
+	}
+	switch pod.Status.Resize {
+	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
+		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize)}
+	}
+	return nil
 }
 
 // replaced returns what is missing until the container runs its new image (IPU-127, IPU-300, IPU-328), or nothing.
@@ -71,6 +201,9 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 			return fmt.Sprintf("container %s has not been created with %s yet%s", name, container.Image, why(status))
 		}
 		return "" // the pod has not started: it will, with the new image (IPU-087)
+	}
+	if meta := reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
+		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
 	// Newer kubelets tell which generation of the spec they have taken up; where they do, that settles doubtful image names.

@@ -31,7 +31,7 @@ func seen(image, imageID, containerID string, since time.Time) *corev1.Container
 	return &status
 }
 
-func waiting(reason string) *corev1.ContainerStatus {
+func awaiting(reason string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 }
 
@@ -113,7 +113,7 @@ func TestProgress(t *testing.T) {
 			updating("nginx:1", overtaken, seen("nginx:2", "sha-2", "c-2", afterward)), not("nginx:1")},
 
 		"IPU-328 never created, though the pod runs": {
-			updating("nginx:2", `{}`, waiting("ImagePullBackOff")), Status{Waiting: "container nginx has not been created with nginx:2 yet (ImagePullBackOff)"}},
+			updating("nginx:2", `{}`, awaiting("ImagePullBackOff")), Status{Waiting: "container nginx has not been created with nginx:2 yet (ImagePullBackOff)"}},
 		"IPU-328 never created, the status names the new image already": {
 			updating("nginx:2", `{}`, &corev1.ContainerStatus{Image: "nginx:2"}), Status{Waiting: "container nginx has not been created with nginx:2 yet"}},
 		"IPU-328 created since": {
@@ -121,7 +121,7 @@ func TestProgress(t *testing.T) {
 		"IPU-328 created since, but still with the old image": {
 			updating("nginx:2", `{"image":"nginx:1","runningImage":"nginx:1"}`, seen("nginx:1", "sha-1", "c-1", afterward)), not("nginx:2")},
 		"IPU-087, IPU-328 the pod does not run at all": {
-			updating("nginx:2", `{}`, waiting("ContainerCreating"), inPhase(corev1.PodPending)), done},
+			updating("nginx:2", `{}`, awaiting("ContainerCreating"), inPhase(corev1.PodPending)), done},
 
 		"IPU-107 grace: time left, rounded up to whole seconds": {
 			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(20*time.Second-time.Millisecond), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
@@ -169,12 +169,12 @@ func startedBefore(d time.Duration) func(*corev1.Pod) {
 }
 
 func injectedCrashes(pod *corev1.Pod) {
-	pod.Status.ContainerStatuses[0] = *waiting("CrashLoopBackOff")
+	pod.Status.ContainerStatuses[0] = *awaiting("CrashLoopBackOff")
 	pod.Status.ContainerStatuses[0].Name = "injected"
 }
 
 func withWaiting(status *corev1.ContainerStatus, reason string) *corev1.ContainerStatus {
-	status.State = waiting(reason).State
+	status.State = awaiting(reason).State
 	return status
 }
 

@@ -28,15 +28,44 @@ type Update struct {
 	GraceSeconds int32
 }
 
-// Graceful tells whether the update waits before it changes the pod: only one that restarts something does (IPU-308).
-func (u *Update) Graceful() bool { return u.GraceSeconds > 0 && u.Change.Restarts() }
+// Graceful tells whether the update waits before it changes the pod: only one that takes it out of service does (IPU-308).
+func (u *Update) Graceful() bool { return u.GraceSeconds > 0 && u.Change.Holds() }
 
-// Hold returns the patch of the status that takes the pod out of service first; it is empty if nothing restarts, if the pod has
-// no gate, or if it is held already (IPU-080, IPU-134, IPU-137, IPU-308).
-func (u *Update) Hold(pod *corev1.Pod, now time.Time) *podpatch.Patch {
+// Hold returns the patch of the status that takes the pod out of service first; it is empty if nothing is stopped that matters, if
+// the pod has no gate, or if it is held already (IPU-080, IPU-134, IPU-136, IPU-137, IPU-308).
+func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	patch := &podpatch.Patch{}
-	if u.Change.Restarts() {
+	if u.Change.Holds() {
 		readiness.Hold(patch, pod, now)
+	}
+	return patch, nil
+}
+
+// Resize returns the patch of the resize subresource for the first batch; it is empty if nothing differs (any more), and while a
+// grace period holds the content back (IPU-112, IPU-114).
+func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
+	if u.Graceful() {
+		return &podpatch.Patch{}, nil
+	}
+	now, _ := split(pod, u.parts(pod))
+	return resize(pod, now), nil
+}
+
+// parts are what the update does to containers: its own change over what an earlier update of the pod left unwritten (IPU-327). An
+// unreadable record of an earlier one leaves nothing: what it lacks is found by comparing images (IPU-305).
+func (u *Update) parts(pod *corev1.Pod) Parts {
+	previous, _ := StateOf(pod)
+	return u.Change.Parts.over(previous.remaining())
+}
+
+func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	for name, want := range parts.Resources {
+		if container := containerOf(pod, name); container != nil {
+			if change := lacking(want, container.Resources); !none(change) {
+				patch.Resources(name, change)
+			}
+		}
 	}
 	return patch
 }
@@ -48,17 +77,18 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	for key, value := range u.RevisionLabels {
 		patch.Label(key, value)
 	}
-	if u.Change.Restarts() || !readiness.Settled(pod) {
+	parts := u.parts(pod)
+	if !parts.Empty() || !readiness.Settled(pod) {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	} // else the pod stays in service, and this is the only write (IPU-308)
-	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(u.Change.Images) > 0}
-	previous, err := StateOf(pod)
-	if err != nil {
-		return nil, err
-	}
-	state.LastContainerStatuses = unfinished(pod, previous)
+	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
+	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
+		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0}
+	state.carryOver(pod, previous)
 	if u.Graceful() {
-		grace := Grace{Revision: u.Revision, ContainerImages: u.Change.Images, GraceSeconds: u.GraceSeconds}
+		grace := Grace{Revision: u.Revision, GraceSeconds: u.GraceSeconds, ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
+			ContainerResources: parts.Resources, ContainerRestarts: parts.Restarts, UpdateEnvFromMetadata: len(parts.Refs) > 0}
+		var err error
 		if grace.MetaDataPatch, err = encodeMetadata(u.Change); err != nil {
 			return nil, err
 		}
@@ -67,92 +97,173 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 		}
 	} else {
 		u.Change.metadata(patch)
-		writeImages(patch, state, pod, u.Change.Images, now)
+		dropGrace(patch, pod)
+		if err := state.write(patch, pod, parts, now); err != nil {
+			return nil, err
+		}
 	}
-	if _, ok := pod.Annotations[pub.InPlaceUpdateStateLegacy]; ok {
-		patch.RemoveAnnotation(pub.InPlaceUpdateStateLegacy)
-	}
-	return patch, annotate(patch, pub.InPlaceUpdateState, state)
+	return patch, state.annotate(patch, pod)
 }
 
-// Continue returns the patch that ends the grace period of a pod: the content is written, or dropped if the pod carries another
-// revision meanwhile (IPU-107). Like Start it must be computed from the version of the pod that it is applied to.
-func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
+// ContinueResize returns the patch of the resize subresource that must come before Continue; it may be empty. Both must be computed,
+// like those of Update, from the version of the pod that they are applied to (IPU-105).
+func ContinueResize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
+	_, grace, parts, err := due(pod)
+	if err != nil || grace != nil && !carries(pod, grace.Revision) {
+		return &podpatch.Patch{}, err
+	}
+	now, _ := split(pod, parts)
+	return resize(pod, now), nil
+}
+
+// due returns what an update of the pod still has to write.
+func due(pod *corev1.Pod) (*State, *Grace, Parts, error) {
+	state, err := StateOf(pod)
+	if err != nil {
+		return nil, nil, Parts{}, err
+	}
 	grace, err := GraceOf(pod)
 	if err != nil || grace == nil {
-		return nil, err
+		return state, nil, state.remaining(), err
+	}
+	return state, grace, Parts{Images: grace.ContainerImages, Refs: grace.ContainerRefMetadata, Resources: grace.ContainerResources,
+		Restarts: grace.ContainerRestarts}, nil
+}
+
+// Continue returns the patch that brings an update further whose grace period is over, or whose next batch may be written. Content
+// of a grace period is dropped if the pod carries another revision meanwhile (IPU-103, IPU-107).
+func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
+	state, grace, parts, err := due(pod)
+	if err != nil || grace == nil && parts.Empty() {
+		return &podpatch.Patch{}, err
 	}
 	patch := &podpatch.Patch{}
+	dropGrace(patch, pod)
+	if grace != nil && !carries(pod, grace.Revision) {
+		return patch, nil
+	}
+	if state == nil {
+		state = &State{Revision: grace.Revision, UpdateTimestamp: metav1.NewTime(now)}
+	}
+	if grace != nil {
+		change, err := decodeMetadata(grace.MetaDataPatch)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s of pod %s: %w", pub.InPlaceUpdateGrace, pod.Name, err)
+		}
+		change.metadata(patch)
+		state.UpdateImages = state.UpdateImages || len(parts.Images) > 0
+		state.UpdateResources = state.UpdateResources || len(parts.Resources) > 0
+		state.UpdateEnvFromMetadata = state.UpdateEnvFromMetadata || len(parts.Refs) > 0
+	}
+	if err := state.write(patch, pod, parts, now); err != nil {
+		return nil, err
+	}
+	return patch, state.annotate(patch, pod)
+}
+
+func dropGrace(patch *podpatch.Patch, pod *corev1.Pod) {
 	for _, key := range []string{pub.InPlaceUpdateGrace, pub.InPlaceUpdateGraceLegacy} {
 		if _, ok := pod.Annotations[key]; ok {
 			patch.RemoveAnnotation(key)
 		}
 	}
-	if !carries(pod, grace.Revision) {
-		return patch, nil
-	}
-	state, err := StateOf(pod)
-	if err != nil {
-		return nil, err
-	}
-	if state == nil {
-		state = &State{Revision: grace.Revision, UpdateTimestamp: metav1.NewTime(now)}
-	}
-	change, err := decodeMetadata(grace.MetaDataPatch)
-	if err != nil {
-		return nil, fmt.Errorf("annotation %s of pod %s: %w", pub.InPlaceUpdateGrace, pod.Name, err)
-	}
-	change.metadata(patch)
-	state.UpdateImages = len(grace.ContainerImages) > 0
-	writeImages(patch, state, pod, grace.ContainerImages, now)
-	return patch, annotate(patch, pub.InPlaceUpdateState, state)
 }
 
-// unfinished returns the records of containers that an earlier update has changed and that do not run what it wrote yet: a further
-// update must go on waiting for them.
-func unfinished(pod *corev1.Pod, state *State) map[string]ContainerRecord {
-	if state == nil {
+func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
+	if _, ok := pod.Annotations[pub.InPlaceUpdateStateLegacy]; ok {
+		patch.RemoveAnnotation(pub.InPlaceUpdateStateLegacy)
+	}
+	return annotate(patch, pub.InPlaceUpdateState, s)
+}
+
+// carryOver takes from an earlier update the records of containers that do not run yet what it wrote: a further update must go on
+// waiting for them (IPU-325, IPU-327).
+func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
+	if earlier == nil {
+		return
+	}
+	s.LastContainerStatuses = filter(earlier.LastContainerStatuses, func(name string) bool {
+		return replaced(pod, name, earlier.LastContainerStatuses[name], earlier) != ""
+	})
+	s.EnvContainers = filter(earlier.EnvContainers, func(name string) bool { return environment(pod, name, earlier) != "" })
+	s.RestartContainers = filter(earlier.RestartContainers, func(name string) bool { return restarted(pod, name, earlier) != "" })
+	s.ResizedContainers = filter(earlier.ResizedContainers, func(name string) bool { return resized(pod, name, earlier.ResizedContainers[name]) != "" })
+	s.UpdateImages = s.UpdateImages || len(s.LastContainerStatuses) > 0
+	s.UpdateEnvFromMetadata = s.UpdateEnvFromMetadata || len(s.EnvContainers) > 0
+	s.UpdateResources = s.UpdateResources || len(s.ResizedContainers) > 0
+}
+
+// write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves the rest for later batches
+// (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). Resources were written before, through their subresource.
+func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now time.Time) error {
+	batch, later := split(pod, parts)
+	written, stopped := map[string]bool{}, map[string]bool{}
+	for name, image := range batch.Images {
+		container := containerOf(pod, name)
+		if container == nil || container.Image == image {
+			continue // it has the image already
+		}
+		patch.Image(name, image)
+		written[name] = true
+		if status := statusOf(pod, name); status != nil && runsOn(pod, name) {
+			stopped[name] = true
+			s.record(name, container, status)
+		}
+	}
+	for name, refs := range batch.Refs {
+		patchMetadata(patch, refs.Labels, refs.Annotations)
+		written[name] = true
+		if status := statusOf(pod, name); status != nil && status.ContainerID != "" {
+			s.EnvContainers = merge(s.EnvContainers, map[string]string{name: status.ContainerID})
+			stopped[name] = true
+		}
+	}
+	for _, name := range batch.Restarts {
+		if status := statusOf(pod, name); status != nil && status.ContainerID != "" && !written[name] {
+			s.RestartContainers = merge(s.RestartContainers, map[string]string{name: status.ContainerID})
+			written[name], stopped[name] = true, true
+		}
+	}
+	for name, resources := range batch.Resources {
+		s.ResizedContainers = merge(s.ResizedContainers, map[string]corev1.ResourceRequirements{name: resources})
+		written[name] = true
+	}
+	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs, later.Resources, later.Restarts
+	s.PreCheckBeforeNext = nil
+	names := slices.Sorted(maps.Keys(written))
+	if !later.Empty() {
+		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: names}
+	}
+	if len(names) > 0 {
+		s.ContainerBatchesRecord = append(s.ContainerBatchesRecord, Batch{Timestamp: metav1.NewTime(now), Containers: names})
+	}
+	return countRestarts(patch, pod, stopped)
+}
+
+// record keeps what the container ran at the moment its image was replaced.
+func (s *State) record(name string, container *corev1.Container, status *corev1.ContainerStatus) {
+	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
+		Image: container.Image, RunningImage: container.Image}
+	if overtaken, ok := s.LastContainerStatuses[name]; ok && overtaken.ContainerID == status.ContainerID {
+		record.RunningImage = overtaken.RunningImage
+	}
+	if s.LastContainerStatuses == nil {
+		s.LastContainerStatuses = map[string]ContainerRecord{}
+	}
+	s.LastContainerStatuses[name] = record
+}
+
+// countRestarts adds one to the number of restarts that updates in place caused in each of the containers (IPU-320).
+func countRestarts(patch *podpatch.Patch, pod *corev1.Pod, stopped map[string]bool) error {
+	if len(stopped) == 0 {
 		return nil
 	}
-	var records map[string]ContainerRecord
-	for name, record := range state.LastContainerStatuses {
-		if replaced(pod, name, record, state) == "" {
-			continue
-		}
-		if records == nil {
-			records = map[string]ContainerRecord{}
-		}
-		records[name] = record
+	counts := map[string]int{}
+	_ = json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateRestarts]), &counts) // what cannot be read starts anew
+	for name := range stopped {
+		counts[name]++
 	}
-	return records
-}
-
-// writeImages adds the images to the patch and records what runs now (IPU-063, IPU-067, IPU-087). A container that has the image
-// already is left alone.
-func writeImages(patch *podpatch.Patch, state *State, pod *corev1.Pod, images map[string]string, now time.Time) {
-	var written []string
-	for _, name := range slices.Sorted(maps.Keys(images)) {
-		container := containerOf(pod, name)
-		if container == nil || container.Image == images[name] {
-			continue
-		}
-		patch.Image(name, images[name])
-		written = append(written, name)
-		if status := statusOf(pod, name); status != nil {
-			record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
-				Image: container.Image, RunningImage: container.Image}
-			if overtaken, ok := state.LastContainerStatuses[name]; ok && overtaken.ContainerID == status.ContainerID {
-				record.RunningImage = overtaken.RunningImage
-			}
-			if state.LastContainerStatuses == nil {
-				state.LastContainerStatuses = map[string]ContainerRecord{}
-			}
-			state.LastContainerStatuses[name] = record
-		}
-	}
-	if len(written) > 0 {
-		state.ContainerBatchesRecord = append(state.ContainerBatchesRecord, Batch{Timestamp: metav1.NewTime(now), Containers: written})
-	}
+	return annotate(patch, pub.InPlaceUpdateRestarts, counts)
 }
 
 func annotate(patch *podpatch.Patch, key string, value any) error {
@@ -201,19 +312,33 @@ func decodeMetadata(encoded []byte) (*Change, error) {
 }
 
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == name {
-			return &pod.Spec.Containers[i]
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return &containers[i]
+			}
 		}
 	}
 	return nil
 }
 
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == name {
-			return &pod.Status.ContainerStatuses[i]
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
 		}
 	}
 	return nil
+}
+
+// runsOn tells whether the container runs as long as the pod: any but an ordinary init container (IPU-318).
+func runsOn(pod *corev1.Pod, name string) bool {
+	for i := range pod.Spec.InitContainers {
+		if container := &pod.Spec.InitContainers[i]; container.Name == name {
+			return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package inplace
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
@@ -71,7 +72,9 @@ func applied(t *testing.T, pod *corev1.Pod, patch *podpatch.Patch) *corev1.Pod {
 	return after
 }
 
-func toImage(image string) *Change { return &Change{Images: map[string]string{"nginx": image}} }
+func toImage(image string) *Change {
+	return &Change{Parts: Parts{Images: map[string]string{"nginx": image}}, Stops: []string{"nginx"}}
+}
 
 func to(revision string, change *Change, grace int32) *Update {
 	return &Update{Revision: revision, Change: change, GraceSeconds: grace,
@@ -86,7 +89,8 @@ type content struct {
 }
 
 func contentOf(pod *corev1.Pod) content {
-	c := content{Labels: pod.Labels, Annotations: pod.Annotations, Finalizers: pod.Finalizers}
+	c := content{Labels: pod.Labels, Annotations: maps.Clone(pod.Annotations), Finalizers: pod.Finalizers}
+	delete(c.Annotations, pub.InPlaceUpdateRestarts) // see TestRestartsAreCounted
 	for i := range pod.Spec.Containers {
 		c.Images = append(c.Images, pod.Spec.Containers[i].Image)
 	}
@@ -135,7 +139,7 @@ func TestStart(t *testing.T) {
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-068, IPU-083, IPU-106 with a grace period the content waits in its annotation, the labels do not": {
-			webPod(), to("web-2", &Change{Images: map[string]string{"nginx": "nginx:2"}, Labels: map[string]*string{"app": nil}}, 30),
+			webPod(), to("web-2", &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"}, Labels: map[string]*string{"app": nil}}, 30),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateImages":true}`,
 				// base64 of {"metadata":{"labels":{"app":null}}}
@@ -179,7 +183,7 @@ func TestStart(t *testing.T) {
 				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+`},"updateImages":true}`)),
 			to("web-3", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-3", "a", "1"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `}}`},
+				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-304 a container replaced again records what runs at that moment": {
 			webPod(func(pod *corev1.Pod) {
@@ -198,7 +202,7 @@ func TestStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if patch.OnStatus() {
+			if patch.Subresource() != "" {
 				t.Error("the start writes no condition: the API server would drop it")
 			}
 			if diff := cmp.Diff(tt.want, contentOf(applied(t, tt.pod, patch))); diff != "" {
@@ -227,7 +231,11 @@ func TestHoldBeforeStart(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.update.Hold(tt.pod, noon).String()); diff != "" {
+			hold, err := tt.update.Hold(tt.pod, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, hold.String()); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -294,7 +302,7 @@ func TestContinue(t *testing.T) {
 
 // IPU-068: what Start stores for the grace period is what Continue writes, finalizers included.
 func TestGraceKeepsTheWholeChange(t *testing.T) {
-	change := &Change{Images: map[string]string{"nginx": "nginx:2"}, Labels: map[string]*string{"app": nil, `l"/~1`: pointer("v")},
+	change := &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"}, Labels: map[string]*string{"app": nil, `l"/~1`: pointer("v")},
 		Annotations: map[string]*string{"theirs": nil, "a": pointer("\"\n")}, AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}
 	pod := webPod(func(pod *corev1.Pod) { pod.Finalizers = []string{"x/old", "theirs/f"} })
 	start := func(grace int32) *corev1.Pod {
@@ -315,16 +323,16 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 	}
 }
 
-// IPU-070: what cannot be read is an error, never a silent success.
+// IPU-070: what cannot be read is an error, never a silent success. IPU-305: another update replaces it.
 func TestUnreadableAnnotations(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {
 		options                   []func(*corev1.Pod)
 		startFails, continueFails bool
 	}{
-		"state":                       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, `{`)}, true, false},
-		"legacy state":                {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateStateLegacy, `[]`)}, true, false},
-		"state, during a grace":       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, ``), annotated(pub.InPlaceUpdateGrace, good)}, true, true},
+		"state":                       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, `{`)}, false, true},
+		"legacy state":                {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateStateLegacy, `[]`)}, false, true},
+		"state, during a grace":       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, ``), annotated(pub.InPlaceUpdateGrace, good)}, false, true},
 		"grace":                       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `"x"`)}, false, true},
 		"legacy grace":                {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGraceLegacy, `{"graceSeconds":"x"}`)}, false, true},
 		"grace, its patch not base64": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","metaDataPatch":"?"}`)}, false, true},

@@ -24,13 +24,32 @@ type State struct {
 	UpdateResources       bool `json:"updateResources,omitempty"`
 	UpdateImages          bool `json:"updateImages,omitempty"`
 	// NextContainerImages, NextContainerRefMetadata and NextContainerResources are what later batches have to write.
-	NextContainerImages      map[string]string          `json:"nextContainerImages,omitempty"`
-	NextContainerRefMetadata map[string]json.RawMessage `json:"nextContainerRefMetadata,omitempty"`
-	NextContainerResources   map[string]json.RawMessage `json:"nextContainerResources,omitempty"`
+	NextContainerImages      map[string]string                      `json:"nextContainerImages,omitempty"`
+	NextContainerRefMetadata map[string]RefMetadata                 `json:"nextContainerRefMetadata,omitempty"`
+	NextContainerResources   map[string]corev1.ResourceRequirements `json:"nextContainerResources,omitempty"`
 	// PreCheckBeforeNext is what the next batch waits for.
 	PreCheckBeforeNext *PreCheck `json:"preCheckBeforeNext,omitempty"`
 	// ContainerBatchesRecord lists the batches written so far.
 	ContainerBatchesRecord []Batch `json:"containerBatchesRecord,omitempty"`
+
+	// The members below are additions to those of the reference.
+
+	// NextContainerRestarts are the restarts that later batches ask for.
+	NextContainerRestarts []string `json:"nextContainerRestarts,omitempty"`
+	// EnvContainers and RestartContainers map containers whose environment changed, or that the node daemon shall restart as they
+	// are, to the ID that ran at that moment (IPU-312, IPU-322).
+	EnvContainers     map[string]string `json:"envContainers,omitempty"`
+	RestartContainers map[string]string `json:"restartContainers,omitempty"`
+	// ResizedContainers holds the quantities that were changed (IPU-128).
+	ResizedContainers map[string]corev1.ResourceRequirements `json:"resizedContainers,omitempty"`
+}
+
+// remaining is what later batches have to write.
+func (s *State) remaining() Parts {
+	if s == nil {
+		return Parts{}
+	}
+	return Parts{Images: s.NextContainerImages, Refs: s.NextContainerRefMetadata, Resources: s.NextContainerResources, Restarts: s.NextContainerRestarts}
 }
 
 // ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID alone; the other
@@ -65,9 +84,11 @@ type Grace struct {
 	MetaDataPatch []byte `json:"metaDataPatch,omitempty"`
 	GraceSeconds  int32  `json:"graceSeconds"`
 
-	ContainerRefMetadata  map[string]json.RawMessage `json:"containerRefMetadata,omitempty"`
-	ContainerResources    map[string]json.RawMessage `json:"containerResources,omitempty"`
-	UpdateEnvFromMetadata bool                       `json:"updateEnvFromMetadata,omitempty"`
+	ContainerRefMetadata  map[string]RefMetadata                 `json:"containerRefMetadata,omitempty"`
+	ContainerResources    map[string]corev1.ResourceRequirements `json:"containerResources,omitempty"`
+	UpdateEnvFromMetadata bool                                   `json:"updateEnvFromMetadata,omitempty"`
+	// ContainerRestarts is an addition to the members of the reference (IPU-322).
+	ContainerRestarts []string `json:"containerRestarts,omitempty"`
 }
 
 // StateOf returns the update state of the pod, nil if it never was updated in place (IPU-069, IPU-070).

@@ -41,6 +41,20 @@ func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	return false
 }
 
+// Hook adds the labels and finalizers of the hook that the pod lacks to the patch (table after IPU-152).
+func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
+	var missing []string
+	for _, finalizer := range hook.FinalizersHandler {
+		if !slices.Contains(pod.Finalizers, finalizer) {
+			missing = append(missing, finalizer)
+		}
+	}
+	patch.Finalizers(missing, nil)
+	for key, value := range hook.LabelsHandler {
+		patch.Label(key, value)
+	}
+}
+
 // FullyHooked tells whether all finalizers and labels of the hook are on the pod; a hook without any always is (IPU-151).
 // For an absent hook it is false.
 func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {

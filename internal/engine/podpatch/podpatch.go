@@ -18,13 +18,14 @@ type Patch struct {
 	addFinalizers       []string
 	removeFinalizers    []string
 	images              map[string]string
+	resources           map[string]corev1.ResourceRequirements
 	conditions          []corev1.PodCondition
 	dropOwner           string
 }
 
 // Empty tells whether the patch changes nothing.
 func (p *Patch) Empty() bool {
-	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.conditions) == 0 && p.dropOwner == ""
+	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+len(p.conditions) == 0 && p.dropOwner == ""
 }
 
 // Label sets a label.
@@ -60,14 +61,30 @@ func (p *Patch) Image(container, image string) {
 	p.images[container] = image
 }
 
+// Resources sets the given quantities of a container; such a patch goes to the resize subresource and may hold nothing else (IPU-112).
+func (p *Patch) Resources(container string, quantities corev1.ResourceRequirements) {
+	if p.resources == nil {
+		p.resources = map[string]corev1.ResourceRequirements{}
+	}
+	p.resources[container] = quantities
+}
+
 // Condition sets a condition, reason and message included; only a patch of the status subresource may have conditions.
 func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.conditions, c) }
 
 // ReleaseOwner removes the owner reference with that UID (CS-056).
 func (p *Patch) ReleaseOwner(uid string) { p.dropOwner = uid }
 
-// OnStatus tells whether the patch has to go to the status subresource.
-func (p *Patch) OnStatus() bool { return len(p.conditions) > 0 }
+// Subresource names the subresource that the patch has to go to; it is empty for the pod itself.
+func (p *Patch) Subresource() string {
+	switch {
+	case len(p.resources) > 0:
+		return "resize"
+	case len(p.conditions) > 0:
+		return "status"
+	}
+	return ""
+}
 
 // JSON encodes the patch for exactly this version of the pod.
 func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
@@ -88,12 +105,8 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 		metadata["ownerReferences"] = []any{map[string]any{"$patch": "delete", "uid": p.dropOwner}}
 	}
 	doc := map[string]any{"metadata": metadata}
-	if len(p.images) > 0 {
-		containers := make([]any, 0, len(p.images))
-		for _, name := range sortedKeys(p.images) {
-			containers = append(containers, map[string]any{"name": name, "image": p.images[name]})
-		}
-		doc["spec"] = map[string]any{"containers": containers}
+	if spec := p.spec(pod); len(spec) > 0 {
+		doc["spec"] = spec
 	}
 	if len(p.conditions) > 0 {
 		conditions := make([]any, len(p.conditions))
@@ -119,6 +132,26 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	return body, nil
 }
 
+// spec holds the images and resources, under the list that each container stands in.
+func (p *Patch) spec(pod *corev1.Pod) map[string]any {
+	spec := map[string]any{}
+	add := func(name, member string, value any) {
+		list := "containers"
+		if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
+			list = "initContainers"
+		}
+		containers, _ := spec[list].([]any)
+		spec[list] = append(containers, map[string]any{"name": name, member: value})
+	}
+	for _, name := range sortedKeys(p.images) {
+		add(name, "image", p.images[name])
+	}
+	for _, name := range sortedKeys(p.resources) {
+		add(name, "resources", p.resources[name])
+	}
+	return spec
+}
+
 // String names what the patch changes, for logs and narratives.
 func (p *Patch) String() string {
 	var parts []string
@@ -127,6 +160,9 @@ func (p *Patch) String() string {
 	}
 	for _, name := range sortedKeys(p.images) {
 		parts = append(parts, fmt.Sprintf("image of %s=%s", name, p.images[name]))
+	}
+	for _, name := range sortedKeys(p.resources) {
+		parts = append(parts, "resources of "+name)
 	}
 	for _, key := range sortedKeys(p.labels) {
 		if value := p.labels[key]; value != nil {

@@ -191,8 +191,8 @@ func TestEmptyOnStatusAndWords(t *testing.T) {
 			if patch.Empty() {
 				t.Error("empty")
 			}
-			if patch.OnStatus() != tt.onStatus {
-				t.Errorf("OnStatus %v", patch.OnStatus())
+			if (patch.Subresource() == "status") != tt.onStatus {
+				t.Errorf("Subresource %q", patch.Subresource())
 			}
 			if diff := cmp.Diff(tt.words, patch.String()); diff != "" {
 				t.Error(diff)
@@ -200,7 +200,7 @@ func TestEmptyOnStatusAndWords(t *testing.T) {
 		})
 	}
 	var none *Patch
-	if nothing := (&Patch{}); !none.Empty() || !nothing.Empty() || nothing.OnStatus() || nothing.String() != "" {
+	if nothing := (&Patch{}); !none.Empty() || !nothing.Empty() || nothing.Subresource() != "" || nothing.String() != "" {
 		t.Error("a patch of nothing is empty")
 	}
 }

@@ -3,6 +3,7 @@ package readiness
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,13 +33,10 @@ func Condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.P
 }
 
 // HasGate tells whether the pod has the readiness gate of in-place updates.
-func HasGate(pod *corev1.Pod) bool {
-	for _, gate := range pod.Spec.ReadinessGates {
-		if gate.ConditionType == pub.InPlaceUpdateReady {
-			return true
-		}
-	}
-	return false
+func HasGate(pod *corev1.Pod) bool { return hasGate(pod, pub.InPlaceUpdateReady) }
+
+func hasGate(pod *corev1.Pod, conditionType corev1.PodConditionType) bool {
+	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: conditionType})
 }
 
 // Ready tells whether the pod runs, is Ready and is not held by an in-place update (CS-170, IPU-138).
@@ -86,20 +84,25 @@ func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 		patch.Condition(corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse,
 			Reason: ReasonStartInPlaceUpdate, LastTransitionTime: metav1.NewTime(now)})
 	}
+	notReady(patch, pod, pub.InPlaceUpdateReady, now)
+}
+
+// notReady adds what kubelet will conclude by itself from the gate being closed (IPU-135).
+func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodConditionType, now time.Time) {
 	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
 	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {
 		patch.Condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse,
-			Reason: ReasonReadinessGatesNotReady, Message: gatesMessage(pod), LastTransitionTime: metav1.NewTime(now)})
+			Reason: ReasonReadinessGatesNotReady, Message: gatesMessage(pod, closed), LastTransitionTime: metav1.NewTime(now)})
 	}
 }
 
 // gatesMessage words the open gates as kubelet does, so that kubelet finds nothing to correct.
-func gatesMessage(pod *corev1.Pod) string {
+func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 	var open []string
 	for _, gate := range pod.Spec.ReadinessGates {
 		condition := Condition(pod, gate.ConditionType)
 		switch {
-		case gate.ConditionType == pub.InPlaceUpdateReady:
+		case gate.ConditionType == closed:
 			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, corev1.ConditionFalse))
 		case condition == nil:
 			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))

@@ -11,6 +11,8 @@ type Census struct {
 	ExcludePreparingDelete bool
 	// Recreate counts the old pods that can reach the update revision only by being replaced (CS-102).
 	Recreate int
+	// InPlace counts the old pods that can be updated in place and are not on their way out.
+	InPlace int
 }
 
 // Group counts the active pods of one revision, or of all old ones.
@@ -50,6 +52,9 @@ func difference(c Census, l Limits) (old, new int) {
 // ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120).
 func ToMove(c Census, l Limits) int {
 	old, new := difference(c, l)
+	if keep := inPlaceSurge(c, l, old); keep > 0 {
+		new -= min(keep, l.MaxSurge) // surge pods are new beyond what is wanted: they must not take the place of the last old ones
+	}
 	if abs(old) <= abs(new) {
 		return old
 	}
@@ -80,6 +85,15 @@ func ComputeScale(c Census, l Limits) Scale {
 	return s
 }
 
+// inPlaceSurge is how many pods the surge for updates in place should have: where nothing may be unavailable, one for each pod that is
+// still to be updated, so that the originals survive; else none (CS-102, CS-103).
+func inPlaceSurge(c Census, l Limits, old int) int {
+	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
+		return 0
+	}
+	return max(min(old, c.InPlace), 0)
+}
+
 // surge returns the surge and its old part (CS-100 to 102).
 func surge(c Census, l Limits, unavailable int) (total, old int) {
 	if l.MaxSurge <= 0 {
@@ -95,6 +109,7 @@ func surge(c Census, l Limits, unavailable int) (total, old int) {
 			update = min(update, c.Recreate)
 		}
 	}
+	update = max(update, inPlaceSurge(c, l, diffOld))
 	if deletion >= update {
 		total = min(deletion, l.MaxSurge)
 		return total, min(max(deletion-c.New.Specified, 0), total)

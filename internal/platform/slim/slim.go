@@ -3,12 +3,16 @@
 package slim
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 var _ toolscache.TransformFunc = Pod
@@ -21,14 +25,15 @@ func Metadata(object any) (any, error) {
 	return object, nil
 }
 
-// Claim keeps of a claim what decisions read: its metadata.
+// Claim keeps of a claim what decisions read: its metadata, and what storage it asks for.
 func Claim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
 	claim.ManagedFields, claim.Annotations = nil, nil
-	claim.Spec, claim.Status = corev1.PersistentVolumeClaimSpec{}, corev1.PersistentVolumeClaimStatus{}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: claim.Spec.Resources.Requests}}
+	claim.Status = corev1.PersistentVolumeClaimStatus{}
 	return claim, nil
 }
 
@@ -44,16 +49,44 @@ func Pod(object any) (any, error) {
 		pod.Spec, pod.Status = corev1.PodSpec{NodeName: pod.Spec.NodeName}, corev1.PodStatus{Phase: pod.Status.Phase}
 		return pod, nil
 	}
-	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates,
-		Containers: make([]corev1.Container, len(pod.Spec.Containers))}
-	for i := range pod.Spec.Containers {
-		spec.Containers[i] = corev1.Container{Name: pod.Spec.Containers[i].Name, Image: pod.Spec.Containers[i].Image}
-	}
 	status := pod.Status
-	pod.Spec = spec
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
-		ObservedGeneration: status.ObservedGeneration}
+		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
+		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates,
+		Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers)}
 	return pod, nil
+}
+
+// containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata
+// and when it starts.
+func containers(all []corev1.Container) []corev1.Container {
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]corev1.Container, len(all))
+	for i := range all {
+		c := &all[i]
+		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
+			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
+		for j := range c.Env {
+			if _, _, reads := inplace.EnvReference(&c.Env[j]); reads || c.Env[j].Name == pub.ContainerBarrierEnv {
+				kept[i].Env = append(kept[i].Env, c.Env[j])
+			}
+		}
+	}
+	return kept
+}
+
+// restartable keeps the statuses of init containers that run as long as the pod.
+func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range statuses {
+		if slices.ContainsFunc(specs, func(c corev1.Container) bool { return c.Name == statuses[i].Name && c.RestartPolicy != nil }) {
+			kept = append(kept, statuses[i])
+		}
+	}
+	return kept
 }
 
 func ours(pod *corev1.Pod) bool {

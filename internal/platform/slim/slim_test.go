@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -18,6 +19,11 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+var (
+	cpu   = corev1.ResourceList{"cpu": resource.MustParse("1")}
+	reads = corev1.EnvVar{Name: "APP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}}
+)
+
 // fat is a pod as the API server sends it.
 func fat(ownerVersion string) *corev1.Pod {
 	yes := true
@@ -29,13 +35,14 @@ func fat(ownerVersion string) *corev1.Pod {
 				`"lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}},"updateImages":true}`},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
 		Spec: corev1.PodSpec{NodeName: "n", ServiceAccountName: "sa", Volumes: []corev1.Volume{{Name: "v"}},
-			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}, InitContainers: []corev1.Container{{Name: "init"}},
-			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}}, {Name: "side", Image: "side:1"}}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}, InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}, reads},
+				Resources: corev1.ResourceRequirements{Limits: cpu, Claims: []corev1.ResourceClaim{{Name: "gpu"}}}}, {Name: "side", Image: "side:1"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ObservedGeneration: 3, Message: "m",
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)},
 				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2", RestartCount: 4}},
-			InitContainerStatuses: []corev1.ContainerStatus{{Name: "init"}}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "init"}, {Name: "native", Image: "native:1"}}},
 	}
 	if ownerVersion != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: ownerVersion, Kind: "X", Name: "x", UID: "x", Controller: &yes}}
@@ -57,8 +64,10 @@ func TestPodOfOurs(t *testing.T) {
 		want := fat(version)
 		want.ManagedFields = nil
 		want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: want.Spec.ReadinessGates,
-			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2"}, {Name: "side", Image: "side:1"}}}
-		want.Status.PodIP, want.Status.Message, want.Status.InitContainerStatuses = "", "", nil
+			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{reads}, Resources: corev1.ResourceRequirements{Limits: cpu}},
+				{Name: "side", Image: "side:1"}}}
+		want.Status.PodIP, want.Status.Message, want.Status.InitContainerStatuses = "", "", want.Status.InitContainerStatuses[1:]
 		if diff := cmp.Diff(want, transformed(t, Pod, fat(version))); diff != "" {
 			t.Errorf("%s: %s", version, diff)
 		}
@@ -75,15 +84,22 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		update := inplace.Update{Revision: "web-3", Change: &inplace.Change{Images: map[string]string{"nginx": "nginx:3"}}}
-		patches := []*podpatch.Patch{update.Hold(pod, noon), {}}
-		readiness.Admit(patches[1], pod, noon)
-		start, err := update.Start(pod, noon)
-		if err != nil {
-			t.Fatal(err)
+		value := "v"
+		update := inplace.Update{Revision: "web-3", Change: &inplace.Change{Stops: []string{"nginx"}, Parts: inplace.Parts{
+			Images: map[string]string{"nginx": "nginx:3", "native": "native:2", "init": "init:2"}, Refs: map[string]inplace.RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}},
+			Resources: map[string]corev1.ResourceRequirements{"nginx": {Limits: corev1.ResourceList{"cpu": resource.MustParse("2")}}}}}}
+		admit := &podpatch.Patch{}
+		readiness.Admit(admit, pod, noon)
+		patches := []*podpatch.Patch{admit}
+		for _, step := range []func(*corev1.Pod, time.Time) (*podpatch.Patch, error){update.Hold, update.Resize, update.Start} {
+			patch, err := step(pod, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patches = append(patches, patch)
 		}
-		out := []any{readiness.Ready(pod), available, after, progress, rollout.DeletionCost(pod)}
-		for _, patch := range append(patches, start) {
+		out := []any{readiness.Ready(pod), available, after, progress, rollout.DeletionCost(pod), inplace.EnvHash(pod, &pod.Spec.Containers[0])}
+		for _, patch := range patches {
 			body, err := patch.JSON(pod)
 			if err != nil {
 				t.Fatal(err)

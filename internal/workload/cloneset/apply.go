@@ -26,8 +26,8 @@ import (
 type Cluster interface {
 	GetPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error)
 	CreatePod(ctx context.Context, pod map[string]any) (*corev1.Pod, error)
-	// PatchPod sends a strategic merge patch to the pod, or to its status subresource.
-	PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error)
+	// PatchPod sends a strategic merge patch to the pod, or to its subresource of that name.
+	PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error)
 	// DeletePod deletes exactly this version of the pod.
 	DeletePod(ctx context.Context, pod *corev1.Pod) error
 
@@ -42,8 +42,8 @@ type Cluster interface {
 	PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error)
 	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
 
-	// PatchSet sends a JSON merge patch to the CloneSet, or to its status subresource.
-	PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error)
+	// PatchSet sends a JSON merge patch to the CloneSet, or to its subresource of that name.
+	PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error)
 }
 
 // Recorder records events on the CloneSet. Its method must not block.
@@ -102,6 +102,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		return result
 	}
 	result.add(&result.ScaleError, a.claims(ctx, plan))
+	result.add(&result.ScaleError, a.growClaims(ctx, plan))
 	result.add(&result.ScaleError, a.create(ctx, plan))
 	var mu sync.Mutex
 	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait })
@@ -154,7 +155,7 @@ func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
 	}
 	if r := plan.Renumber; r != nil {
 		body, err := mergePatch(r.UID, r.ResourceVersion, map[string]any{
-			"annotations": map[string]any{pub.ClaimTemplateFingerprint: plan.ClaimFingerprint},
+			"annotations": map[string]any{pub.ClaimTemplateFingerprint: plan.ClaimFingerprint, pub.ClaimTemplates: plan.ClaimTemplates},
 		}, map[string]any{"revision": plan.NewNumber})
 		if err != nil {
 			return err
@@ -198,7 +199,7 @@ func (a *Applier) nameTaken(ctx context.Context, plan *Plan, r *appsv1.Controlle
 	if err != nil {
 		return err
 	}
-	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, true)
+	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, "status")
 	if err != nil {
 		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
 	}
@@ -229,6 +230,30 @@ func (a *Applier) claims(ctx context.Context, plan *Plan) error {
 		default:
 			a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
 		}
+	}
+	return errs
+}
+
+// growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
+// FailedScale carry its words.
+func (a *Applier) growClaims(ctx context.Context, plan *Plan) error {
+	var errs error
+	for _, growth := range plan.ClaimGrowth {
+		claim := growth.Claim
+		body, err := mergePatch(claim.UID, claim.ResourceVersion, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
+			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}})
+		if err != nil {
+			return err
+		}
+		patched, err := a.Cluster.PatchClaim(ctx, claim, body)
+		if err != nil {
+			a.doubt(plan, KindClaim, claim.Name, err)
+			a.warn(plan, "FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
+			errs = errors.Join(errs, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
+			continue
+		}
+		a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
+		a.say(plan, "SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
 	}
 	return errs
 }
@@ -314,12 +339,7 @@ func (a *Applier) verdict(ctx context.Context, plan *Plan, v *Verdict) (scaleErr
 	case UpdateInPlace:
 		return nil, a.updateInPlace(ctx, plan, v)
 	case Continue:
-		patch, err := inplace.Continue(v.Pod, a.Now())
-		if err != nil || patch.Empty() {
-			return nil, err
-		}
-		_, err = a.send(ctx, plan, v.Pod, patch)
-		return nil, gone(err)
+		return nil, gone(a.refused(ctx, plan, v, a.steps(ctx, plan, v.Pod, inplace.ContinueResize, inplace.Continue)))
 	}
 	return nil, nil
 }
@@ -373,7 +393,7 @@ func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *
 	if err != nil {
 		return nil, err
 	}
-	patched, err := a.Cluster.PatchPod(ctx, pod, body, patch.OnStatus())
+	patched, err := a.Cluster.PatchPod(ctx, pod, body, patch.Subresource())
 	if err != nil {
 		a.doubt(plan, KindPod, pod.Name, err)
 		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, err)
@@ -387,9 +407,9 @@ func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *
 func (a *Applier) updateInPlace(ctx context.Context, plan *Plan, v *Verdict) error {
 	pod := v.Pod
 	for range attempts {
-		done, err := a.tryUpdateInPlace(ctx, plan, v, pod)
+		err := a.refused(ctx, plan, v, a.steps(ctx, plan, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
 		switch {
-		case err == nil && done:
+		case err == nil:
 			a.say(plan, "SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
 			return nil
 		case apierrors.IsNotFound(err):
@@ -409,20 +429,41 @@ func (a *Applier) updateInPlace(ctx context.Context, plan *Plan, v *Verdict) err
 	return errRetry
 }
 
-func (a *Applier) tryUpdateInPlace(ctx context.Context, plan *Plan, v *Verdict, pod *corev1.Pod) (bool, error) {
-	if hold := v.Update.Hold(pod, a.Now()); !hold.Empty() {
-		held, err := a.send(ctx, plan, pod, hold)
+// patchStep computes one patch from the version of the pod that the step before left.
+type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
+
+// steps sends the patches in order, each only after the one before succeeded; empty ones are left out (IPU-080).
+func (a *Applier) steps(ctx context.Context, plan *Plan, pod *corev1.Pod, steps ...patchStep) error {
+	for _, next := range steps {
+		patch, err := next(pod, a.Now())
 		if err != nil {
-			return false, err
+			return err
 		}
-		pod = held
+		if patch.Empty() {
+			continue
+		}
+		if pod, err = a.send(ctx, plan, pod, patch); err != nil {
+			return err
+		}
 	}
-	start, err := v.Update.Start(pod, a.Now())
-	if err != nil {
-		return false, err
+	return nil
+}
+
+// refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
+// policy allows one; otherwise the server's words are reported (IPU-184).
+func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error) error {
+	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) && !apierrors.IsMethodNotSupported(err) {
+		return err
 	}
-	_, err = a.send(ctx, plan, pod, start)
-	return err == nil, err
+	pod, getErr := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: v.Pod.Name})
+	if getErr != nil {
+		return gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, getErr))
+	}
+	a.warn(plan, "FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
+	patch := &podpatch.Patch{}
+	patch.Label(pub.SpecifiedDelete, "true")
+	_, err = a.send(ctx, plan, pod, patch)
+	return err
 }
 
 // sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
@@ -447,7 +488,7 @@ func (a *Applier) prune(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, false)
+	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, "")
 	if err != nil {
 		return gone(fmt.Errorf("removing names from podsToDelete: %w", err))
 	}

@@ -58,6 +58,12 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	for i := range pods.Items {
 		snapshot.Pods = append(snapshot.Pods, &pods.Items[i])
 	}
+	if err := k.nodeLabels(ctx, snapshot); err != nil {
+		return nil, err
+	}
+	if err := k.orphans(ctx, snapshot); err != nil {
+		return nil, err
+	}
 	var claims corev1.PersistentVolumeClaimList
 	if err := k.Client.List(ctx, &claims, owned...); err != nil {
 		return nil, fmt.Errorf("listing claims: %w", err)
@@ -81,6 +87,44 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 		}
 	}
 	return snapshot, nil
+}
+
+// nodeLabels reads the labels of the pods' nodes if the set has more pods than it should and spreads them over domains (CS-151).
+func (k *Kube) nodeLabels(ctx context.Context, s *Snapshot) error {
+	if len(topologyKeys(s.Set)) == 0 || s.Set.Spec.Replicas != nil && len(s.Pods) <= int(*s.Set.Spec.Replicas) {
+		return nil
+	}
+	s.NodeLabels = map[string]map[string]string{}
+	for _, pod := range s.Pods {
+		name := pod.Spec.NodeName
+		if _, ok := s.NodeLabels[name]; ok || name == "" {
+			continue
+		}
+		node := &metav1.PartialObjectMetadata{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading node %s: %w", name, err)
+		}
+		s.NodeLabels[name] = node.Labels
+	}
+	return nil
+}
+
+// orphans finds pods that match the selector and that nobody controls (CS-355).
+func (k *Kube) orphans(ctx context.Context, s *Snapshot) error {
+	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return nil // the plan says so
+	}
+	var pods corev1.PodList
+	if err := k.Client.List(ctx, &pods, client.InNamespace(s.Set.Namespace), client.MatchingFields{ownerIndex: nobody},
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods without owner: %w", err)
+	}
+	for i := range pods.Items {
+		s.Orphans = append(s.Orphans, pods.Items[i].Name)
+	}
+	return nil
 }
 
 func newObject(kind ownwrites.Kind) (client.Object, error) {
@@ -149,32 +193,32 @@ func create[T client.Object](ctx context.Context, c client.Client, document map[
 }
 
 // PatchPod implements Cluster.
-func (k *Kube) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error) {
+func (k *Kube) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
 	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return patched, k.patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body), status)
+	return patched, k.patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body), subresource)
 }
 
 // PatchClaim implements Cluster.
 func (k *Kube) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
 	patched := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
-	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), false)
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), "")
 }
 
 // PatchSet implements Cluster.
-func (k *Kube) PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error) {
+func (k *Kube) PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {
 	patched := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}}
-	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), status)
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), subresource)
 }
 
 // PatchRevision implements Cluster.
 func (k *Kube) PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
 	patched := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
-	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), false)
+	return patched, k.patch(ctx, patched, client.RawPatch(types.MergePatchType, body), "")
 }
 
-func (k *Kube) patch(ctx context.Context, object client.Object, patch client.Patch, status bool) error {
-	if status {
-		return k.Client.Status().Patch(ctx, object, patch)
+func (k *Kube) patch(ctx context.Context, object client.Object, patch client.Patch, subresource string) error {
+	if subresource != "" {
+		return k.Client.SubResource(subresource).Patch(ctx, object, patch)
 	}
 	return k.Client.Patch(ctx, object, patch)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -75,10 +76,10 @@ func (p *planner) create(id string, from *revisionInfo) error {
 		return err
 	}
 	creation.Pod = pod
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		claim, err := p.claimDocument(i, id)
+	for i, template := range p.claimTemplatesOf(from) {
+		claim, err := p.claimDocument(template, id)
 		if err != nil {
-			return err
+			return fmt.Errorf("claim template %d: %w", i, err)
 		}
 		name := object(claim, "metadata")["name"]
 		exists := slices.ContainsFunc(p.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name && c.DeletionTimestamp == nil })
@@ -92,12 +93,12 @@ func (p *planner) create(id string, from *revisionInfo) error {
 
 // podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
 func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string]any, error) {
-	template, err := revision.Parse(from.template)
+	source, err := revision.Parse(from.template)
 	if err != nil {
 		return nil, fmt.Errorf("revision %s: %w", from.name, err)
 	}
-	source := object(template, "metadata")
-	labels := maps.Clone(object(source, "labels"))
+	meta := object(source, "metadata")
+	labels := maps.Clone(object(meta, "labels"))
 	if labels == nil {
 		labels = map[string]any{}
 	}
@@ -105,7 +106,7 @@ func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string
 	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.name)
 	labels[pub.PodTemplateHash] = revision.ShortHash(from.name)
 	labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingNormal)
-	annotations := maps.Clone(object(source, "annotations"))
+	annotations := maps.Clone(object(meta, "annotations"))
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
@@ -114,37 +115,41 @@ func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string
 		"name": creation.Name, "generateName": p.Set.Name + "-", "namespace": p.Set.Namespace,
 		"labels": labels, "annotations": annotations, "ownerReferences": []any{p.ownerDocument()},
 	}
-	if finalizers, ok := source["finalizers"]; ok && finalizers != nil {
+	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
 		metadata["finalizers"] = finalizers
 	}
-	spec := maps.Clone(object(template, "spec"))
+	spec := maps.Clone(object(source, "spec"))
 	if spec == nil {
 		spec = map[string]any{}
 	}
-	spec["readinessGates"] = withGate(spec["readinessGates"])
-	if volumes := p.claimVolumes(creation.ID, spec["volumes"]); len(volumes) > 0 {
+	spec["readinessGates"] = withGates(spec["readinessGates"], pub.InPlaceUpdateReady, pub.KruisePodReady)
+	if volumes := p.claimVolumes(creation.ID, p.claimTemplatesOf(from), spec["volumes"]); len(volumes) > 0 {
 		spec["volumes"] = volumes
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, nil
 }
 
-// withGate adds the gate of in-place updates once, after the template's own (IPU-131).
-func withGate(gates any) []any {
+// withGates adds readiness gates once, after the template's own (IPU-131, IPU-140).
+func withGates(gates any, add ...string) []any {
 	list, _ := gates.([]any)
-	for _, gate := range list {
-		if g, ok := gate.(map[string]any); ok && g["conditionType"] == pub.InPlaceUpdateReady {
-			return list
+	list = slices.Clone(list)
+	for _, name := range add {
+		if !slices.ContainsFunc(list, func(gate any) bool {
+			g, ok := gate.(map[string]any)
+			return ok && g["conditionType"] == name
+		}) {
+			list = append(list, map[string]any{"conditionType": name})
 		}
 	}
-	return append(slices.Clone(list), map[string]any{"conditionType": pub.InPlaceUpdateReady})
+	return list
 }
 
 // claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
-func (p *planner) claimVolumes(id string, own any) []any {
+func (p *planner) claimVolumes(id string, templates template.VolumeClaimTemplates, own any) []any {
 	var volumes []any
 	ofClaims := map[string]bool{}
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		name := p.Set.Spec.VolumeClaimTemplates[i].Name
+	for i := range templates {
+		name := templates[i].Name
 		ofClaims[name] = true
 		volumes = append(volumes, map[string]any{"name": name,
 			"persistentVolumeClaim": map[string]any{"claimName": p.claimName(name, id), "readOnly": false}})
@@ -166,11 +171,10 @@ func (p *planner) claimName(template, id string) string {
 }
 
 // claimDocument makes the body of the request for a claim (CS-045).
-func (p *planner) claimDocument(index int, id string) (map[string]any, error) {
-	template := p.Set.Spec.VolumeClaimTemplates[index]
+func (p *planner) claimDocument(template template.VolumeClaimTemplate, id string) (map[string]any, error) {
 	claim, err := revision.Parse(template.Raw())
 	if err != nil {
-		return nil, fmt.Errorf("spec.volumeClaimTemplates[%d]: %w", index, err)
+		return nil, err
 	}
 	source := object(claim, "metadata")
 	labels := maps.Clone(object(source, "labels"))

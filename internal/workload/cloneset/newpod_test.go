@@ -83,7 +83,7 @@ func TestPodAndClaimDocuments(t *testing.T) {
 	sameDocument(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-bbbbb","generateName":"web-","namespace":"default",
 		"labels":{"app":"web","tier":"x","apps.kruise.io/cloneset-instance-id":"bbbbb","controller-revision-hash":"`+name+`","pod-template-hash":"`+hash+`","lifecycle.apps.kruise.io/state":"PreparingNormal"},
 		"annotations":{"a":"b","lifecycle.apps.kruise.io/timestamp":"2026-01-01T12:00:00Z"},"finalizers":["x/f"],`+owner+`},
-		"spec":{"future":{"big":12345678901234567890},"readinessGates":[{"conditionType":"Own"},{"conditionType":"InPlaceUpdateReady"}],
+		"spec":{"future":{"big":12345678901234567890},"readinessGates":[{"conditionType":"Own"},{"conditionType":"InPlaceUpdateReady"},{"conditionType":"KruisePodReady"}],
 		"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data-web-bbbbb","readOnly":false}},{"name":"logs","persistentVolumeClaim":{"claimName":"logs-web-bbbbb","readOnly":false}},{"name":"own","emptyDir":{}}],
 		"containers":[{"name":"nginx","image":"nginx:1","futureField":true,"resources":{}}]}}`, creation.Pod)
 	if len(creation.Claims) != 2 {
@@ -99,7 +99,7 @@ func TestPodAndClaimDocuments(t *testing.T) {
 func TestTheGateIsAddedOnce(t *testing.T) {
 	set := makeSet(1)
 	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"readinessGates":[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"}],"containers":[]}}`)
-	sameDocument(t, `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"}]`, planFor(set).Create[0].Pod["spec"].(map[string]any)["readinessGates"])
+	sameDocument(t, `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"},{"conditionType":"KruisePodReady"}]`, planFor(set).Create[0].Pod["spec"].(map[string]any)["readinessGates"])
 }
 
 // CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label cannot hold the name.

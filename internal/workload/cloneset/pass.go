@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,8 +36,8 @@ type Pass struct {
 	Features Features
 	Random   func(n int) int
 
-	mu      sync.Mutex
-	limited map[types.UID]string // what ScaleUpLimited was last said about (CS-237)
+	mu   sync.Mutex
+	said map[types.UID]map[string]string // what events that repeat were last about (CS-237), by reason
 }
 
 // Outcome is what a pass did.
@@ -95,7 +96,7 @@ func (p *Pass) Forget(owner types.UID) {
 	p.Applier.Own.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.limited, owner)
+	delete(p.said, owner)
 }
 
 func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {
@@ -114,7 +115,7 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error
 	if err != nil {
 		return err
 	}
-	patched, err := p.Applier.Cluster.PatchSet(ctx, plan.Set, body, true)
+	patched, err := p.Applier.Cluster.PatchSet(ctx, plan.Set, body, "status")
 	if err != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
@@ -150,18 +151,31 @@ func (p *Pass) announce(plan *Plan) {
 			p.Applier.warn(plan, "FailedUpdatePodInPlace", "%s", plan.UpdateError)
 		}
 	}
+	p.once(plan, "ScaleUpLimited", plan.ScaleLimited)
+	orphans := ""
+	if len(plan.Orphans) > 0 {
+		orphans = "pods that match the selector and belong to nobody are not adopted: " + strings.Join(plan.Orphans, ", ") // CS-355
+	}
+	p.once(plan, "OrphanPods", orphans)
+	p.once(plan, "ClaimNotResized", plan.ClaimsHeld)
+}
+
+// once warns with a message that is not what was said last; an empty one forgets it (CS-237).
+func (p *Pass) once(plan *Plan, reason, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.limited == nil {
-		p.limited = map[types.UID]string{}
+	if p.said == nil {
+		p.said = map[types.UID]map[string]string{}
 	}
-	if plan.ScaleLimited == "" {
-		delete(p.limited, plan.Set.UID)
+	if p.said[plan.Set.UID][reason] == message {
 		return
 	}
-	if p.limited[plan.Set.UID] != plan.ScaleLimited {
-		p.limited[plan.Set.UID] = plan.ScaleLimited
-		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
+	if p.said[plan.Set.UID] == nil {
+		p.said[plan.Set.UID] = map[string]string{}
+	}
+	p.said[plan.Set.UID][reason] = message
+	if message != "" {
+		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, reason, message)
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 	Recreate Action = "recreate"
 	// UpdateInPlace takes the pod out of service and begins its update.
 	UpdateInPlace Action = "update in place"
-	// Continue writes the content of an update whose grace period is over (IPU-107).
+	// Continue writes the content of an update whose grace period is over, or its next batch (IPU-103, IPU-107).
 	Continue Action = "continue update"
 	// Patch changes labels or conditions of the pod: admission after creation or update, lifecycle states, missing labels.
 	Patch Action = "patch"
@@ -62,6 +62,8 @@ const (
 	ReasonInPlaceImpossible Reason = "InPlaceImpossible"
 	ReasonUnreadableState   Reason = "UnreadableState"
 	ReasonBadSpec           Reason = "BadSpec"
+	ReasonResizePending     Reason = "ResizePending"
+	ReasonFailedPods        Reason = "FailedPods"
 	ReasonSpecifiedDelete   Reason = "SpecifiedDelete"
 	ReasonScaleIn           Reason = "ScaleIn"
 	ReasonLifecycleHook     Reason = "LifecycleHook"
@@ -84,6 +86,8 @@ type Verdict struct {
 	Until time.Time
 	// Update is set for UpdateInPlace.
 	Update *inplace.Update
+	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
+	MayRecreate bool
 	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
 	Patch *podpatch.Patch
 	// Claims go with a deleted pod (CS-061).
@@ -120,6 +124,8 @@ type Plan struct {
 	Renumber         *appsv1.ControllerRevision
 	NewNumber        int64
 	ClaimFingerprint string
+	// ClaimTemplates are what the raised revision remembers of the claim templates (CS-336).
+	ClaimTemplates string
 	// UpdateRevision and CurrentRevision are names (CS-086).
 	UpdateRevision, CurrentRevision string
 	// Verdicts has one entry for every owned pod, by name.
@@ -135,6 +141,12 @@ type Plan struct {
 	PrunePodsToDelete bool
 	// ScaleLimited says how creation is limited, empty if it is not (CS-111).
 	ScaleLimited string
+	// ClaimGrowth are the claims to be grown to what their templates ask for (CS-338).
+	ClaimGrowth []ClaimGrowth
+	// ClaimsHeld says which claims cannot follow their templates, empty if all can.
+	ClaimsHeld string
+	// Orphans are pods that match the selector and belong to nobody (CS-355).
+	Orphans []string
 	// Sentences say what the pass found and decided about the set as a whole.
 	Sentences []string
 	// UpdateError and ScaleError are what the user has to mend (CS-225, CS-096, IPU-173).
@@ -147,7 +159,7 @@ type Plan struct {
 
 // Empty tells whether the plan writes nothing but, maybe, the status.
 func (p *Plan) Empty() bool {
-	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete || len(p.Create)+len(p.ClaimFates)+len(p.History) > 0 {
+	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete || len(p.Create)+len(p.ClaimFates)+len(p.ClaimGrowth)+len(p.History) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.Verdicts, func(v *Verdict) bool { return v.Action != Keep && v.Action != Wait })
@@ -164,6 +176,7 @@ type planner struct {
 	current   *revisionInfo
 	pods      []*podInfo
 	verdicts  map[string]*Verdict
+	modes     map[modeKey]mode
 	deadline  time.Time
 	// scaling: this plan creates or deletes pods, so that no update starts.
 	scaling bool
@@ -171,7 +184,8 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: map[string]*Verdict{}}
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: map[string]*Verdict{}, modes: map[modeKey]mode{}}
+	p.Plan.Orphans = s.Orphans
 	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	for _, pod := range p.Pods {
@@ -208,6 +222,7 @@ func (p *planner) make() {
 	p.release()
 	p.classify()
 	p.settleClaims()
+	p.growClaims()
 	limits, err := p.limits()
 	p.Limits = limits
 	if err != nil {
@@ -322,6 +337,9 @@ func (p *Plan) String() string {
 		} else {
 			fmt.Fprintf(&b, "claim %s: delete: %s\n", fate.Claim.Name, fate.Why)
 		}
+	}
+	for _, growth := range p.ClaimGrowth {
+		fmt.Fprintf(&b, "claim %s: grow to %s\n", growth.Claim.Name, growth.Storage.String())
 	}
 	for _, creation := range p.Create {
 		fmt.Fprintf(&b, "pod %s: create from %s\n", creation.Name, creation.Revision)

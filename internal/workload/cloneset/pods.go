@@ -3,6 +3,7 @@ package cloneset
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,10 @@ type podInfo struct {
 	AvailableIn time.Duration
 	// Mode is how it reaches the update revision; set for old pods only.
 	Mode mode
+	// Stale maps containers that have the image of another revision to that of the one the pod carries (IPU-326).
+	Stale map[string]string
+	// Stay: it is of no use to the rollout any more, because others took its place (CS-361).
+	Stay bool
 }
 
 // mode is how a pod can reach another revision.
@@ -43,9 +48,13 @@ type mode struct {
 }
 
 func (p *planner) classify() {
+	var failed []*corev1.Pod
 	for _, pod := range p.Pods {
 		if !Active(pod) {
 			p.decide(pod, Keep, ReasonInactive, "it is %s", inactivity(pod))
+			if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodFailed {
+				failed = append(failed, pod)
+			}
 			continue
 		}
 		if v := p.verdicts[pod.Name]; v != nil {
@@ -56,13 +65,52 @@ func (p *planner) classify() {
 		if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
 			p.lookAgain(p.Now.Add(info.AvailableIn))
 		}
-		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision)
 		info.Preparing = lifecycle.State(pod) == pub.LifecycleStatePreparingDelete
 		_, labelled := pod.Labels[pub.SpecifiedDelete]
 		info.Specified = !info.Preparing && (labelled || slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, pod.Name))
 		info.Progress, info.Err = inplace.Progress(pod, p.Now)
+		info.Stale = p.staleImages(info)
+		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) && len(info.Stale) == 0 && info.Err == nil
 		p.pods = append(p.pods, info)
 	}
+	p.forgetFailed(failed)
+}
+
+// keptFailed is how many failed pods of a set are kept for inspection.
+const keptFailed = 3
+
+// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest (CS-354).
+func (p *planner) forgetFailed(failed []*corev1.Pod) {
+	if len(failed) <= keptFailed || p.Set.DeletionTimestamp != nil {
+		return
+	}
+	slices.SortStableFunc(failed, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	for _, pod := range failed[keptFailed:] {
+		p.decide(pod, Delete, ReasonFailedPods, "it has failed; the newest %d failed pods are kept", keptFailed)
+	}
+}
+
+// staleImages returns the containers of the pod that have, instead of the image of the revision that the pod carries, that of another
+// stored one: somebody changed the label, or lost what a grace period held back. Images that no revision knows are the business of
+// whoever wrote them (IPU-326).
+func (p *planner) staleImages(info *podInfo) map[string]string {
+	carried := p.find(info.Pod.Labels[pub.ControllerRevisionHash])
+	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
+		return nil
+	}
+	var stale map[string]string
+	for i := range info.Pod.Spec.Containers {
+		container := &info.Pod.Spec.Containers[i]
+		want, ok := carried.images[container.Name]
+		if !ok || want == container.Image || !slices.ContainsFunc(p.revisions, func(r revisionInfo) bool { return r.images[container.Name] == container.Image }) {
+			continue
+		}
+		if stale == nil {
+			stale = map[string]string{}
+		}
+		stale[container.Name] = want
+	}
+	return stale
 }
 
 func inactivity(pod *corev1.Pod) string {
@@ -72,7 +120,8 @@ func inactivity(pod *corev1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
-func (p *planner) census() rollout.Census {
+// census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as new (CS-115, CS-361).
+func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
 		OneRevision:            p.CurrentRevision == p.UpdateRevision,
 		Rollback:               p.Features.PartitionRollback,
@@ -80,10 +129,12 @@ func (p *planner) census() rollout.Census {
 	}
 	for _, info := range p.pods {
 		group := &census.Old
-		if info.New || (p.Features.PreparingUpdateAsUpdate && lifecycle.State(info.Pod) == pub.LifecycleStatePreparingUpdate) {
+		if info.New || (scaling && p.Features.PreparingUpdateAsUpdate && lifecycle.State(info.Pod) == pub.LifecycleStatePreparingUpdate) {
 			group = &census.New
 		} else if info.Mode.recreate {
 			census.Recreate++
+		} else if info.Mode.change != nil && !info.Preparing && !info.Specified {
+			census.InPlace++
 		}
 		group.Total++
 		switch {
@@ -110,21 +161,43 @@ func (p *planner) spare() int {
 }
 
 // decideModes finds out for every old pod whether it can reach the update revision in place, before anything is counted (CS-102,
-// CS-127). The answer depends on the revision that the pod carries alone, so that it is computed once for each (IPU-031).
+// CS-127).
 func (p *planner) decideModes() {
-	modes := map[string]mode{}
 	for _, info := range p.pods {
-		if info.New {
-			continue
+		if !info.New {
+			info.Mode = p.modeOf(info, p.update)
 		}
-		label := info.Pod.Labels[pub.ControllerRevisionHash]
-		m, ok := modes[label]
-		if !ok {
-			m = p.modeFrom(label, p.update)
-			modes[label] = m
-		}
-		info.Mode = m
 	}
+}
+
+type modeKey struct{ label, target string }
+
+// modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is found once (IPU-031); what a
+// pod adds to it is that it needs a node daemon and has none (IPU-312), and what its present content lacks (IPU-305, IPU-326).
+func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
+	key := modeKey{info.Pod.Labels[pub.ControllerRevisionHash], target.name}
+	m, ok := p.modes[key]
+	if !ok {
+		m = p.modeFrom(key.label, target)
+		p.modes[key] = m
+	}
+	if info.Err != nil && m.recreate && revision.SameLabel(key.label, target.name) {
+		m = mode{change: &inplace.Change{}} // nothing but the record of its update is to be mended
+	}
+	if m.change == nil {
+		return m
+	}
+	if names := m.change.Unrestartable(info.Pod); len(names) > 0 {
+		return p.impossible(fmt.Sprintf("no node daemon watches it that could restart %s", strings.Join(names, ", ")))
+	}
+	images := map[string]string{}
+	for name := range info.Stale {
+		if image, ok := target.images[name]; ok {
+			images[name] = image
+		}
+	}
+	m.change = m.change.WithImages(images)
+	return m
 }
 
 func (p *planner) modeFrom(label string, target *revisionInfo) mode {
@@ -133,13 +206,18 @@ func (p *planner) modeFrom(label string, target *revisionInfo) mode {
 		return mode{recreate: true, why: "the policy is ReCreate"}
 	}
 	change, refusal := p.compare(label, target, policy)
-	switch {
-	case refusal == "":
-		return mode{change: change}
-	case policy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy:
-		return mode{refusal: refusal}
+	if refusal != "" {
+		return p.impossible(refusal)
 	}
-	return mode{recreate: true, why: refusal}
+	return mode{change: change}
+}
+
+// impossible is the mode of a pod that cannot be updated in place.
+func (p *planner) impossible(why string) mode {
+	if p.policy() == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
+		return mode{refusal: why}
+	}
+	return mode{recreate: true, why: why}
 }
 
 // compare returns the change from the revision named by the label to the target, or why it cannot be applied in place.
@@ -152,7 +230,7 @@ func (p *planner) compare(label string, target *revisionInfo, policy appsv1beta1
 		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
 		return nil, "volumeClaimTemplates changed"
 	}
-	change, blockers, err := inplace.Compare(from.template, target.template)
+	change, blockers, err := inplace.Compare(from.template, target.template, p.Features.InPlace)
 	if err != nil {
 		return nil, err.Error()
 	}

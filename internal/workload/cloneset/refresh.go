@@ -3,6 +3,7 @@ package cloneset
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,13 +33,18 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 	switch {
 	case info.Err != nil:
 		p.UpdateError = info.Err.Error()
-		p.decide(pod, Wait, ReasonUnreadableState, "%v", info.Err)
+		p.decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
 		return
 	case progress.InGrace && progress.After > 0:
 		p.decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.Now.Add(progress.After)
 		return
 	case progress.InGrace:
-		p.decide(pod, Continue, ReasonGracePeriod, "its grace period is over")
+		p.decide(pod, Continue, ReasonGracePeriod, "its grace period is over").MayRecreate = p.mayRecreate()
+		return
+	case progress.Next:
+		p.decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
+		return
+	case progress.Resize != nil && p.resizePending(info):
 		return
 	}
 	patch, reason, why := p.admission(info)
@@ -77,13 +83,18 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 		patch.Label(pub.PodTemplateHash, revision.ShortHash(pod.Labels[pub.ControllerRevisionHash]))
 		reason, why = ReasonMissingLabel, "it lacks the label "+pub.PodTemplateHash
 	}
-	if !info.Progress.Complete || pod.Spec.NodeName == "" {
+	if pod.Spec.NodeName == "" {
 		return patch, reason, why
 	}
-	readiness.Admit(patch, pod, p.Now)
-	if next := p.nextState(pod); next != "" {
-		lifecycle.Enter(patch, next, p.Now)
+	state := lifecycle.State(pod)
+	if info.Progress.Complete {
+		readiness.Admit(patch, pod, p.Now)
+		if next := p.nextState(info); next != "" {
+			lifecycle.Enter(patch, next, p.Now)
+			state = next
+		}
 	}
+	p.share(patch, pod, state)
 	if patch.Empty() {
 		return patch, reason, why
 	}
@@ -100,11 +111,8 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 }
 
 // nextState is the state that a complete, scheduled pod goes to, empty if it stays (table after IPU-152).
-func (p *planner) nextState(pod *corev1.Pod) pub.LifecycleStateType {
-	hooks := p.Set.Spec.Lifecycle
-	if hooks == nil {
-		hooks = &pub.Lifecycle{}
-	}
+func (p *planner) nextState(info *podInfo) pub.LifecycleStateType {
+	pod, hooks := info.Pod, p.hooks()
 	switch lifecycle.State(pod) {
 	case pub.LifecycleStatePreparingNormal:
 		if hooks.PreNormal == nil || lifecycle.FullyHooked(hooks.PreNormal, pod) {
@@ -118,8 +126,8 @@ func (p *planner) nextState(pod *corev1.Pod) pub.LifecycleStateType {
 			return pub.LifecycleStateUpdated
 		}
 	case pub.LifecycleStatePreparingUpdate:
-		// The template was rolled back before the hook let go (IPU-325, CS-361).
-		if revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) {
+		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325, CS-361).
+		if info.Stay || revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) {
 			if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
 				return pub.LifecycleStateNormal
 			}
@@ -127,6 +135,56 @@ func (p *planner) nextState(pod *corev1.Pod) pub.LifecycleStateType {
 		}
 	}
 	return ""
+}
+
+// share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while it prepares its deletion
+// or its update, and through the update that follows (IPU-141, IPU-155, IPU-156, IPU-316).
+func (p *planner) share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
+	marks := func(hook *pub.LifecycleHook) bool { return hook != nil && hook.MarkPodNotReady }
+	var hold []readiness.Holder
+	release := []readiness.Holder{readiness.PreDeleteHook, readiness.PreUpdateHook}
+	switch deletes, updates := marks(p.hooks().PreDelete), marks(p.hooks().InPlaceUpdate); {
+	case state == pub.LifecycleStatePreparingDelete && deletes:
+		hold, release = release[:1], release[1:]
+	case state == pub.LifecycleStatePreparingUpdate && updates:
+		hold, release = release[1:], release[:1]
+	case state == pub.LifecycleStateUpdating && updates:
+		release = release[:1]
+	}
+	readiness.Share(patch, pod, hold, release, p.Now)
+}
+
+// hooks returns the set's hooks; never nil.
+func (p *planner) hooks() *pub.Lifecycle {
+	if p.Set.Spec.Lifecycle == nil {
+		return &pub.Lifecycle{}
+	}
+	return p.Set.Spec.Lifecycle
+}
+
+// resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is recreated, at once if the
+// resize never fits, after a time if it is deferred (IPU-315). It tells whether it decided.
+func (p *planner) resizePending(info *podInfo) bool {
+	pending := info.Progress.Resize
+	var until time.Time
+	if !pending.Infeasible && p.Features.DeferredResize > 0 && !pending.Since.IsZero() {
+		until = pending.Since.Add(p.Features.DeferredResize)
+	}
+	due := pending.Infeasible || !until.IsZero() && !p.Now.Before(until)
+	switch {
+	case info.Specified || info.Preparing:
+		return false
+	case due && p.mayRecreate() && !p.paused():
+		patch := &podpatch.Patch{}
+		patch.Label(pub.SpecifiedDelete, "true")
+		p.decide(info.Pod, Recreate, ReasonResizePending, "its node does not resize it: %s", pending.Message).Patch = patch
+	case due:
+		p.UpdateError = fmt.Sprintf("pod %s is not resized: %s", info.Pod.Name, pending.Message)
+		p.decide(info.Pod, Wait, ReasonResizePending, "%s", pending.Message)
+	default:
+		p.decide(info.Pod, Wait, ReasonResizePending, "%s", info.Progress.Waiting).Until = until
+	}
+	return true
 }
 
 // notReadyWords says what a pod lacks to be ready, from what kubelet reports.

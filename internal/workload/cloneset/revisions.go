@@ -2,6 +2,7 @@ package cloneset
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -30,17 +32,59 @@ type revisionInfo struct {
 	template       []byte
 	fingerprint    string
 	hasFingerprint bool
-	object         *appsv1.ControllerRevision
+	// images are those of the containers that run as long as a pod, by name.
+	images map[string]string
+	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
+	claims template.VolumeClaimTemplates
+	object *appsv1.ControllerRevision
 }
 
 func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
-	template, err := revision.Template(object.Data.Raw)
+	raw, err := revision.Template(object.Data.Raw)
 	if err != nil {
 		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
-	info := revisionInfo{name: object.Name, template: template, object: object}
+	info := revisionInfo{name: object.Name, template: raw, object: object, images: map[string]string{}}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
+	var typed struct {
+		Spec struct {
+			Containers []struct{ Name, Image string } `json:"containers"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &typed); err != nil {
+		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
+	}
+	for _, container := range typed.Spec.Containers {
+		info.images[container.Name] = container.Image
+	}
+	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
+		if err := json.Unmarshal([]byte(text), &info.claims); err != nil || info.claims.DecodeError() != nil {
+			info.claims = nil // what cannot be read is not remembered
+		}
+	}
 	return info, nil
+}
+
+// claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
+// remembered with them, because their pods mount these (CS-089, CS-336).
+func (p *planner) claimTemplatesOf(info *revisionInfo) template.VolumeClaimTemplates {
+	if info.name != p.UpdateRevision && info.claims != nil {
+		return info.claims
+	}
+	return p.Set.Spec.VolumeClaimTemplates
+}
+
+// rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered too.
+func (p *planner) rememberedClaims() string {
+	documents := []json.RawMessage{}
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		documents = append(documents, p.Set.Spec.VolumeClaimTemplates[i].Raw())
+	}
+	encoded, err := json.Marshal(documents)
+	if err != nil {
+		return "" // determineRevisions has read them: they are JSON
+	}
+	return string(encoded)
 }
 
 // find returns the stored revision that a pod's label names, nil if there is none.
@@ -90,7 +134,7 @@ func (p *planner) determineRevisions() error {
 	case equal != nil:
 		p.UpdateRevision = equal.Name
 		if p.Set.DeletionTimestamp == nil {
-			p.Renumber, p.NewNumber = equal, highest+1
+			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, highest+1, p.rememberedClaims()
 			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.NewNumber)
 			info := p.find(equal.Name)
 			info.fingerprint, info.hasFingerprint = p.ClaimFingerprint, true // IPU-050
@@ -153,6 +197,7 @@ func (p *planner) newRevision(data []byte, stored []*appsv1.ControllerRevision, 
 		annotations = map[string]string{}
 	}
 	annotations[pub.ClaimTemplateFingerprint] = p.ClaimFingerprint
+	annotations[pub.ClaimTemplates] = p.rememberedClaims()
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Set.Namespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: annotations,

@@ -3,9 +3,11 @@ package cloneset
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -14,18 +16,22 @@ import (
 
 // scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this pass (CS-117, CS-072).
 func (p *planner) scale() bool {
-	scale := rollout.ComputeScale(p.census(), p.Limits)
-	p.sayScale(scale)
+	census := p.census(true)
+	scale := rollout.ComputeScale(census, p.Limits)
+	p.sayScale(census, scale)
 	if p.cancelDeletions() {
 		return true
 	}
+	p.awaitClaims(&scale)
 	if scale.Create > 0 {
 		p.createPods(scale)
 		return true
 	}
-	if scale.Missing > 0 {
+	if scale.Missing > 0 && p.ScaleLimited == "" {
 		p.ScaleLimited = fmt.Sprintf("%d pods are missing, but %d are unavailable and scaleStrategy.maxUnavailable is %d",
 			scale.Missing, scale.Unavailable, p.Limits.ScaleMaxUnavailable)
+	}
+	if p.ScaleLimited != "" {
 		p.say("creation waits: %s", p.ScaleLimited)
 	}
 	if p.deletePrepared() {
@@ -40,8 +46,7 @@ func (p *planner) scale() bool {
 	return p.scaleIn(scale)
 }
 
-func (p *planner) sayScale(scale rollout.Scale) {
-	census := p.census()
+func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
 	p.say("%d of %d pods, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
 		p.Limits.Replicas, census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
 		scale.Unavailable)
@@ -67,11 +72,9 @@ func (p *planner) createPods(scale rollout.Scale) {
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).
 func (p *planner) cancelDeletions() bool {
-	if hooks := p.Set.Spec.Lifecycle; hooks != nil {
-		for _, hook := range []*pub.LifecycleHook{hooks.PreDelete, hooks.InPlaceUpdate} {
-			if hook != nil && hook.MarkPodNotReady {
-				return false
-			}
+	for _, hook := range []*pub.LifecycleHook{p.hooks().PreDelete, p.hooks().InPlaceUpdate} {
+		if hook != nil && hook.MarkPodNotReady {
+			return false
 		}
 	}
 	spoken := 0
@@ -89,6 +92,7 @@ func (p *planner) cancelDeletions() bool {
 		if info.Preparing && !labelled && !slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, info.Pod.Name) {
 			patch := &podpatch.Patch{}
 			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
+			p.share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
 			p.decide(info.Pod, Patch, ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 			excess, changed = excess-1, true
 		}
@@ -153,8 +157,17 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 			old = append(old, info.Candidate)
 		}
 	}
+	for _, group := range [][]rollout.Candidate{old, new} {
+		rollout.Rank(group, topologyKeys(p.Set), func(node, key string) (string, bool) {
+			value, ok := p.NodeLabels[node][key]
+			return value, ok
+		})
+	}
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
+	if p.CurrentRevision != p.UpdateRevision {
+		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
+	}
 	fromOld := min(scale.RemoveOld, len(old))
 	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
 	spare, changed := p.spare(), false
@@ -170,6 +183,24 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		changed = true
 	}
 	return changed
+}
+
+// surged is 1 for a pod that was made at the update revision: during a rollout in place these are what surge added, and go before the
+// originals that were updated, also if one of these is not available at the moment (CS-103).
+func (p *planner) surged(pod *corev1.Pod) int {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+		return 0
+	}
+	return 1
+}
+
+// topologyKeys are those over which the template spreads its pods (CS-151).
+func topologyKeys(set *appsv1beta1.CloneSet) []string {
+	var keys []string
+	for i := range set.Spec.Template.Spec.TopologySpreadConstraints {
+		keys = append(keys, set.Spec.Template.Spec.TopologySpreadConstraints[i].TopologyKey)
+	}
+	return keys
 }
 
 func (p *planner) info(pod *corev1.Pod) *podInfo {
@@ -196,11 +227,12 @@ func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
 	if lifecycle.Hooked(p.preDelete(), info.Pod) && !info.Preparing {
 		patch := &podpatch.Patch{}
 		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
+		p.share(patch, info.Pod, pub.LifecycleStatePreparingDelete)
 		p.decide(info.Pod, Patch, ReasonLifecycleHook, "%s; its preDelete hook comes first", why).Patch = patch
 		return
 	}
 	v := p.decide(info.Pod, Delete, reason, "%s", why)
-	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" {
+	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" && !(reason == ReasonSpecifiedDelete && p.keepsClaims(info.Pod)) {
 		for _, claim := range p.Claims {
 			if claim.Labels[pub.CloneSetInstanceID] == id && claim.DeletionTimestamp == nil {
 				v.Claims = append(v.Claims, claim)
@@ -210,10 +242,31 @@ func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
 }
 
 func (p *planner) preDelete() *pub.LifecycleHook {
-	if p.Set.Spec.Lifecycle == nil {
-		return nil
+	return p.hooks().PreDelete
+}
+
+// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would find none.
+func (p *planner) keepsClaims(pod *corev1.Pod) bool {
+	return pod.Labels[pub.KeepClaims] == "true" && p.Set.Spec.ScaleStrategy.EnablePVCReuse
+}
+
+// awaitClaims holds back the successors of pods that leave them their claims: they have the names of their predecessors, and must
+// wait until these are gone (CS-335, CS-337).
+func (p *planner) awaitClaims(scale *rollout.Scale) {
+	var leaving []string
+	for _, pod := range p.Pods {
+		id := pod.Labels[pub.CloneSetInstanceID]
+		if pod.DeletionTimestamp != nil && id != "" && p.keepsClaims(pod) && slices.ContainsFunc(p.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+			return c.Labels[pub.CloneSetInstanceID] == id && c.DeletionTimestamp == nil
+		}) {
+			leaving = append(leaving, pod.Name)
+		}
 	}
-	return p.Set.Spec.Lifecycle.PreDelete
+	if held := min(len(leaving), scale.Create); held > 0 {
+		scale.Create -= held
+		scale.CreateOld = min(scale.CreateOld, scale.Create)
+		p.ScaleLimited = fmt.Sprintf("%d pods wait until %s are gone, whose claims they take over", held, strings.Join(leaving, ", "))
+	}
 }
 
 // settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims
@@ -242,7 +295,7 @@ func (p *planner) settleClaims() {
 		}
 		left := inactive[id]
 		if left != nil {
-			if _, wanted := left.Labels[pub.SpecifiedDelete]; wanted {
+			if _, wanted := left.Labels[pub.SpecifiedDelete]; wanted && !p.keepsClaims(left) {
 				p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "its pod was specified for deletion"})
 				continue
 			}

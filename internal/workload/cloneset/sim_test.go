@@ -194,15 +194,8 @@ func (w simWriter) CreatePod(_ context.Context, document map[string]any) (*corev
 	return as[*corev1.Pod](w.s.Create(podKey(pod.Name), &pod))
 }
 
-func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, status bool) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, sub(status)))
-}
-
-func sub(status bool) string {
-	if status {
-		return "status"
-	}
-	return ""
+func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, subresource))
 }
 
 func (w simWriter) DeletePod(_ context.Context, pod *corev1.Pod) error {
@@ -246,8 +239,8 @@ func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevisio
 	return w.s.Delete(revisionKey(r.Name), r)
 }
 
-func (w simWriter) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, status bool) (*appsv1beta1.CloneSet, error) {
-	return as[*appsv1beta1.CloneSet](w.s.Patch(setKey, body, sub(status)))
+func (w simWriter) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {
+	return as[*appsv1beta1.CloneSet](w.s.Patch(setKey, body, subresource))
 }
 
 // makeSet returns a set of nginx pods; options change it.

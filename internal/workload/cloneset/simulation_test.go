@@ -122,7 +122,11 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 			moved++
 		}
 	}
-	if moved > limits.Replicas-limits.Partition {
+	allowed := limits.Replicas - limits.Partition
+	if limits.MaxUnavailable == 0 { // surge pods are of the new revision, too (CS-102)
+		allowed += limits.MaxSurge
+	}
+	if moved > allowed {
 		r.fail("partition: %d pods at %s, replicas %d, partition %d", moved, to, limits.Replicas, limits.Partition)
 	}
 }

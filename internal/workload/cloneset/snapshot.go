@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // Snapshot is all that a plan is made from.
@@ -19,6 +20,10 @@ type Snapshot struct {
 	Claims []*corev1.PersistentVolumeClaim
 	// Revisions are the stored revisions of the set (CS-057).
 	Revisions []*appsv1.ControllerRevision
+	// Orphans are the names of pods without controller that match the selector (CS-355).
+	Orphans []string
+	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
+	NodeLabels map[string]map[string]string
 	// Now is the time of the snapshot.
 	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.
@@ -38,6 +43,10 @@ type Features struct {
 	RecreateOnClaimChange bool
 	// ExcludePreparingDelete is the flag --cloneset-scaling-exclude-preparing-delete (CS-116).
 	ExcludePreparingDelete bool
+	// InPlace is what qualifies beside images and metadata.
+	InPlace inplace.Options
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	DeferredResize time.Duration
 	// PreparingUpdateAsUpdate counts pods in PreparingUpdate as new while scaling (CS-115).
 	PreparingUpdateAsUpdate bool
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // Reasons of the condition Progressing, as they stand on the wire (CS-226, CS-227).
@@ -54,7 +55,23 @@ func (p *planner) status() {
 		p.pruneHistory()
 	}
 	status.Conditions = slices.Clone(old.Conditions)
+	p.available()
 	p.progressing()
+}
+
+// available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for it (CS-363).
+func (p *planner) available() {
+	if p.Set.Annotations[pub.PublishConditions] != "true" {
+		removeCondition(&p.Status, appsv1beta1.CloneSetConditionAvailable)
+		return
+	}
+	enough := p.Limits.Replicas - p.Limits.MaxUnavailable
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
+		Message: fmt.Sprintf("%d pods are available, %d must be", p.Status.AvailableReplicas, enough)}
+	if int(p.Status.AvailableReplicas) < enough {
+		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
+	}
+	setCondition(&p.Status, next, p.Now, false)
 }
 
 func count(n *int32, yes bool) {
@@ -68,8 +85,12 @@ func (p *planner) progressing() {
 	deadline := p.Set.Spec.ProgressDeadlineSeconds
 	status := &p.Status
 	if deadline == nil || *deadline == math.MaxInt32 {
-		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
-		return
+		if p.Set.Annotations[pub.PublishConditions] != "true" {
+			removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
+			return
+		}
+		forEver := int32(math.MaxInt32) // about 68 years
+		deadline = &forEver
 	}
 	replicas := int32(p.replicas())
 	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)

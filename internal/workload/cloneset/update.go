@@ -2,7 +2,8 @@ package cloneset
 
 import (
 	"fmt"
-	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -16,7 +17,8 @@ import (
 // updatePods chooses the next pods to be updated, in order, as far as the budget goes (CS-120 to 127). unusable is why the user's
 // numbers cannot be used, nil if they can.
 func (p *planner) updatePods(unusable error) {
-	count := rollout.ToMove(p.census(), p.Limits)
+	p.sayPartition()
+	count := rollout.ToMove(p.census(false), p.Limits)
 	target, toNew := p.update, true
 	if count < 0 {
 		target, toNew, count = p.current, false, -count
@@ -36,6 +38,7 @@ func (p *planner) updatePods(unusable error) {
 	budget := p.newBudget(toNew)
 	for _, info := range candidates {
 		if count == 0 {
+			info.Stay = true
 			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
 			continue
 		}
@@ -47,6 +50,19 @@ func (p *planner) updatePods(unusable error) {
 		if p.moveTo(info, target, toNew, budget) {
 			count--
 		}
+	}
+}
+
+// sayPartition tells those who raise the partition and expect pods to go back that nothing does without the gate (CS-360).
+func (p *planner) sayPartition() {
+	updated := 0
+	for _, info := range p.pods {
+		if info.New {
+			updated++
+		}
+	}
+	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
+		p.say("%d pods more than the partition of %d leaves are updated; they stay, because gate CloneSetPartitionRollback is off", more, p.Limits.Partition)
 	}
 }
 
@@ -63,24 +79,41 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123, CS-180).
+// candidates are the pods that are not of the target revision, in the order of their update (CS-123).
 func (p *planner) candidates(toNew bool) []*podInfo {
 	var candidates []*podInfo
 	for _, info := range p.pods {
-		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && info.Err == nil && p.verdicts[info.Pod.Name] == nil {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdicts[info.Pod.Name] == nil {
 			candidates = append(candidates, info)
 		}
 	}
-	slices.SortFunc(candidates, func(a, b *podInfo) int {
-		if a.Specified != b.Specified { // those already taken come first
-			if a.Specified {
-				return -1
-			}
-			return 1
+	return p.inUpdateOrder(candidates)
+}
+
+// inUpdateOrder puts those specified for deletion first, because they are taken already, and orders the pods by CS-180 to 188.
+func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
+	var candidates, all []rollout.Candidate
+	byPod := make(map[*corev1.Pod]*podInfo, len(infos))
+	for _, info := range infos {
+		candidates, byPod[info.Pod] = append(candidates, info.Candidate), info
+	}
+	for _, info := range p.pods {
+		all = append(all, info.Candidate)
+	}
+	var priority *pub.UpdatePriorityStrategy
+	var scatter []pub.UpdateScatterTerm
+	if rolling := p.rolling(); rolling != nil {
+		priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy
+	}
+	var taken, others []*podInfo
+	for _, candidate := range rollout.SortForUpdate(candidates, all, priority, scatter) {
+		if info := byPod[candidate.Pod]; info.Specified {
+			taken = append(taken, info)
+		} else {
+			others = append(others, info)
 		}
-		return rollout.ByUpdate(a.Candidate, b.Candidate)
-	})
-	return candidates
+	}
+	return append(taken, others...)
 }
 
 func (p *planner) partitionWords() string {
@@ -140,14 +173,14 @@ func (b *budget) take(info *podInfo) {
 func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *budget) bool {
 	m := info.Mode
 	if !toNew {
-		m = p.modeFrom(info.Pod.Labels[pub.ControllerRevisionHash], target)
+		m = p.modeOf(info, target)
 	}
 	if m.refusal != "" { // IPU-173: this pod cannot, others may
 		p.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
 		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
 		return false
 	}
-	free := !m.recreate && !m.change.Restarts() && !p.hookedForUpdate(info) // nothing goes out of service (IPU-308)
+	free := !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info) // no container changes (IPU-308)
 	if reason, why := b.refuse(info, p.Limits); reason != "" && !free {
 		p.decide(info.Pod, Wait, reason, "%s", why)
 		return true
@@ -159,22 +192,46 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 		b.take(info)
 		return true
 	}
-	switch state := lifecycle.State(info.Pod); {
-	case p.hookedForUpdate(info):
-		if state == pub.LifecycleStatePreparingUpdate {
-			p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
-			return true
+	if p.hookedForUpdate(info) || p.rehook(info) {
+		p.prepare(info)
+	} else {
+		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.change)
+		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.change), p.mayRecreate()
+		if info.Err != nil {
+			p.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err) // IPU-305
 		}
-		patch := &podpatch.Patch{}
-		lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.Now)
-		p.decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
-	default:
-		p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.change).Update = p.inPlaceUpdate(target, m.change)
 	}
 	if !free {
 		b.take(info)
 	}
 	return true
+}
+
+// prepare lets the inPlaceUpdate hook come first (IPU-152, IPU-155).
+func (p *planner) prepare(info *podInfo) {
+	state := lifecycle.State(info.Pod)
+	if state == pub.LifecycleStatePreparingUpdate {
+		p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
+		return
+	}
+	patch := &podpatch.Patch{}
+	if p.rehook(info) {
+		lifecycle.Hook(patch, p.hooks().InPlaceUpdate, info.Pod)
+	}
+	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.Now)
+	p.share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
+	p.decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
+}
+
+// rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to give the user's operator
+// something to remove again (table after IPU-152).
+func (p *planner) rehook(info *podInfo) bool {
+	hook := p.hooks().InPlaceUpdate
+	return hook != nil && lifecycle.State(info.Pod) == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
+}
+
+func (p *planner) mayRecreate() bool {
+	return p.policy() == appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy
 }
 
 func (p *planner) labelOf(info *podInfo) string {
@@ -185,7 +242,7 @@ func (p *planner) labelOf(info *podInfo) string {
 }
 
 func (p *planner) hookedForUpdate(info *podInfo) bool {
-	return p.Set.Spec.Lifecycle != nil && lifecycle.Hooked(p.Set.Spec.Lifecycle.InPlaceUpdate, info.Pod)
+	return lifecycle.Hooked(p.hooks().InPlaceUpdate, info.Pod)
 }
 
 func (p *planner) inPlaceUpdate(target *revisionInfo, change *inplace.Change) *inplace.Update {

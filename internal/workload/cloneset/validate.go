@@ -47,21 +47,18 @@ func WrittenInV1alpha1(set *appsv1alpha1.CloneSet) *Written {
 // CloneSet returns the object in the storage version.
 func (w *Written) CloneSet() *appsv1beta1.CloneSet { return w.set }
 
-// CompareTemplates says which differences of two pod templates cannot be applied in place; see inplace.Compare.
-type CompareTemplates func(oldTemplate, newTemplate []byte) (*inplace.Change, []inplace.Blocker, error)
-
 // Validate checks a CloneSet to be created, or with an old one, to be updated (CS-020 to CS-035). What the API server has to say on
 // the pod template comes on top, see internal/admission. All errors are returned.
 //
 // An update is not refused for what the stored object has got already: objects that an older release let in can still be scaled,
 // mended step by step, and deleted.
-func Validate(updated, old *Written, compare CompareTemplates) field.ErrorList {
+func Validate(updated, old *Written, qualifies inplace.Options) field.ErrorList {
 	errs := validate(updated)
 	if old == nil {
 		return append(errs, validateName(updated.set.Name)...)
 	}
 	errs = newErrors(errs, validate(old))
-	return append(errs, validateUpdate(updated.set, old.set, compare)...)
+	return append(errs, validateUpdate(updated.set, old.set, qualifies)...)
 }
 
 func newErrors(errs, before field.ErrorList) field.ErrorList {
@@ -93,7 +90,7 @@ func validateName(name string) field.ErrorList {
 	return errs
 }
 
-func validateUpdate(updated, old *appsv1beta1.CloneSet, compare CompareTemplates) field.ErrorList {
+func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Options) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
@@ -105,7 +102,7 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, compare CompareTemplates
 		return errs
 	}
 	// CS-033: exactly what the engine would refuse later (IPU-030 ff).
-	_, blockers, err := compare(old.Spec.Template.Raw(), updated.Spec.Template.Raw())
+	_, blockers, err := inplace.Compare(old.Spec.Template.Raw(), updated.Spec.Template.Raw(), qualifies)
 	if err != nil {
 		return append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may change only if the change can be applied in place: %v", err)))
 	}

@@ -115,7 +115,7 @@ func TestValidateCreate(t *testing.T) {
 		for version := range strings.FieldsSeq(test.versions) {
 			t.Run(version+" "+name, func(t *testing.T) {
 				want := append([]string{}, test.want...)
-				if diff := cmp.Diff(want, summary(Validate(written(t, version, test.members), nil, inplace.Compare))); diff != "" {
+				if diff := cmp.Diff(want, summary(Validate(written(t, version, test.members), nil, inplace.Options{}))); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
@@ -142,7 +142,7 @@ func TestValidateUpdate(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			errs := Validate(written(t, test.version, test.updated), written(t, test.version, test.old), inplace.Compare)
+			errs := Validate(written(t, test.version, test.updated), written(t, test.version, test.old), inplace.Options{})
 			if diff := cmp.Diff(append([]string{}, test.want...), summary(errs)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -1,0 +1,69 @@
+package inplace
+
+import (
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// launchPriority returns the priority by which the container starts, if it has one (IPU-100).
+func launchPriority(container *corev1.Container) (int, bool) {
+	if container == nil {
+		return 0, false
+	}
+	for i := range container.Env {
+		env := &container.Env[i]
+		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil {
+			continue
+		}
+		text, ok := strings.CutPrefix(env.ValueFrom.ConfigMapKeyRef.Key, "p_")
+		if priority, err := strconv.Atoi(text); ok && err == nil {
+			return priority, true
+		}
+	}
+	return 0, false
+}
+
+// split divides parts into those to be written now and those that wait: now go the containers without priority, those of the highest
+// one, and whoever reads metadata that one of these reads, because a key has one value at a time (IPU-101, IPU-102).
+func split(pod *corev1.Pod, parts Parts) (now, later Parts) {
+	names := parts.Names()
+	highest, some := 0, false
+	for _, name := range names {
+		if priority, ok := launchPriority(containerOf(pod, name)); ok && (!some || priority > highest) {
+			highest, some = priority, true
+		}
+	}
+	first := map[string]bool{}
+	for _, name := range names {
+		priority, ok := launchPriority(containerOf(pod, name))
+		first[name] = !ok || priority == highest
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, name := range names {
+			for _, member := range names {
+				if !first[name] && first[member] && shareMetadata(parts.Refs[name], parts.Refs[member]) {
+					first[name], grown = true, true
+				}
+			}
+		}
+	}
+	return parts.only(func(name string) bool { return first[name] }), parts.only(func(name string) bool { return !first[name] })
+}
+
+func shareMetadata(a, b RefMetadata) bool {
+	return shareKey(a.Labels, b.Labels) || shareKey(a.Annotations, b.Annotations)
+}
+
+func shareKey(a, b map[string]*string) bool {
+	for key := range a {
+		if _, ok := b[key]; ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,205 @@
+package inplace
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// RefMetadata are the labels and annotations that a container reads through its environment and that change; nil removes the key
+// (IPU-091, IPU-309).
+type RefMetadata struct {
+	Labels      map[string]*string `json:"labels,omitempty"`
+	Annotations map[string]*string `json:"annotations,omitempty"`
+}
+
+// Parts are what changes in containers, by container name. They are what batches divide (IPU-101).
+type Parts struct {
+	// Images are the new images (IPU-033, IPU-318).
+	Images map[string]string
+	// Refs is the metadata whose change restarts the container that reads it.
+	Refs map[string]RefMetadata
+	// Resources holds the changed quantities alone (IPU-035).
+	Resources map[string]corev1.ResourceRequirements
+	// Restarts names containers to be restarted as they are, sorted (IPU-322).
+	Restarts []string
+}
+
+// Empty tells whether no container changes.
+func (p *Parts) Empty() bool {
+	return len(p.Images)+len(p.Refs)+len(p.Resources)+len(p.Restarts) == 0
+}
+
+// Names returns the containers that have something to change, sorted.
+func (p *Parts) Names() []string {
+	names := map[string]bool{}
+	for name := range p.Images {
+		names[name] = true
+	}
+	for name := range p.Refs {
+		names[name] = true
+	}
+	for name := range p.Resources {
+		names[name] = true
+	}
+	for _, name := range p.Restarts {
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// only returns the parts of the containers that keep accepts.
+func (p *Parts) only(keep func(name string) bool) Parts {
+	return Parts{Images: filter(p.Images, keep), Refs: filter(p.Refs, keep), Resources: filter(p.Resources, keep),
+		Restarts: slices.DeleteFunc(slices.Clone(p.Restarts), func(name string) bool { return !keep(name) })}
+}
+
+func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
+	var out map[string]V
+	for name, value := range m {
+		if keep(name) {
+			if out == nil {
+				out = map[string]V{}
+			}
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// over returns these parts completed by what earlier ones left undone: of the same container and kind the newer wins (IPU-327).
+func (p *Parts) over(earlier Parts) Parts {
+	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
+	for name, resources := range p.Resources {
+		before := merged.Resources[name]
+		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits), Requests: merge(before.Requests, resources.Requests)}
+		merged.Resources = merge(merged.Resources, map[string]corev1.ResourceRequirements{name: resources})
+	}
+	for name, refs := range p.Refs {
+		before := merged.Refs[name]
+		refs = RefMetadata{Labels: merge(before.Labels, refs.Labels), Annotations: merge(before.Annotations, refs.Annotations)}
+		merged.Refs = merge(merged.Refs, map[string]RefMetadata{name: refs})
+	}
+	merged.Restarts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(earlier.Restarts, p.Restarts))))
+	return merged
+}
+
+func merge[K comparable, V any](a, b map[K]V) map[K]V {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := make(map[K]V, len(a)+len(b))
+	maps.Copy(out, a)
+	maps.Copy(out, b)
+	return out
+}
+
+// Change is what has to be done to a pod to bring it from one template to another in place.
+type Change struct {
+	Parts
+	// Labels and Annotations hold new values that no container reads; nil removes the key (IPU-090).
+	Labels, Annotations map[string]*string
+	// AddFinalizers and RemoveFinalizers are what the template's finalizers gained and lost.
+	AddFinalizers, RemoveFinalizers []string
+	// Stops names the containers that the change stops, sorted.
+	Stops []string
+	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
+	KeepReady []string
+}
+
+// Quiet tells whether the change touches no container. It needs neither budget nor grace nor a lifecycle state (IPU-308).
+func (c *Change) Quiet() bool { return c.Parts.Empty() }
+
+// Holds tells whether the pod is taken out of service for the change: a container is stopped that the user did not declare
+// unimportant (IPU-136, IPU-308).
+func (c *Change) Holds() bool {
+	return slices.ContainsFunc(c.Stops, func(name string) bool { return !slices.Contains(c.KeepReady, name) })
+}
+
+// NeedsDaemon names the containers that only a node daemon can restart: those whose environment changes, or that shall be
+// restarted as they are, while their image stays (IPU-130, IPU-312, IPU-322).
+func (c *Change) NeedsDaemon() []string {
+	return slices.DeleteFunc(c.Names(), func(name string) bool {
+		_, image := c.Images[name]
+		_, refs := c.Refs[name]
+		return image || !refs && !slices.Contains(c.Restarts, name)
+	})
+}
+
+// Unrestartable names the containers that run and would have to be restarted by a node daemon, on a pod that none watches (IPU-312).
+func (c *Change) Unrestartable(pod *corev1.Pod) []string {
+	return slices.DeleteFunc(c.NeedsDaemon(), func(name string) bool {
+		status := statusOf(pod, name)
+		return Reported(pod) || status == nil || status.ContainerID == ""
+	})
+}
+
+// WithImages returns the change with images added that must be replaced too.
+func (c *Change) WithImages(images map[string]string) *Change {
+	if len(images) == 0 {
+		return c
+	}
+	more := *c
+	more.Images = merge(c.Images, images)
+	more.Stops = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)))))
+	return &more
+}
+
+// String says what changes, for events and narratives.
+func (c *Change) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(c.Images)) {
+		parts = append(parts, fmt.Sprintf("image of %s to %s", name, c.Images[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Resources)) {
+		parts = append(parts, fmt.Sprintf("resources of %s to %s", name, resourceWords(c.Resources[name])))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Refs)) {
+		keys := slices.Concat(slices.Collect(maps.Keys(c.Refs[name].Labels)), slices.Collect(maps.Keys(c.Refs[name].Annotations)))
+		slices.Sort(keys)
+		parts = append(parts, fmt.Sprintf("environment of %s from %s", name, strings.Join(keys, ", ")))
+	}
+	if len(c.Restarts) > 0 {
+		parts = append(parts, "restart of "+strings.Join(c.Restarts, ", "))
+	}
+	if n := len(c.Labels); n > 0 {
+		parts = append(parts, "labels "+strings.Join(slices.Sorted(maps.Keys(c.Labels)), ", "))
+	}
+	if n := len(c.Annotations); n > 0 {
+		parts = append(parts, "annotations "+strings.Join(slices.Sorted(maps.Keys(c.Annotations)), ", "))
+	}
+	if len(c.AddFinalizers)+len(c.RemoveFinalizers) > 0 {
+		parts = append(parts, "finalizers")
+	}
+	if len(parts) == 0 {
+		return "revision labels only"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (c *Change) metadata(patch *podpatch.Patch) {
+	patchMetadata(patch, c.Labels, c.Annotations)
+	patch.Finalizers(c.AddFinalizers, c.RemoveFinalizers)
+}
+
+func patchMetadata(patch *podpatch.Patch, labels, annotations map[string]*string) {
+	for key, value := range labels {
+		if value == nil {
+			patch.RemoveLabel(key)
+		} else {
+			patch.Label(key, *value)
+		}
+	}
+	for key, value := range annotations {
+		if value == nil {
+			patch.RemoveAnnotation(key)
+		} else {
+			patch.Annotation(key, *value)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package inplace
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// resource classifies the replacement of one quantity (IPU-035, IPU-036, IPU-040).
+func (c *comparison) resource(path []string, old, new any) {
+	kind, name := path[4], corev1.ResourceName(path[5])
+	container := c.container(path)
+	oldText, oldOK := old.(string)
+	newText, newOK := new.(string)
+	_, oldErr := resource.ParseQuantity(oldText)
+	quantity, err := resource.ParseQuantity(newText)
+	switch {
+	case !c.options.Resize:
+		c.block(path, "resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize")
+		return
+	case kind != "limits" && kind != "requests" || name != corev1.ResourceCPU && name != corev1.ResourceMemory:
+		c.block(path, "of the resources only cpu and memory can change in place")
+		return
+	case !oldOK || !newOK || oldErr != nil || err != nil:
+		c.block(path, "a quantity can only be replaced by another one")
+		return
+	case path[1] == "initContainers" && !restartable(container):
+		c.block(path, "an init container that ends cannot be resized")
+		return
+	}
+	containerName, _ := container["name"].(string)
+	change := c.change.Resources[containerName]
+	if kind == "limits" {
+		change.Limits = merge(change.Limits, corev1.ResourceList{name: quantity})
+	} else {
+		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity})
+	}
+	c.change.Resources = merge(c.change.Resources, map[string]corev1.ResourceRequirements{containerName: change})
+}
+
+// quality blocks a change of resources that alters the QoS class of the pod (IPU-037).
+func (c *comparison) quality() error {
+	if len(c.change.Resources) == 0 {
+		return nil
+	}
+	before, err := qualityOf(c.old)
+	if err != nil {
+		return err
+	}
+	after, err := qualityOf(c.new)
+	if err != nil {
+		return err
+	}
+	if before != after {
+		c.block([]string{"spec", "containers"}, fmt.Sprintf("resources would change the QoS class from %s to %s", before, after))
+	}
+	return nil
+}
+
+func qualityOf(template revision.Document) (corev1.PodQOSClass, error) {
+	encoded, err := json.Marshal(template["spec"])
+	if err != nil {
+		return "", fmt.Errorf("encoding pod spec: %w", err)
+	}
+	var spec corev1.PodSpec
+	if err := json.Unmarshal(encoded, &spec); err != nil {
+		return "", fmt.Errorf("reading pod spec: %w", err)
+	}
+	return QualityOfService(&spec), nil
+}
+
+// QualityOfService computes the QoS class that the API server gives a pod: from its own resources if it has any, else from those of
+// all containers.
+func QualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
+	all := []corev1.ResourceRequirements{}
+	if r := spec.Resources; r != nil && len(r.Limits)+len(r.Requests) > 0 {
+		all = append(all, *r)
+	} else {
+		for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+			for i := range containers {
+				all = append(all, containers[i].Resources)
+			}
+		}
+	}
+	some, guaranteed := false, true
+	for _, requirements := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := requirements.Limits[name], requirements.Requests[name]
+			if request.IsZero() {
+				request = limit // as the API server defaults it
+			}
+			some = some || !limit.IsZero() || !request.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
+		}
+	}
+	switch {
+	case !some:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// restartsForResize tells whether the container's resizePolicy restarts it for the resources that change (IPU-136).
+func restartsForResize(container revision.Document, change corev1.ResourceRequirements) bool {
+	policies, _ := container["resizePolicy"].([]any)
+	for _, entry := range policies {
+		policy := object(entry)
+		if policy["restartPolicy"] != string(corev1.RestartContainer) {
+			continue
+		}
+		name, _ := policy["resourceName"].(string)
+		_, limit := change.Limits[corev1.ResourceName(name)]
+		_, request := change.Requests[corev1.ResourceName(name)]
+		if limit || request {
+			return true
+		}
+	}
+	return false
+}
+
+func resourceWords(change corev1.ResourceRequirements) string {
+	var words []string
+	for _, list := range []struct {
+		name   string
+		values corev1.ResourceList
+	}{{"requests", change.Requests}, {"limits", change.Limits}} {
+		for _, name := range slices.Sorted(maps.Keys(list.values)) {
+			quantity := list.values[name]
+			words = append(words, fmt.Sprintf("%s %s %s", list.name, name, quantity.String()))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// lacking returns what of the wanted quantities the present ones do not have, by value; absent and zero are alike (IPU-112, IPU-128).
+func lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
+	missing := func(want, have corev1.ResourceList) corev1.ResourceList {
+		var out corev1.ResourceList
+		for name, quantity := range want {
+			if present := have[name]; present.Cmp(quantity) != 0 {
+				out = merge(out, corev1.ResourceList{name: quantity})
+			}
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
+}
+
+func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }

@@ -1,0 +1,90 @@
+package inplace
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// RuntimeMeta is what the node daemon reports of a pod's containers, in the annotation apps.kruise.io/runtime-containers-meta
+// (IPU-123).
+type RuntimeMeta struct {
+	Containers []RuntimeContainer `json:"containers"`
+}
+
+// RuntimeContainer is what the daemon reports of one container.
+type RuntimeContainer struct {
+	Name         string        `json:"name"`
+	ContainerID  string        `json:"containerID"`
+	RestartCount int32         `json:"restartCount"`
+	Hashes       RuntimeHashes `json:"hashes"`
+}
+
+// RuntimeHashes are unsigned decimals: of the container as kubelet started it, and of the environment from metadata that it really has.
+type RuntimeHashes struct {
+	PlainHash                    uint64 `json:"plainHash"`
+	ExtractedEnvFromMetadataHash uint64 `json:"extractedEnvFromMetadataHash,omitempty"`
+}
+
+// Reported tells whether a node daemon watches the pod (IPU-312).
+func Reported(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[pub.RuntimeContainersMeta]
+	return ok
+}
+
+// reported returns what the daemon says of the container that the status shows; nil if it says nothing of this very one (IPU-124).
+// An unreadable report is none.
+func reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
+	text := pod.Annotations[pub.RuntimeContainersMeta]
+	if text == "" || status == nil || status.ContainerID == "" {
+		return nil
+	}
+	var meta RuntimeMeta
+	if json.Unmarshal([]byte(text), &meta) != nil {
+		return nil
+	}
+	for i := range meta.Containers {
+		if meta.Containers[i].Name == status.Name && meta.Containers[i].ContainerID == status.ContainerID {
+			return &meta.Containers[i]
+		}
+	}
+	return nil
+}
+
+// PlainHash is what kubelet, from 1.31 on, stores with a container to find out whether its image changed (IPU-125).
+func PlainHash(name, image string) string {
+	// Encoding strings cannot fail; the member order is that of the hash.
+	encoded, _ := json.Marshal(struct {
+		Image string `json:"image,omitempty"`
+		Name  string `json:"name,omitempty"`
+	}{image, name})
+	return revision.HashBytes(encoded)
+}
+
+// envValue is one entry of the hash of an environment.
+type envValue struct {
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
+}
+
+// EnvHash hashes the environment that a container has from metadata, with the values it would have if it started now (IPU-126).
+func EnvHash(pod *corev1.Pod, container *corev1.Container) string {
+	var values []envValue
+	for i := range container.Env {
+		if key, label, ok := EnvReference(&container.Env[i]); ok {
+			value := pod.Annotations[key]
+			if label {
+				value = pod.Labels[key]
+			}
+			values = append(values, envValue{container.Env[i].Name, value})
+		}
+	}
+	slices.SortFunc(values, func(a, b envValue) int { return strings.Compare(a.Name, b.Name) })
+	encoded, _ := json.Marshal(values) // strings always encode
+	return revision.HashBytes(encoded)
+}

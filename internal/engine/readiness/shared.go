@@ -1,0 +1,58 @@
+package readiness
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// Holder is one of the writers that hold a pod not ready through KruisePodReady (IPU-142).
+type Holder struct {
+	UserAgent string `json:"userAgent"`
+	Key       string `json:"key"`
+}
+
+// Holders of lifecycle hooks with markPodNotReady (IPU-143).
+var (
+	PreDeleteHook = Holder{"Lifecycle", "preDeleteHook"}
+	PreUpdateHook = Holder{"Lifecycle", "preUpdateHook"}
+)
+
+// Share adds to the patch what brings KruisePodReady to hold the pod for the writers in hold and not for those in release; others are
+// left alone. A pod with the gate and without the condition is given it (IPU-141, IPU-142). Nothing is added to pods without the
+// gate, or if it is so already.
+func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now time.Time) {
+	if !hasGate(pod, pub.KruisePodReady) {
+		return
+	}
+	current := Condition(pod, pub.KruisePodReady)
+	var before []Holder
+	if current != nil {
+		_ = json.Unmarshal([]byte(current.Message), &before) // a message of somebody else's holds nobody
+	}
+	after := slices.DeleteFunc(slices.Concat(before, hold), func(h Holder) bool { return slices.Contains(release, h) })
+	slices.SortFunc(after, func(a, b Holder) int { return cmp.Or(cmp.Compare(a.UserAgent, b.UserAgent), cmp.Compare(a.Key, b.Key)) })
+	after = slices.Compact(after)
+	next := corev1.PodCondition{Type: pub.KruisePodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}
+	if len(after) > 0 {
+		text, _ := json.Marshal(after) // strings always encode
+		next.Status, next.Message = corev1.ConditionFalse, string(text)
+	}
+	if current != nil && current.Status == next.Status {
+		if slices.Equal(before, after) {
+			return
+		}
+		next.LastTransitionTime = current.LastTransitionTime
+	}
+	patch.Condition(next)
+	if next.Status == corev1.ConditionFalse {
+		notReady(patch, pod, pub.KruisePodReady, now)
+	}
+}
