@@ -2,10 +2,12 @@ package rollout
 
 import (
 	"cmp"
+	"math"
+	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -22,42 +24,158 @@ type Candidate struct {
 
 // ByRemoval compares two pods for scale-in: the one to go first is less (CS-141 to 148, CS-152).
 func ByRemoval(a, b Candidate) int {
-	return cmp.Or(
-		cmp.Compare(assigned(a.Pod), assigned(b.Pod)),
-		cmp.Compare(phase(a.Pod), phase(b.Pod)),
-		compareBool(a.Available, b.Available),
-		compareBool(a.Ready, b.Ready),
-		cmp.Compare(DeletionCost(a.Pod), DeletionCost(b.Pod)),
-		cmp.Compare(b.Rank, a.Rank),
-		youngerReadiness(a, b),
-		cmp.Compare(restarts(b.Pod), restarts(a.Pod)),
-		younger(a.Pod.CreationTimestamp.Time, b.Pod.CreationTimestamp.Time),
-		cmp.Compare(a.Pod.Name, b.Pod.Name),
-	)
+	x, y := standingOf(0, a), standingOf(0, b)
+	return byRemoval(&x, &y)
 }
 
-// ByUpdate compares two pods for update: the one to be updated first is less (CS-180). Those that a lifecycle hook has let into
-// the update already go before all others (CS-187).
+// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180). What goes over it is in
+// [SortForUpdate].
 func ByUpdate(a, b Candidate) int {
-	return cmp.Or(
-		compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)),
-		cmp.Compare(assigned(a.Pod), assigned(b.Pod)),
-		cmp.Compare(phase(a.Pod), phase(b.Pod)),
-		compareBool(a.Ready, b.Ready),
-		youngerReadiness(a, b),
-		cmp.Compare(restarts(b.Pod), restarts(a.Pod)),
-		younger(a.Pod.CreationTimestamp.Time, b.Pod.CreationTimestamp.Time),
-		cmp.Compare(a.Pod.Name, b.Pod.Name),
-	)
+	x, y := standingOf(0, a), standingOf(0, b)
+	return byUpdate(&x, &y)
+}
+
+// SortForUpdate returns the candidates in the order of their update, and leaves those given as they are: the base order (CS-180),
+// over it the priority, over that the scatter (CS-188), and before all others those that a lifecycle hook has let into the update
+// already (CS-187). all are the pods of the workload, updated or not.
+func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+	order := make([]int, 0, len(candidates))
+	for _, s := range sorted(candidates, byUpdate) {
+		order = append(order, s.index)
+	}
+	order = prioritized(order, candidates, priority)
+	order = scattered(order, candidates, all, scatter)
+	admitted, others := part(order, which(candidates, preparingUpdate))
+	return pick(candidates, append(admitted, others...))
 }
 
 func preparingUpdate(pod *corev1.Pod) bool {
 	return pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingUpdate)
 }
 
+// Orders of candidates are lists of their indices.
+
+func asGiven(candidates []Candidate) []int {
+	order := make([]int, len(candidates))
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+func pick(candidates []Candidate, order []int) []Candidate {
+	picked := make([]Candidate, len(order))
+	for i, index := range order {
+		picked[i] = candidates[index]
+	}
+	return picked
+}
+
+// which says of each candidate whether it belongs.
+func which(candidates []Candidate, belongs func(*corev1.Pod) bool) []bool {
+	in := make([]bool, len(candidates))
+	for i, c := range candidates {
+		in[i] = belongs(c.Pod)
+	}
+	return in
+}
+
+// part takes an order apart, into the candidates that belong and the others.
+func part(order []int, in []bool) (belonging, others []int) {
+	others = make([]int, 0, len(order))
+	for _, index := range order {
+		if in[index] {
+			belonging = append(belonging, index)
+		} else {
+			others = append(others, index)
+		}
+	}
+	return belonging, others
+}
+
+// standing is what the orders compare. It is read from a pod once, because sorting compares a pod many times.
+type standing struct {
+	// index among the candidates.
+	index int
+	// stage is how far the pod has come: assigned to a node, then its phase.
+	stage               int
+	available, ready    bool
+	cost, restarts      int32
+	rank                float64
+	readySince, created int64
+	name                string
+}
+
+func standingOf(index int, c Candidate) standing {
+	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready, cost: DeletionCost(c.Pod),
+		restarts: restarts(c.Pod), rank: c.Rank, readySince: readySince(c.Pod), created: age(c.Pod.CreationTimestamp), name: c.Pod.Name}
+}
+
+// sorted returns the standings of the candidates in order.
+func sorted(candidates []Candidate, compare func(a, b *standing) int) []*standing {
+	read, standings := make([]standing, len(candidates)), make([]*standing, len(candidates))
+	for i, c := range candidates {
+		read[i] = standingOf(i, c)
+		standings[i] = &read[i]
+	}
+	slices.SortFunc(standings, compare)
+	return standings
+}
+
+func byRemoval(a, b *standing) int {
+	if a.stage == b.stage && a.available != b.available {
+		return compareBool(a.available, b.available)
+	}
+	return byRemovalWhateverAvailable(a, b)
+}
+
+// byRemovalWhateverAvailable is the order within the spread ranks (CS-150).
+func byRemovalWhateverAvailable(a, b *standing) int {
+	switch {
+	case a.stage != b.stage:
+		return cmp.Compare(a.stage, b.stage)
+	case a.ready != b.ready:
+		return compareBool(a.ready, b.ready)
+	case a.cost != b.cost:
+		return cmp.Compare(a.cost, b.cost)
+	case a.rank != b.rank:
+		return cmp.Compare(b.rank, a.rank)
+	}
+	return byAge(a, b)
+}
+
+func byUpdate(a, b *standing) int {
+	switch {
+	case a.stage != b.stage:
+		return cmp.Compare(a.stage, b.stage)
+	case a.ready != b.ready:
+		return compareBool(a.ready, b.ready)
+	}
+	return byAge(a, b)
+}
+
+// byAge is what both orders end with (CS-146 to 148, CS-152).
+func byAge(a, b *standing) int {
+	if a.ready && b.ready { // CS-146: else the times say nothing
+		if a.readySince != b.readySince {
+			return cmp.Compare(a.readySince, b.readySince)
+		}
+	}
+	if a.restarts != b.restarts {
+		return cmp.Compare(b.restarts, a.restarts)
+	}
+	if a.created != b.created {
+		return cmp.Compare(a.created, b.created)
+	}
+	return cmp.Compare(a.name, b.name)
+}
+
 // DeletionCost returns the pod's deletion cost; absent or invalid is 0 (CS-144).
 func DeletionCost(pod *corev1.Pod) int32 {
-	text := pod.Annotations[pub.PodDeletionCost]
+	text, ok := pod.Annotations[pub.PodDeletionCost]
+	if !ok {
+		return 0
+	}
 	cost, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || strconv.FormatInt(cost, 10) != text {
 		return 0
@@ -93,27 +211,19 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// youngerReadiness puts, of two ready pods, the one that became ready later first; one without a time goes before both.
-func youngerReadiness(a, b Candidate) int {
-	if !a.Ready || !b.Ready {
-		return 0
-	}
-	return younger(readySince(a.Pod), readySince(b.Pod))
-}
-
-func readySince(pod *corev1.Pod) time.Time {
+func readySince(pod *corev1.Pod) int64 {
 	if ready := readiness.Condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
-		return ready.LastTransitionTime.Time
+		return age(ready.LastTransitionTime)
 	}
-	return time.Time{}
+	return age(metav1.Time{})
 }
 
-// younger puts the unset time first, then the later one.
-func younger(a, b time.Time) int {
-	if a.IsZero() != b.IsZero() {
-		return compareBool(!a.IsZero(), !b.IsZero())
+// age puts the unset time first, then the later one. Times of the API have whole seconds.
+func age(t metav1.Time) int64 {
+	if t.IsZero() {
+		return math.MinInt64
 	}
-	return b.Compare(a)
+	return -t.Unix()
 }
 
 func restarts(pod *corev1.Pod) int32 {

@@ -62,6 +62,21 @@ func createdAfterMinutes(minutes int) func(*Candidate) {
 }
 func noCreationTime(c *Candidate) { c.Pod.CreationTimestamp = metav1.Time{} }
 
+func labelled(key, value string) func(*Candidate) {
+	return func(c *Candidate) { c.Pod.Labels[key] = value }
+}
+func selecting(key, value string) metav1.LabelSelector {
+	return metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
+
+func names(candidates []Candidate) []string {
+	got := make([]string, 0, len(candidates))
+	for _, c := range candidates {
+		got = append(got, c.Pod.Name)
+	}
+	return got
+}
+
 type orderCase struct {
 	first, second func(*Candidate)
 }
@@ -116,17 +131,55 @@ func TestByRemoval(t *testing.T) {
 
 func TestByUpdate(t *testing.T) {
 	check(t, ByUpdate, map[string]orderCase{
-		"CS-187 in PreparingUpdate, before all others":    {waitingForHook, unassigned},
-		"CS-180 unassigned":                               {unassigned, inPhase(corev1.PodPending)},
-		"CS-180 Pending before Unknown":                   {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
-		"CS-180 Unknown before Running":                   {inPhase(corev1.PodUnknown), notReady},
-		"CS-180 not Ready":                                {notReady, readySinceMinutes(5)},
-		"CS-180 most recently Ready":                      {readySinceMinutes(5), restarted(9)},
-		"CS-180 more restarts":                            {restarted(2), createdAfterMinutes(9)},
-		"CS-180 younger":                                  {createdAfterMinutes(1), nil},
-		"CS-180 neither cost nor rank nor availability":   {createdAfterMinutes(1), both(both(cost("-9"), rank(9)), unavailable)},
-		"CS-187 among those in PreparingUpdate, as usual": {both(waitingForHook, notReady), both(waitingForHook, readySinceMinutes(5))},
+		"CS-180 unassigned":                             {unassigned, inPhase(corev1.PodPending)},
+		"CS-180 Pending before Unknown":                 {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
+		"CS-180 Unknown before Running":                 {inPhase(corev1.PodUnknown), notReady},
+		"CS-180 not Ready":                              {notReady, readySinceMinutes(5)},
+		"CS-180 most recently Ready":                    {readySinceMinutes(5), restarted(9)},
+		"CS-180 more restarts":                          {restarted(2), createdAfterMinutes(9)},
+		"CS-180 younger":                                {createdAfterMinutes(1), nil},
+		"CS-180 neither cost nor rank nor availability": {createdAfterMinutes(1), both(both(cost("-9"), rank(9)), unavailable)},
 	})
+}
+
+func TestSortForUpdate(t *testing.T) {
+	weight := &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("role", "canary")}}}
+	leaders := []pub.UpdateScatterTerm{{Key: "role", Value: "leader"}}
+	canary, leader := labelled("role", "canary"), labelled("role", "leader")
+	tests := map[string]struct {
+		candidates []Candidate
+		priority   *pub.UpdatePriorityStrategy
+		scatter    []pub.UpdateScatterTerm
+		want       []string
+	}{
+		"no candidates": {nil, weight, leaders, []string{}},
+		"CS-180 the base order, names last": {
+			[]Candidate{candidate("d"), candidate("c"), candidate("b", notReady), candidate("a", readySinceMinutes(1)), candidate("e", unassigned)},
+			nil, nil, []string{"e", "b", "a", "c", "d"}},
+		"CS-181 priority goes over the base order": {
+			[]Candidate{candidate("a", unassigned), candidate("b", notReady), candidate("c", canary), candidate("d", canary, notReady)},
+			weight, nil, []string{"d", "c", "a", "b"}},
+		"CS-188 scatter goes over the priority": {
+			[]Candidate{candidate("a", leader), candidate("b", leader), candidate("c"), candidate("d"), candidate("e", canary)},
+			weight, leaders, []string{"a", "e", "c", "d", "b"}},
+		"CS-187 those in PreparingUpdate before all others, as scattered": {
+			[]Candidate{candidate("a", leader), candidate("b", leader, waitingForHook), candidate("c"), candidate("d", waitingForHook), candidate("e", unassigned)},
+			nil, leaders, []string{"d", "b", "a", "e", "c"}},
+		"CS-187 and before those of higher priority": {
+			[]Candidate{candidate("a", canary), candidate("b", waitingForHook), candidate("c", canary, waitingForHook)},
+			weight, nil, []string{"c", "b", "a"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := names(tt.candidates)
+			if diff := cmp.Diff(tt.want, names(SortForUpdate(tt.candidates, tt.candidates, tt.priority, tt.scatter))); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, names(tt.candidates)); diff != "" {
+				t.Errorf("the candidates given were moved: %s", diff)
+			}
+		})
+	}
 }
 
 func both(a, b func(*Candidate)) func(*Candidate) { return func(c *Candidate) { a(c); b(c) } }
@@ -142,11 +195,7 @@ func TestEqualPodsAreOrderedByName(t *testing.T) {
 				pods = append(pods, candidate(want[i]))
 			}
 			slices.SortFunc(pods, compare)
-			var got []string
-			for _, c := range pods {
-				got = append(got, c.Pod.Name)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, names(pods)); diff != "" {
 				t.Fatalf("%s: %s", name, diff)
 			}
 		}

@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Scatter returns the candidates with the pods of each term spread among the others, the term with the most candidates first
+// (CS-184 to 186), and leaves those given as they are. all are the pods of the workload, updated or not.
+func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Candidate {
+	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
+}
+
+func scattered(order []int, candidates, all []Candidate, terms []pub.UpdateScatterTerm) []int {
+	var spreads []spread
+	for _, term := range terms {
+		labelled := func(pod *corev1.Pod) bool {
+			value, ok := pod.Labels[term.Key]
+			return ok && value == term.Value
+		}
+		s := spread{matches: which(candidates, labelled)}
+		if s.matching = count(s.matches); s.matching > 1 && len(candidates)-s.matching > 1 { // else it has no effect
+			s.allMatching = count(which(all, labelled))
+			spreads = append(spreads, s)
+		}
+	}
+	slices.SortStableFunc(spreads, func(a, b spread) int { return cmp.Compare(b.matching, a.matching) })
+	for _, s := range spreads {
+		order = s.apply(order, len(all))
+	}
+	return order
+}
+
+func count(in []bool) int {
+	n := 0
+	for _, belongs := range in {
+		if belongs {
+			n++
+		}
+	}
+	return n
+}
+
+// spread is the work of one term.
+type spread struct {
+	// matches says which candidates match.
+	matches []bool
+	// matching is how many candidates match, allMatching how many of all pods.
+	matching, allMatching int
+}
+
+// apply spreads the matching candidates. The last of them goes to the very end; the numbers leave it out.
+func (s spread) apply(order []int, all int) []int {
+	matching, others := part(order, s.matches)
+	matching, last := matching[:len(matching)-1], matching[len(matching)-1]
+	l := layoutOf(len(matching), len(others), s.allMatching-1, all-s.allMatching)
+
+	laid := make([]int, 0, len(order))
+	next := func(from *[]int, n int) {
+		n = min(n, len(*from))
+		laid, *from = append(laid, (*from)[:n]...), (*from)[n:]
+	}
+	next(&others, l.ahead)
+	for range l.groups {
+		next(&matching, l.matching)
+		next(&others, l.others)
+	}
+	return append(append(append(laid, matching...), others...), last)
+}
+
+// layout is how matching and other pods alternate.
+type layout struct {
+	// groups of each, with so many pods in a group.
+	groups, matching, others int
+	// ahead is how many of the others come before the first group.
+	ahead int
+}
+
+// layoutOf lays out the candidates by their own density (CS-184) or, if the others are denser among them than among all pods, by
+// that of all pods: then those before the candidates ended with others still to come (CS-185).
+func layoutOf(matching, others, allMatching, allOthers int) layout {
+	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // the candidates are among all pods
+	if allOthers*matching >= others*allMatching {
+		return evenLayout(matching, others)
+	}
+	l := evenLayout(allMatching, allOthers)
+	l.groups = min(matching/l.matching, others/l.others)
+	l.ahead = others - l.groups*l.others
+	return l
+}
+
+func evenLayout(matching, others int) layout {
+	groups := min(matching, others)
+	return layout{groups: groups, matching: divideRounded(matching, groups), others: divideRounded(others, groups)}
+}
+
+// divideRounded rounds half up.
+func divideRounded(n, by int) int { return (2*n + by) / (2 * by) }

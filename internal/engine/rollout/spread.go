@@ -1,0 +1,82 @@
+package rollout
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Rank sets the spread rank of the pods: the higher, the more of them stand where a pod stands (CS-145). Without topology keys that
+// is its node (CS-150); else the domains of the keys, one key for each spread constraint (CS-151). nodeLabel returns a label of a
+// node, false if the node or the label is not there; it is asked once for each node and key. A pod that stands nowhere has rank 0.
+func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key string) (string, bool)) {
+	for i := range pods {
+		pods[i].Rank = 0
+	}
+	order := sorted(pods, byRemovalWhateverAvailable)
+	nodes := topologyOf(pods, func(node string) (string, bool) { return node, true })
+	nodes.each(order, func(pod, behind int) { pods[pod].Rank = float64(behind) })
+	if len(topologyKeys) == 0 {
+		return
+	}
+	orderWithRank := slices.Clone(order)
+	for _, s := range orderWithRank {
+		s.rank, pods[s.index].Rank = pods[s.index].Rank, 0
+	}
+	slices.SortFunc(orderWithRank, byRemovalWhateverAvailable)
+	for _, key := range topologyKeys {
+		domains := topologyOf(pods, func(node string) (string, bool) { return nodeLabel(node, key) })
+		weight := math.Log(float64(len(domains.sizes) + 2))
+		within := orderWithRank
+		if key == corev1.LabelHostname {
+			within = order
+		}
+		domains.each(within, func(pod, behind int) { pods[pod].Rank += float64(behind+1) * weight })
+	}
+}
+
+// nowhere is the number of no domain.
+const nowhere = -1
+
+// topology numbers the domains in which pods stand.
+type topology struct {
+	// of is the domain of each pod, nowhere for one that is in none.
+	of []int
+	// sizes are the numbers of pods in the domains.
+	sizes []int
+}
+
+func topologyOf(pods []Candidate, domainOf func(node string) (string, bool)) topology {
+	t := topology{of: make([]int, len(pods))}
+	nodes, domains := map[string]int{"": nowhere}, map[string]int{}
+	for i, c := range pods {
+		number, ok := nodes[c.Pod.Spec.NodeName]
+		if !ok {
+			number = nowhere
+			if domain, stands := domainOf(c.Pod.Spec.NodeName); stands {
+				if number, ok = domains[domain]; !ok {
+					number = len(domains)
+					domains[domain] = number
+					t.sizes = append(t.sizes, 0)
+				}
+			}
+			nodes[c.Pod.Spec.NodeName] = number
+		}
+		if t.of[i] = number; number != nowhere {
+			t.sizes[number]++
+		}
+	}
+	return t
+}
+
+// each visits the pods in order, with the number of those of the same domain that are behind.
+func (t topology) each(order []*standing, visit func(pod, behind int)) {
+	left := slices.Clone(t.sizes)
+	for _, s := range order {
+		if domain := t.of[s.index]; domain != nowhere {
+			left[domain]--
+			visit(s.index, left[domain])
+		}
+	}
+}
