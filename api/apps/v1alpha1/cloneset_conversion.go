@@ -174,15 +174,7 @@ func plainToAlpha(in *v1beta1.CloneSet) *CloneSet {
 		rolling = &v1beta1.RollingUpdateCloneSetStrategy{}
 	}
 	target := &out.Spec.UpdateStrategy
-	switch spec.UpdateStrategy.Type {
-	case "", v1beta1.RollingUpdateCloneSetUpdateStrategyType:
-		target.Type = CloneSetUpdateStrategyType(rolling.PodUpdatePolicy)
-		if target.Type == "" {
-			target.Type = RecreateCloneSetUpdateStrategyType
-		}
-	default:
-		target.Type = CloneSetUpdateStrategyType(spec.UpdateStrategy.Type)
-	}
+	target.Type = alphaType(spec.UpdateStrategy.Type, rolling.PodUpdatePolicy)
 	target.Partition = rolling.Partition
 	target.MaxUnavailable = rolling.MaxUnavailable
 	target.MaxSurge = rolling.MaxSurge
@@ -200,6 +192,17 @@ func plainToAlpha(in *v1beta1.CloneSet) *CloneSet {
 		delete(out.Labels, pub.CloneSetExcludePreparingDelete)
 	}
 	return out
+}
+
+// alphaType is the v1alpha1 form of a type and a policy (CS-252).
+func alphaType(kind v1beta1.CloneSetUpdateStrategyType, policy v1beta1.CloneSetPodUpdatePolicy) CloneSetUpdateStrategyType {
+	switch {
+	case kind != "" && kind != v1beta1.RollingUpdateCloneSetUpdateStrategyType:
+		return CloneSetUpdateStrategyType(kind)
+	case policy == "":
+		return RecreateCloneSetUpdateStrategyType
+	}
+	return CloneSetUpdateStrategyType(policy)
 }
 
 // isEmptyRolling says whether nothing at all is set.

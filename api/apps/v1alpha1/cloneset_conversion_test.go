@@ -242,6 +242,25 @@ func TestChangesWinOverWhatWasPutAside(t *testing.T) {
 	})
 }
 
+// CS-256: the annotation holds what conversion put aside. Whoever writes it by hand gets no type or policy past admission, which saw the
+// v1alpha1 form.
+func TestAnnotationCannotSmuggleATypeIn(t *testing.T) {
+	for given, was := range map[string]string{
+		"ReCreate":          `{"type":"Bogus"}`,
+		"":                  `{"type":"RollingUpdate","podUpdatePolicy":"InPlaceOnly","rollingUpdate":true}`,
+		"InPlaceIfPossible": `{"type":"RollingUpdate","podUpdatePolicy":"Bogus","rollingUpdate":true}`,
+		"OnDelete":          `{"type":"RollingUpdate"}`,
+	} {
+		alpha := &CloneSet{}
+		alpha.Spec.UpdateStrategy.Type = CloneSetUpdateStrategyType(given)
+		plain := alpha.ToV1beta1().Spec.UpdateStrategy
+		alpha.Annotations = map[string]string{pub.ConversionData: `{"type":{"was":` + was + `,"as":"` + given + `"}}`}
+		if diff := cmp.Diff(plain, alpha.ToV1beta1().Spec.UpdateStrategy); diff != "" {
+			t.Errorf("%s:\n%s", given, diff)
+		}
+	}
+}
+
 // Any edit of a converted form survives the way back, whatever was put aside.
 func TestEditsOfTheOtherFormSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

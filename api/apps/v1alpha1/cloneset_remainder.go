@@ -81,7 +81,13 @@ var strategyPiece = piece{
 		if !decode(was, &form) {
 			return
 		}
-		strategy := &c.Spec.UpdateStrategy
+		strategy, present := &c.Spec.UpdateStrategy, v1beta1.CloneSetPodUpdatePolicy("")
+		if strategy.RollingUpdate != nil {
+			present = strategy.RollingUpdate.PodUpdatePolicy
+		}
+		if alphaType(form.Type, form.Policy) != alphaType(strategy.Type, present) {
+			return // not put aside by us: an annotation must not say what admission did not see
+		}
 		strategy.Type = form.Type
 		if strategy.RollingUpdate == nil && form.Rolling {
 			strategy.RollingUpdate = &v1beta1.RollingUpdateCloneSetStrategy{}
