@@ -1,0 +1,66 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CS-034, DP-031: deletion of a protected CloneSet is refused, in either version, until the label goes.
+func TestDeletionProtection(t *testing.T) {
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		set := cloneSet(version, "protected-"+version, `{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)
+		if err := kube.Create(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		if err := kube.Delete(t.Context(), set); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", version, err)
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"policy.kruise.io/delete-protection":null}}}`))
+		if err := errors.Join(kube.Patch(t.Context(), set, patch), kube.Delete(t.Context(), set)); err != nil {
+			t.Errorf("%s, without the label: %v", version, err)
+		}
+	}
+}
+
+// OPS-042, OPS-065: the manager mends its own entry within seconds, and leaves alone one that it does not know.
+func TestWebhookConfigurationsAreKept(t *testing.T) {
+	key, path, none := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, "/validate-apps-kruise-io-unheard-of", admissionv1.SideEffectClassNone
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := kube.Get(t.Context(), key, config); err != nil {
+		t.Fatal(err)
+	}
+	good := config.Webhooks[0].ClientConfig.CABundle
+	unknown := admissionv1.ValidatingWebhook{Name: "vunheardof.kb.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "kruise-system", Name: "kruise-webhook-service", Path: &path}},
+		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{
+			APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"*"}, Resources: []string{"unheardofs"}}}}}
+	config.Webhooks[0].ClientConfig.CABundle = nil
+	config.Webhooks = append(config.Webhooks, unknown)
+	if err := kube.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	err := wait(func() error {
+		if err := kube.Get(t.Context(), key, config); err != nil {
+			return err
+		}
+		if len(config.Webhooks) != 2 || !bytes.Equal(config.Webhooks[0].ClientConfig.CABundle, good) || config.Webhooks[1].ClientConfig.CABundle != nil {
+			return errors.New("not mended yet")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("%v: %+v", err, config.Webhooks)
+	}
+	config.Webhooks = config.Webhooks[:1]
+	if err := kube.Update(t.Context(), config); err != nil {
+		t.Error(err)
+	}
+}
