@@ -70,7 +70,7 @@ func kubernetesComponent(version string) component {
 	return component{
 		name: "kubernetes", version: version, module: filepath.Join("kubernetes", minor(version)), requires: "k8s.io/kubernetes",
 		packages: map[string]string{"kubernetes": "."}, links: kubernetesPrograms,
-		ldflags: strings.Join(flags, " "), expected: 330 * time.Second,
+		ldflags: strings.Join(flags, " "), tags: "kubernetes", expected: 330 * time.Second,
 	}
 }
 

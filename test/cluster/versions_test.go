@@ -25,6 +25,16 @@ func TestNestedModulesRequireTheVersionsOfTheTable(t *testing.T) {
 	}
 }
 
+// The programs of all versions are made from one source; the folder of that source is no package of this module.
+func TestKubernetesVersionsShareOneSource(t *testing.T) {
+	for _, v := range kubernetesVersions {
+		c := kubernetesComponent(v)
+		if target, err := os.Readlink(filepath.Join(c.module, "main.go")); err != nil || target != "../main.go" || c.tags == "" {
+			t.Errorf("%s: %s, %v", v, target, err)
+		}
+	}
+}
+
 func TestAnUnknownVersionIsRefusedWithTheKnownOnes(t *testing.T) {
 	err := checkVersion("v1.31.0")
 	if err == nil || !strings.Contains(err.Error(), "v1.33.13") {
