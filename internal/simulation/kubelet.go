@@ -1,11 +1,17 @@
 package simulation
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // Node is the behaviour of scheduler and kubelets.
@@ -16,9 +22,24 @@ type Node struct {
 	// Observes lets kubelet report the generation that it has taken up, as newer ones do.
 	Observes bool
 
+	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or that it is asked to.
+	Daemon bool
+	// Unfit holds pods, by UID, that no resize fits.
+	Unfit map[string]bool
+
 	containers int
 	// running is what really runs, by pod UID and container.
-	running map[string]string
+	running map[string]Running
+}
+
+// Running is what a container was started with.
+type Running struct {
+	Image, Env, Restart string
+}
+
+// Runs returns what a container of the pod really runs with.
+func (n *Node) Runs(pod *corev1.Pod, container string) Running {
+	return n.running[string(pod.UID)+"/"+container]
 }
 
 // Step brings one pod one step further and tells whether anything happened.
@@ -29,7 +50,7 @@ func (n *Node) Step(name string) bool {
 		return false
 	}
 	if n.running == nil {
-		n.running = map[string]string{}
+		n.running = map[string]Running{}
 	}
 	if pod.DeletionTimestamp != nil {
 		if len(pod.Finalizers) == 0 {
@@ -62,21 +83,34 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 			break
 		}
 	}
+	for i := range pod.Spec.Containers {
+		if n.resize(pod, &pod.Spec.Containers[i]) {
+			changed = true
+		}
+	}
+	if n.Daemon && n.report(pod) {
+		changed = true
+	}
 	return n.conditions(pod) || changed
 }
 
 // container brings one container one step further: stop the old, start the new, become ready.
 func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status := n.statusOf(pod, spec.Name)
-	runs := n.running[string(pod.UID)+"/"+spec.Name]
+	key := string(pod.UID) + "/" + spec.Name
+	runs := n.running[key]
 	digest, known := n.Digests[spec.Image]
 	if !known {
 		digest = spec.Image
 	}
 	switch {
-	case status.State.Running != nil && runs == spec.Image && status.Ready:
+	case status.State.Running != nil && n.Daemon && n.stops(pod, spec, status, runs):
+		status.Ready = false
+		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+		return true
+	case status.State.Running != nil && runs.Image == spec.Image && status.Ready:
 		return false
-	case status.State.Running != nil && runs == spec.Image:
+	case status.State.Running != nil && runs.Image == spec.Image:
 		status.Ready = true
 		started := true
 		status.Started = &started
@@ -100,8 +134,57 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
 	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.Cluster.Now())}}
-	n.running[string(pod.UID)+"/"+spec.Name] = spec.Image
+	n.running[key] = Running{Image: spec.Image, Env: inplace.EnvHash(pod, spec), Restart: pod.Annotations[pub.RestartedAt]}
 	pod.Status.Phase = corev1.PodRunning
+	return true
+}
+
+// stops tells whether the daemon stops the container: the update says that its environment changed, and it has the old one, or that it
+// shall be restarted, and it is the one that ran then.
+func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running) bool {
+	state, err := inplace.StateOf(pod)
+	if err != nil || state == nil || runs.Image != spec.Image {
+		return false
+	}
+	_, env := state.EnvContainers[spec.Name]
+	return env && runs.Env != inplace.EnvHash(pod, spec) || state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
+}
+
+// report writes what the daemon sees.
+func (n *Node) report(pod *corev1.Pod) bool {
+	meta := inplace.RuntimeMeta{}
+	for i := range pod.Spec.Containers {
+		name := pod.Spec.Containers[i].Name
+		status, runs := n.statusOf(pod, name), n.Runs(pod, name)
+		if status.ContainerID == "" {
+			continue
+		}
+		plain, _ := strconv.ParseUint(inplace.PlainHash(name, runs.Image), 10, 64)
+		env, _ := strconv.ParseUint(runs.Env, 10, 64)
+		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
+			Hashes: inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
+	}
+	text, err := json.Marshal(meta)
+	if err != nil || pod.Annotations[pub.RuntimeContainersMeta] == string(text) {
+		return false
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[pub.RuntimeContainersMeta] = string(text)
+	return true
+}
+
+// resize gives a container the resources of its spec, or says that they do not fit.
+func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
+	status := n.statusOf(pod, spec.Name)
+	if status.State.Running == nil || status.Resources != nil && equality.Semantic.DeepEqual(*status.Resources, spec.Resources) {
+		return false
+	}
+	if status.Resources != nil && n.Unfit[string(pod.UID)] {
+		return n.set(pod, corev1.PodResizePending, corev1.ConditionTrue, corev1.PodReasonInfeasible)
+	}
+	status.Resources = spec.Resources.DeepCopy()
 	return true
 }
 
@@ -128,8 +211,8 @@ func (n *Node) conditions(pod *corev1.Pod) bool {
 			ready = corev1.ConditionFalse
 		}
 	}
-	changed := n.set(pod, corev1.ContainersReady, containers)
-	return n.set(pod, corev1.PodReady, ready) || changed
+	changed := n.set(pod, corev1.ContainersReady, containers, "")
+	return n.set(pod, corev1.PodReady, ready, "") || changed
 }
 
 func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.ConditionStatus {
@@ -141,7 +224,7 @@ func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.Conditio
 	return ""
 }
 
-func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus) bool {
+func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != t {
@@ -150,10 +233,10 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 		if c.Status == status {
 			return false
 		}
-		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, "", "", metav1.NewTime(n.Cluster.Now())
+		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "", metav1.NewTime(n.Cluster.Now())
 		return true
 	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
 	return true
 }
 

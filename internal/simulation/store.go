@@ -317,9 +317,17 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 	}
 	if pod, ok := after.(*corev1.Pod); ok {
 		old := before.(*corev1.Pod)
-		if subresource == "status" {
+		switch {
+		case subresource == "status":
 			pod.Spec = old.Spec
-		} else {
+		case subresource == "resize":
+			resized := pod.Spec.Containers
+			*pod = *old.DeepCopy()
+			for i := range resized {
+				pod.Spec.Containers[i].Resources = resized[i].Resources
+			}
+			pod.Generation++
+		default:
 			pod.Status = old.Status
 			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) {
 				pod.Generation++

@@ -132,23 +132,27 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	return body, nil
 }
 
-// spec holds the images and resources, under the list that each container stands in.
+// spec holds the images and resources, under the list that each container stands in. The entries have the order of the pod: that of a
+// patch would reorder the pod's containers, which the API server forbids.
 func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 	spec := map[string]any{}
-	add := func(name, member string, value any) {
-		list := "containers"
-		if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
-			list = "initContainers"
+	add := func(list string, containers []corev1.Container) {
+		var entries []any
+		for i := range containers {
+			name := containers[i].Name
+			if image, ok := p.images[name]; ok {
+				entries = append(entries, map[string]any{"name": name, "image": image})
+			}
+			if resources, ok := p.resources[name]; ok {
+				entries = append(entries, map[string]any{"name": name, "resources": resources})
+			}
 		}
-		containers, _ := spec[list].([]any)
-		spec[list] = append(containers, map[string]any{"name": name, member: value})
+		if len(entries) > 0 {
+			spec[list] = entries
+		}
 	}
-	for _, name := range sortedKeys(p.images) {
-		add(name, "image", p.images[name])
-	}
-	for _, name := range sortedKeys(p.resources) {
-		add(name, "resources", p.resources[name])
-	}
+	add("containers", pod.Spec.Containers)
+	add("initContainers", pod.Spec.InitContainers)
 	return spec
 }
 

@@ -151,16 +151,18 @@ func tidy(list any, key string) {
 	}
 }
 
-// IPU-084: a patch is made for one version of one pod; the API server refuses it for any other.
+// IPU-084: a patch is made for one version of one pod; the API server refuses it for any other. Its containers stand in the pod's
+// order, because another order in the patch would reorder the pod's.
 func TestAPatchIsGuarded(t *testing.T) {
 	patch := &Patch{}
 	patch.Image("b", "2")
 	patch.Image("a", "1")
-	body, err := patch.JSON(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", ResourceVersion: "7"}})
+	body, err := patch.JSON(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", ResourceVersion: "7"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "b"}, {Name: "c"}, {Name: "a"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"metadata":{"resourceVersion":"7","uid":"u1"},"spec":{"containers":[{"image":"1","name":"a"},{"image":"2","name":"b"}]}}`
+	want := `{"metadata":{"resourceVersion":"7","uid":"u1"},"spec":{"containers":[{"image":"2","name":"b"},{"image":"1","name":"a"}]}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Error(diff)
 	}

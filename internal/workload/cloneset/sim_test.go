@@ -32,6 +32,8 @@ type simulated struct {
 	wake bool
 	// told is called with every plan that was carried out.
 	told func(*Plan)
+	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
+	others func() bool
 	// trace prints every pass.
 	trace bool
 }
@@ -297,6 +299,9 @@ func (s *simulated) settle(limit int) error {
 			if s.node.Step(pod.Name) {
 				moved = true
 			}
+		}
+		if s.others != nil && s.others() {
+			moved = true
 		}
 		if moved || s.Undelivered() > 0 || s.wake {
 			continue

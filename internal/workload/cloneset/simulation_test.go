@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
@@ -34,12 +36,46 @@ type rolloutRun struct {
 	inPlaceable bool
 	scaled      bool
 	// broken: an image that cannot be pulled was rolled out.
-	broken    bool
+	broken bool
+	// planned is the update revision of the last plan.
+	planned   string
 	failure   string
 	deletions int
-	spec      struct {
-		image, env, note string
+	// specified: users asked for pods to be deleted.
+	specified bool
+	// hooked: pods carry the labels of lifecycle hooks, which an operator takes off and puts back.
+	hooked bool
+	spec   podSpec
+}
+
+// podSpec is what users change in the template.
+type podSpec struct {
+	image, agent, env, note string
+	// config is read by both containers through their environment; restart is the restart annotation.
+	config, restart string
+	cpu             int
+	// prioritized: the agent starts, and is updated, before nginx.
+	prioritized bool
+}
+
+func (s podSpec) template(hooked bool) string {
+	literal, barriers, labels := "", [2]string{}, ""
+	if s.env != "" {
+		literal = fmt.Sprintf(`{"name":"E","value":%q},`, s.env)
 	}
+	if s.prioritized {
+		for i, priority := range []string{"5", "10"} {
+			barriers[i] = `{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"barrier","key":"p_` + priority + `"}}},`
+		}
+	}
+	if hooked {
+		labels = `,"hook/update":"on","hook/delete":"on"`
+	}
+	const config = `{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}`
+	resources := fmt.Sprintf(`"resources":{"limits":{"cpu":"%d"},"requests":{"cpu":"1"}}`, 2+s.cpu)
+	return fmt.Sprintf(`{"metadata":{"labels":{"app":"web"%s},"annotations":{"note":%q,"config":%q,"apps.kruise.io/restarted-at":%q}},"spec":{"future":{"x":1},"containers":[`+
+		`{"name":"nginx","image":%q,%s,"env":[%s%s%s]},{"name":"agent","image":%q,"env":[%s%s]}]}}`,
+		labels, s.note, s.config, s.restart, s.image, resources, literal, barriers[0], config, s.agent, barriers[1], config)
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -76,6 +112,13 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	active := len(r.active())
 	switch w.Verb {
 	case "create":
+		if set.Spec.ScaleStrategy.ExcludePreparingDelete { // CS-116
+			for _, pod := range r.active() {
+				if pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
+					active--
+				}
+			}
+		}
 		if active+1 > limits.Replicas+limits.MaxSurge {
 			r.fail("surge: %d pods after creation of %s, replicas %d, maxSurge %d", active+1, w.Key.Name, limits.Replicas, limits.MaxSurge)
 		}
@@ -83,15 +126,17 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	case "delete":
 		r.deletions++
 		_, specified := before.GetLabels()[pub.SpecifiedDelete]
-		if !specified && r.calm && active <= limits.Replicas {
+		if !specified && !r.specified && r.calm && active <= limits.Replicas {
 			r.fail("pod %s deleted without reason: %d pods, replicas %d", w.Key.Name, active, limits.Replicas)
 		}
 	}
 	pod := before.(*corev1.Pod)
 	if afterPod, ok := after.(*corev1.Pod); ok {
 		r.partitionHolds(pod, afterPod, limits)
-		if pod.Spec.Containers[0].Image != afterPod.Spec.Containers[0].Image && readiness.Ready(pod) {
-			r.fail("image of pod %s changed while it was in service", pod.Name)
+		for i := range pod.Spec.Containers {
+			if pod.Spec.Containers[i].Image != afterPod.Spec.Containers[i].Image && readiness.Ready(pod) {
+				r.fail("image of pod %s changed while it was in service", pod.Name)
+			}
 		}
 		if r.available(afterPod, set) {
 			return
@@ -113,7 +158,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 
 func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits) {
 	to := after.Labels[pub.ControllerRevisionHash]
-	if before.Labels[pub.ControllerRevisionHash] == to {
+	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.planned) {
 		return
 	}
 	moved := 1
@@ -139,22 +184,61 @@ func (r *rolloutRun) kubelet(name string) {
 	if before == nil || after == nil || before.DeletionTimestamp != nil {
 		return
 	}
-	if before.Status.ContainerStatuses == nil || !before.Status.ContainerStatuses[0].Ready || after.Status.ContainerStatuses[0].Ready {
-		return
-	}
-	held := readiness.Condition(before, pub.InPlaceUpdateReady)
-	if held == nil || held.Status != corev1.ConditionFalse {
-		r.fail("pod %s was admitted before its container was replaced: %s runs %s; %s", name, before.Spec.Containers[0].Image, before.Status.ContainerStatuses[0].Image, before.Annotations[pub.InPlaceUpdateState])
+	for i, status := range before.Status.ContainerStatuses {
+		if !status.Ready || after.Status.ContainerStatuses[i].Ready {
+			continue
+		}
+		held := readiness.Condition(before, pub.InPlaceUpdateReady)
+		if held == nil || held.Status != corev1.ConditionFalse {
+			r.fail("pod %s was admitted before its container %s was replaced; %s", name, status.Name, before.Annotations[pub.InPlaceUpdateState])
+		}
 	}
 }
 
-func (r *rolloutRun) template() string {
-	env := ""
-	if r.spec.env != "" {
-		env = fmt.Sprintf(`,"env":[{"name":"E","value":%q}]`, r.spec.env)
+// operator does what the user's operator does for lifecycle hooks: it lets pods go, and takes them back.
+func (r *rolloutRun) operator(name string) {
+	r.Change(podKey(name), func(o client.Object) {
+		labels := o.GetLabels()
+		switch pub.LifecycleStateType(labels[pub.LifecycleState]) {
+		case pub.LifecycleStatePreparingUpdate:
+			delete(labels, "hook/update")
+		case pub.LifecycleStatePreparingDelete:
+			delete(labels, "hook/delete")
+		default:
+			labels["hook/update"], labels["hook/delete"] = "on", "on"
+		}
+	})
+}
+
+// operate lets the operator act on a pod if there is something to do.
+func (r *rolloutRun) operate(pod *corev1.Pod) bool {
+	if !r.hooked || !Active(pod) {
+		return false
 	}
-	return fmt.Sprintf(`{"metadata":{"labels":{"app":"web"},"annotations":{"note":%q}},"spec":{"future":{"x":1},"containers":[{"name":"nginx","image":%q%s}]}}`,
-		r.spec.note, r.spec.image, env)
+	wanted := map[pub.LifecycleStateType]string{pub.LifecycleStatePreparingUpdate: "hook/update", pub.LifecycleStatePreparingDelete: "hook/delete"}
+	switch state := pub.LifecycleStateType(pod.Labels[pub.LifecycleState]); state {
+	case pub.LifecycleStatePreparingUpdate, pub.LifecycleStatePreparingDelete:
+		if pod.Labels[wanted[state]] == "" {
+			return false
+		}
+	case pub.LifecycleStateUpdating:
+		return false
+	default:
+		if pod.Labels["hook/update"] != "" && pod.Labels["hook/delete"] != "" {
+			return false
+		}
+	}
+	r.operator(pod.Name)
+	return true
+}
+
+func (r *rolloutRun) template() string { return r.spec.template(r.hooked) }
+
+func hooks(mark bool) *pub.Lifecycle {
+	hook := func(label string) *pub.LifecycleHook {
+		return &pub.LifecycleHook{LabelsHandler: map[string]string{label: "on"}, MarkPodNotReady: mark}
+	}
+	return &pub.Lifecycle{InPlaceUpdate: hook("hook/update"), PreDelete: hook("hook/delete"), PreNormal: hook("hook/update")}
 }
 
 // newRun draws a set and a cluster from the seed.
@@ -193,10 +277,17 @@ func newRun(seed uint64) *rolloutRun {
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", "1Gi")}
 		set.Spec.ScaleStrategy.EnablePVCReuse = draw.IntN(2) == 0
 	}
-	r.spec.image, r.spec.note = "nginx:1", "a"
+	r.spec = podSpec{image: "nginx:1", agent: "agent:1", note: "a", config: "a", prioritized: draw.IntN(3) == 0}
+	if r.hooked = draw.IntN(4) == 0; r.hooked {
+		set.Spec.Lifecycle = hooks(draw.IntN(2) == 0)
+	}
+	set.Spec.ScaleStrategy.ExcludePreparingDelete = draw.IntN(4) == 0
 	setTemplate(set, r.template())
 	r.calm = draw.IntN(2) == 0
-	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true, ShortHash: draw.IntN(5) == 0})
+	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: draw.IntN(5) > 0, ShortHash: draw.IntN(5) == 0,
+		PartitionRollback: draw.IntN(4) == 0, InPlace: inplace.Options{EnvFromMetadata: true, Resize: draw.IntN(4) > 0}, DeferredResize: time.Minute})
+	r.node.Daemon, r.node.Unfit = draw.IntN(5) > 0, map[string]bool{}
+	r.told = func(plan *Plan) { r.planned = plan.UpdateRevision }
 	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
 	r.BeforeWrite = r.beforeWrite
 	if draw.IntN(3) > 0 {
@@ -213,9 +304,43 @@ func claimTemplate(name, size string) template.VolumeClaimTemplate {
 
 // user does something that users do.
 func (r *rolloutRun) user() {
-	policy := r.set().Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy
+	only := r.set().Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy
 	retemplate := func(set *appsv1beta1.CloneSet) { setTemplate(set, r.template()) }
-	switch r.Rand.IntN(10) {
+	switch r.Rand.IntN(15) {
+	case 10:
+		if only && !r.node.Daemon {
+			return
+		}
+		r.spec.config = strconv.Itoa(r.Rand.IntN(3))
+		r.inPlaceable = r.inPlaceable && r.node.Daemon
+		r.change(retemplate)
+	case 11:
+		if only && !r.pass.Features.InPlace.Resize {
+			return
+		}
+		r.spec.cpu = r.Rand.IntN(3)
+		r.inPlaceable = r.inPlaceable && r.pass.Features.InPlace.Resize
+		if pods := r.active(); r.Chance(0.2) && len(pods) > 0 && !r.calm {
+			r.node.Unfit[string(pods[r.Rand.IntN(len(pods))].UID)] = !only
+		}
+		r.change(retemplate)
+	case 12:
+		r.spec.agent = []string{"agent:1", "agent:2"}[r.Rand.IntN(2)]
+		if r.Chance(0.3) && (!only || r.node.Daemon) {
+			r.spec.restart = strconv.Itoa(r.Rand.IntN(3))
+			r.inPlaceable = r.inPlaceable && r.node.Daemon
+		}
+		r.change(retemplate)
+	case 13:
+		r.deleteSome()
+	case 14:
+		if r.hooked {
+			lifecycle := hooks(r.Chance(0.5))
+			if r.Chance(0.3) {
+				lifecycle = nil
+			}
+			r.change(func(set *appsv1beta1.CloneSet) { set.Spec.Lifecycle = lifecycle })
+		}
 	case 0, 1, 2:
 		r.spec.image = []string{"nginx:1", "nginx:2", "nginx:2-same", "nginx:3", "nginx:bad"}[r.Rand.IntN(5)]
 		r.broken = r.broken || r.spec.image == "nginx:bad"
@@ -224,7 +349,7 @@ func (r *rolloutRun) user() {
 		r.spec.note = strconv.Itoa(r.Rand.IntN(3))
 		r.change(retemplate)
 	case 4:
-		if policy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
+		if !only {
 			r.spec.env = strconv.Itoa(r.Rand.IntN(3))
 			r.inPlaceable = false
 			r.change(retemplate)
@@ -255,6 +380,23 @@ func (r *rolloutRun) user() {
 	}
 }
 
+// deleteSome asks for the deletion of a pod, by label or by name.
+func (r *rolloutRun) deleteSome() {
+	pods := r.active()
+	if len(pods) == 0 {
+		return
+	}
+	r.specified = true
+	name := pods[r.Rand.IntN(len(pods))].Name
+	if r.Chance(0.5) {
+		r.Change(podKey(name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
+		return
+	}
+	r.change(func(set *appsv1beta1.CloneSet) {
+		set.Spec.ScaleStrategy.PodsToDelete = append(set.Spec.ScaleStrategy.PodsToDelete, name)
+	})
+}
+
 // play lets everybody act in random order.
 func (r *rolloutRun) play(steps int) {
 	for range steps {
@@ -272,7 +414,10 @@ func (r *rolloutRun) play(steps int) {
 			r.deliver(1 + r.Rand.IntN(6))
 		case n < 70:
 			if pods := r.pods(); len(pods) > 0 {
-				r.kubelet(pods[r.Rand.IntN(len(pods))].Name)
+				pod := pods[r.Rand.IntN(len(pods))]
+				if !r.Chance(0.3) || !r.operate(pod) {
+					r.kubelet(pod.Name)
+				}
 			}
 		default:
 			if !r.Dead() {
@@ -296,6 +441,7 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
+	r.others = func() bool { return slices.ContainsFunc(r.active(), r.operate) }
 	if err := r.settle(600); err != nil {
 		r.fail("%v", err)
 		return
@@ -313,9 +459,7 @@ func (r *rolloutRun) finish() {
 			r.fail("the revision %s of pod %s is not stored", pod.Labels[pub.ControllerRevisionHash], pod.Name)
 			continue
 		}
-		if wanted := stored.Spec.Containers[0].Image; pod.Spec.Containers[0].Image != wanted {
-			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], pod.Spec.Containers[0].Image, wanted)
-		}
+		r.runsWhatItShould(pod, stored)
 		if revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], set.Status.UpdateRevision) {
 			updated++
 			if !readiness.Ready(pod) {
@@ -346,13 +490,33 @@ func (r *rolloutRun) finish() {
 			}
 		}
 	}
-	if r.calm && r.inPlaceable && !r.scaled && limits.MaxSurge == 0 && r.deletions > 0 && set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy != appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+	if r.calm && r.inPlaceable && !r.scaled && !r.specified && limits.MaxSurge == 0 && r.deletions > 0 && set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy != appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
 		r.fail("%d pods deleted although all changes could be applied in place", r.deletions)
 	}
 	if int(set.Status.UpdatedReplicas) != updated || int(set.Status.Replicas) != limits.Replicas || set.Status.ObservedGeneration != set.Generation {
 		r.fail("status %+v does not tell the truth: %d updated", set.Status, updated)
 	}
 	r.rests()
+}
+
+// runsWhatItShould compares what the pod's containers really run with the revision that it carries.
+func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplateSpec) {
+	updated := revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], r.set().Status.UpdateRevision)
+	for i, wanted := range stored.Spec.Containers {
+		container, runs := &pod.Spec.Containers[i], r.node.Runs(pod, wanted.Name)
+		if container.Image != wanted.Image {
+			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], container.Image, wanted.Image)
+		}
+		if wanted.Resources.Limits.Cpu().Cmp(*container.Resources.Limits.Cpu()) != 0 {
+			r.fail("container %s of pod %s has %s cpu instead of %s", wanted.Name, pod.Name, container.Resources.Limits.Cpu(), wanted.Resources.Limits.Cpu())
+		}
+		if !updated {
+			continue // it may have been broken when its turn was over
+		}
+		if runs.Image != wanted.Image || runs.Env != inplace.EnvHash(pod, container) || runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
+			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"], stored.Annotations[pub.RestartedAt])
+		}
+	}
 }
 
 func (r *rolloutRun) revisionOf(pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
