@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -36,6 +37,7 @@ type options struct {
 	workers                map[string]*int
 	deferredResize         time.Duration
 	excludePreparingDelete bool
+	allowPrivileged        bool
 	logging                *logsapi.LoggingConfiguration
 
 	installNamespace string
@@ -52,7 +54,7 @@ type options struct {
 // arguments carry over.
 type accepted struct {
 	expectationTimeout             time.Duration
-	allowPrivileged, noDeepCopy    bool
+	noDeepCopy                     bool
 	bcjByScheduler, adsByScheduler bool
 	nodeImageDelay                 time.Duration
 	nodeImageTTL                   int
@@ -94,7 +96,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&o.deferredResize, "deferred-resize-timeout", 5*time.Minute, "how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
 	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
-	fs.BoolVar(&a.allowPrivileged, "allow-privileged", true, "accepted; the API server validates templates")
+	fs.BoolVar(&o.allowPrivileged, "allow-privileged", true, "templates with privileged containers pass validation")
 	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")
 	fs.BoolVar(&a.bcjByScheduler, "assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
 	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
@@ -130,12 +132,26 @@ func (o *options) environment() error {
 	o.webhookHost = env("WEBHOOK_HOST", "")
 	o.certWriter = env("WEBHOOK_CERT_WRITER", "")
 	o.renewBefore = env("CERTS_RENEW_BEFORE", "")
+	if o.certWriter != "" && o.certWriter != "secret" && o.certWriter != "fs" {
+		return fmt.Errorf("WEBHOOK_CERT_WRITER %q is neither secret nor fs", o.certWriter)
+	}
+	if kinds := env("CUSTOM_RESOURCE_ENABLE", ""); kinds != "" && !strings.Contains(kinds, "SidecarSet") {
+		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",") // a default only: later entries win
+	}
+	if _, err := o.resync(); err != nil {
+		return err
+	}
 	port, err := strconv.Atoi(env("WEBHOOK_PORT", "9876"))
 	if err != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("WEBHOOK_PORT %q is not a port", os.Getenv("WEBHOOK_PORT"))
 	}
 	o.webhookPort = port
 	return nil
+}
+
+// filesOnly says whether certificates are kept in the directory alone (OPS-048).
+func (o *options) filesOnly() bool {
+	return o.certWriter == "fs" || o.certWriter == "" && o.webhookHost != ""
 }
 
 // resync returns the resync period, nil for none.

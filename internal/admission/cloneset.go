@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -31,7 +32,9 @@ const (
 type cloneSetWebhooks struct {
 	// protectDeletion is gate ResourcesDeletionProtection (CS-034).
 	protectDeletion bool
-	judge           TemplateJudge
+	// forbidPrivileged is flag --allow-privileged=false.
+	forbidPrivileged bool
+	judge            TemplateJudge
 	// pods reads pods; from a cache is good enough for warnings.
 	pods client.Reader
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
@@ -158,7 +161,27 @@ func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, objec
 	if !ok {
 		return nil, nil // refused as such
 	}
-	return w.judge.Judge(ctx, namespace, template, claimNames(object))
+	causes, err := w.judge.Judge(ctx, namespace, template, claimNames(object))
+	if found := privileged(template); w.forbidPrivileged && len(found) > 0 {
+		return append(causes, found...), nil // whatever the API server says
+	}
+	return causes, err
+}
+
+// privileged are the privileged containers of a pod template.
+func privileged(template document) (causes []metav1.StatusCause) {
+	spec, _ := template["spec"].(document)
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := spec[list].([]any)
+		for i, item := range containers {
+			container, _ := item.(document)
+			if context, _ := container["securityContext"].(document); context["privileged"] == true {
+				path := field.NewPath("spec", "template", "spec", list).Index(i).Child("securityContext", "privileged")
+				causes = append(causes, causesOf(field.ErrorList{field.Forbidden(path, "privileged containers are not allowed here")})...)
+			}
+		}
+	}
+	return causes
 }
 
 func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {

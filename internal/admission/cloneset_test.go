@@ -290,6 +290,24 @@ func TestDeletionProtection(t *testing.T) {
 	}
 }
 
+// OPS-020: --allow-privileged=false refuses new privileged containers, whatever the API server says, and none that are stored.
+func TestPrivilegedContainers(t *testing.T) {
+	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
+	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
+	hooks.forbidPrivileged = true
+	got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
+	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
+		t.Error(diff)
+	}
+	if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE", object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""), object("v1beta1", template, "")); !got.Allowed {
+		t.Errorf("%+v", got.Result)
+	}
+	hooks.forbidPrivileged = false
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
+		t.Errorf("%+v", got.Result)
+	}
+}
+
 // OPS-066: whatever an object looks like, the handlers answer: 422 for what is no CloneSet, and no panic.
 func TestHostileObjects(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})

@@ -51,6 +51,8 @@ type Options struct {
 	InitTimeout time.Duration
 	// ProtectDeletion is gate ResourcesDeletionProtection (CS-034).
 	ProtectDeletion bool
+	// ForbidPrivileged refuses templates with privileged containers.
+	ForbidPrivileged bool
 	// TemplateDefaults is off with gate TemplateNoDefaults; HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates (CS-014).
 	TemplateDefaults, HostPorts bool
 	// InPlace is what may change under InPlaceOnly (CS-033).
@@ -81,6 +83,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	handlers := admissionHandlers(&cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
+		forbidPrivileged: options.ForbidPrivileged,
 		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
 		pods:             mgr.GetClient(),
 		templateDefaults: options.TemplateDefaults,

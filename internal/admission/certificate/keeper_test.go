@@ -6,8 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -497,53 +495,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 		case <-tick.C:
 		case <-timeout:
 			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
-
-// OPS-090, D12: readiness asks our own server, and says which step fails.
-func TestReadiness(t *testing.T) {
-	w := newWorld(t)
-	k := w.keeper(t)
-	w.clock.SetTime(time.Now())
-	pass(t, k)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k.options.ServerPort = listener.Addr().(*net.TCPAddr).Port
-	request := httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil)
-
-	status := http.StatusOK
-	pair, err := tls.LoadX509KeyPair(filepath.Join(k.options.Directory, "tls.crt"), filepath.Join(k.options.Directory, "tls.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(status) }))
-	server.Listener = listener
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	server.StartTLS()
-	if err := k.Ready(request); err != nil {
-		t.Errorf("not ready: %v", err)
-	}
-	status = http.StatusInternalServerError
-	if err := k.Ready(request); err == nil || !strings.Contains(err.Error(), "webhook server: /healthz answers 500") {
-		t.Errorf("error: %v", err)
-	}
-	server.Close()
-	if err := k.Ready(request); err == nil || !strings.Contains(err.Error(), "webhook server: ") {
-		t.Errorf("error: %v", err)
-	}
-}
-
-// OPS-021, OPS-044.
-func TestParseRenewBefore(t *testing.T) {
-	cases := map[string]time.Duration{"": 180 * day, "30d": 30 * day, "2m": 60 * day, "1y": 365 * day, "9y": 9 * 365 * day,
-		"10y": 0, "-1d": 0, "d": 0, "5": 0, "5h": 0, "99999999999999d": 0}
-	for text, want := range cases {
-		got, err := ParseRenewBefore(text)
-		if got != want || (err == nil) != (want != 0) {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
 		}
 	}
 }

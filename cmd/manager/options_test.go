@@ -1,0 +1,98 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// OPS-020: every flag of the reference is accepted; an unknown one is an error.
+func TestFlags(t *testing.T) {
+	flags := map[string]string{
+		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "false", "pprof-addr": ":1", "enable-leader-election": "false",
+		"leader-election-namespace": "n", "leader-election-id": "i", "leader-election-resource-lock": "leases", "leader-election-lease-duration": "1s",
+		"leader-election-renew-deadline": "1s", "leader-election-retry-period": "1s", "namespace": "n", "sync-period": "1h",
+		"controller-cache-sync-timeout": "1m", "webhook-initialize-timeout": "1m", "rest-config-qps": "30", "rest-config-burst": "50",
+		"allow-privileged": "true", "feature-gates": "AllAlpha=true", "rate-limiter-base-delay": "5ms", "rate-limiter-max-delay": "1000s",
+		"rate-limiter-qps": "10", "rate-limiter-bucket-size": "100", "expectation-timeout": "5m", "assign-bcj-pods-by-scheduler": "true",
+		"assign-pods-by-scheduler": "true", "nodeimage-creation-delay": "30s", "default-ttlseconds-for-always-nodeimage": "300",
+		"cloneset-scaling-exclude-preparing-delete": "true", "ws-enabled-versioned-status": "deployment", "protection-log-path": "/log",
+		"disable-no-deepcopy": "false", "logging-format": "json", "v": "4", "logtostderr": "true", "kubeconfig": "/k",
+	}
+	for _, controller := range strings.Fields("advancedcronjob broadcastjob cloneset crr daemonset imagepulljob nodeimage nodepodprobe persistentpodstate " +
+		"podprobemarker podunavailablebudget resourcedistribution sidecarset sidecarterminator statefulset uniteddeployment workloadspread") {
+		flags[controller+"-workers"] = "5"
+	}
+	var all []string
+	for name, value := range flags {
+		all = append(all, "--"+name+"="+value)
+	}
+	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
+		t.Errorf("%v", err)
+	}
+	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"}, {"--sync-period=often"}} {
+		if _, err := parseOptions(args); err == nil {
+			t.Errorf("%v is accepted", args)
+		}
+	}
+}
+
+// OPS-021, OPS-010.
+func TestEnvironment(t *testing.T) {
+	cases := map[string]struct {
+		env   map[string]string
+		wrong bool
+		is    func(*options) bool
+	}{
+		"nothing set": {is: func(o *options) bool {
+			return o.installNamespace == "kruise-system" && o.webhookPort == 9876 && o.certDir == "/tmp/kruise-webhook-certs" &&
+				o.secretName == "kruise-webhook-certs" && o.serviceName == "kruise-webhook-service" && !o.filesOnly()
+		}},
+		"all set": {env: map[string]string{"POD_NAMESPACE": "n", "WEBHOOK_PORT": "1", "WEBHOOK_CERT_DIR": "d", "SECRET_NAME": "s", "SERVICE_NAME": "v", "CERTS_RENEW_BEFORE": "1y"},
+			is: func(o *options) bool {
+				return o.installNamespace == "n" && o.webhookPort == 1 && o.certDir == "d" && o.secretName == "s" && o.serviceName == "v" && o.renewBefore == "1y"
+			}},
+		"files with a host":           {env: map[string]string{"WEBHOOK_HOST": "h"}, is: (*options).filesOnly},
+		"a Secret with a host":        {env: map[string]string{"WEBHOOK_HOST": "h", "WEBHOOK_CERT_WRITER": "secret"}, is: func(o *options) bool { return !o.filesOnly() }},
+		"files":                       {env: map[string]string{"WEBHOOK_CERT_WRITER": "fs"}, is: (*options).filesOnly},
+		"a writer that nobody knows":  {env: map[string]string{"WEBHOOK_CERT_WRITER": "file"}, wrong: true},
+		"no port":                     {env: map[string]string{"WEBHOOK_PORT": "https"}, wrong: true},
+		"a port out of range":         {env: map[string]string{"WEBHOOK_PORT": "70000"}, wrong: true},
+		"kinds without SidecarSet":    {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet,StatefulSet"}, is: func(o *options) bool { return !podWebhook(t, o) }},
+		"kinds with SidecarSet":       {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet, SidecarSet"}, is: func(o *options) bool { return podWebhook(t, o) }},
+		"kinds, but the gate is set":  {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "PodWebhook=true"}, is: func(o *options) bool { return podWebhook(t, o) }},
+		"kinds, and another gate set": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "CloneSetShortHash=true"}, is: func(o *options) bool { return !podWebhook(t, o) }},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, name := range []string{"POD_NAMESPACE", "WEBHOOK_PORT", "WEBHOOK_CERT_DIR", "SECRET_NAME", "SERVICE_NAME", "WEBHOOK_HOST", "WEBHOOK_CERT_WRITER", "CERTS_RENEW_BEFORE", "CUSTOM_RESOURCE_ENABLE"} {
+				t.Setenv(name, test.env[name])
+			}
+			o, err := parseOptions([]string{"--feature-gates=" + test.env["gates"]})
+			if (err != nil) != test.wrong || err == nil && !test.is(o) {
+				t.Errorf("%+v, %v", o, err)
+			}
+		})
+	}
+}
+
+func podWebhook(t *testing.T, o *options) bool {
+	t.Helper()
+	gates, err := features.Parse(o.featureGates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gates.Enabled(features.PodWebhook)
+}
+
+// OPS-052: all alpha gates include external certificates.
+func TestAllAlphaMeansExternalCertificates(t *testing.T) {
+	for list, want := range map[string]bool{"": false, "AllAlpha=true": true, "EnableExternalCerts=true": true, "AllAlpha=true,EnableExternalCerts=false": false} {
+		gates, err := features.Parse(list)
+		if err != nil || gates.Enabled(features.EnableExternalCerts) != want {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+}

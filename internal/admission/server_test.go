@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/afloat-project/afloat/internal/admission/certificate"
+)
+
+func testServer(t *testing.T, options Options) *server {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, admissionv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keeping := options.keeper(admissionHandlers(&cloneSetWebhooks{}))
+	keeping.CRDs, keeping.OtherCRDs = nil, nil
+	s := &server{Server: newServer(options), timeout: time.Nanosecond,
+		keeper: certificate.New(fake.NewClientBuilder().WithScheme(scheme).Build(), clock.RealClock{}, logr.Discard(), keeping)}
+	s.Register("/healthz", http.HandlerFunc(alive))
+	return s
+}
+
+// OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no TLS older than 1.2.
+func TestServer(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(), Port: listener.Addr().(*net.TCPAddr).Port}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := testServer(t, options).Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
+	get := func(newest uint16) error {
+		// Whom the certificate is for is the keeper's business, and tested there.
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: newest}} //nolint:gosec // see above
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", options.Port), nil)
+		if err != nil {
+			return err
+		}
+		answer, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("/healthz: %s", answer.Status)
+		}
+		return answer.Body.Close()
+	}
+	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	defer tick.Stop()
+	for err = get(tls.VersionTLS13); err != nil; err = get(tls.VersionTLS13) {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatal(err)
+		}
+	}
+	if err := get(tls.VersionTLS12); err != nil {
+		t.Errorf("TLS 1.2: %v", err)
+	}
+	if err := get(tls.VersionTLS11); err == nil || !strings.Contains(err.Error(), "protocol version") {
+		t.Errorf("TLS 1.1: %v", err)
+	}
+}
+
+// OPS-042: without a first pass in time the server ends, and the manager with it, naming the obstacle.
+func TestServerEndsWithoutACertificate(t *testing.T) {
+	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: "/dev/null/certs"}
+	if err := testServer(t, options).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "/dev/null/certs") {
+		t.Errorf("error: %v", err)
+	}
+}
