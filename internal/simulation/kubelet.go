@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,8 @@ type Node struct {
 
 	// Daemon: a node daemon reports what containers run with, and restarts those whose environment changed or that it is asked to.
 	Daemon bool
+	// Frozen holds the names of pods that nothing happens to, as on a node that is dead.
+	Frozen map[string]bool
 	// Unfit holds pods, by UID, that no resize fits.
 	Unfit map[string]bool
 
@@ -46,11 +49,14 @@ func (n *Node) Runs(pod *corev1.Pod, container string) Running {
 func (n *Node) Step(name string) bool {
 	key := Key{"Pod", name}
 	pod, ok := n.Cluster.Get(key).(*corev1.Pod)
-	if !ok {
+	if !ok || n.Frozen[name] {
 		return false
 	}
 	if n.running == nil {
 		n.running = map[string]Running{}
+	}
+	if pod.Status.Phase == corev1.PodFailed && pod.DeletionTimestamp == nil {
+		return false
 	}
 	if pod.DeletionTimestamp != nil {
 		if len(pod.Finalizers) == 0 {
@@ -77,14 +83,14 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 	if n.Observes && pod.Status.ObservedGeneration != pod.Generation {
 		pod.Status.ObservedGeneration, changed = pod.Generation, true
 	}
-	for i := range pod.Spec.Containers {
-		if n.container(pod, &pod.Spec.Containers[i]) {
+	for _, container := range lasting(pod) {
+		if n.container(pod, container) {
 			changed = true
 			break
 		}
 	}
-	for i := range pod.Spec.Containers {
-		if n.resize(pod, &pod.Spec.Containers[i]) {
+	for _, container := range lasting(pod) {
+		if n.resize(pod, container) {
 			changed = true
 		}
 	}
@@ -153,8 +159,8 @@ func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.Con
 // report writes what the daemon sees.
 func (n *Node) report(pod *corev1.Pod) bool {
 	meta := inplace.RuntimeMeta{}
-	for i := range pod.Spec.Containers {
-		name := pod.Spec.Containers[i].Name
+	for _, container := range lasting(pod) {
+		name := container.Name
 		status, runs := n.statusOf(pod, name), n.Runs(pod, name)
 		if status.ContainerID == "" {
 			continue
@@ -189,20 +195,24 @@ func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 }
 
 func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if pod.Status.ContainerStatuses[i].Name == name {
-			return &pod.Status.ContainerStatuses[i]
+	statuses := &pod.Status.ContainerStatuses
+	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
+		statuses = &pod.Status.InitContainerStatuses
+	}
+	for i := range *statuses {
+		if (*statuses)[i].Name == name {
+			return &(*statuses)[i]
 		}
 	}
-	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
+	*statuses = append(*statuses, corev1.ContainerStatus{Name: name,
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
-	return &pod.Status.ContainerStatuses[len(pod.Status.ContainerStatuses)-1]
+	return &(*statuses)[len(*statuses)-1]
 }
 
 func (n *Node) conditions(pod *corev1.Pod) bool {
 	containers, ready := corev1.ConditionTrue, corev1.ConditionTrue
-	for i := range pod.Spec.Containers {
-		if !n.statusOf(pod, pod.Spec.Containers[i].Name).Ready {
+	for _, container := range lasting(pod) {
+		if !n.statusOf(pod, container.Name).Ready {
 			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
 		}
 	}
@@ -238,6 +248,29 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
 	return true
+}
+
+// lasting are the containers that run as long as the pod: native sidecars first.
+func lasting(pod *corev1.Pod) []*corev1.Container {
+	var containers []*corev1.Container
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].RestartPolicy != nil {
+			containers = append(containers, &pod.Spec.InitContainers[i])
+		}
+	}
+	for i := range pod.Spec.Containers {
+		containers = append(containers, &pod.Spec.Containers[i])
+	}
+	return containers
+}
+
+// Fail ends a pod as an eviction does.
+func (n *Node) Fail(name string) {
+	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
+		pod := o.(*corev1.Pod)
+		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
+		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "")
+	})
 }
 
 // Crash makes a container of the pod end and start anew.

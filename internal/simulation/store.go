@@ -45,6 +45,8 @@ type Cluster struct {
 	Writes []Write
 	// BeforeWrite is called before each write of the manager takes effect; tests check invariants in it.
 	BeforeWrite func(w Write, before, after client.Object)
+	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
+	AfterWrite func(w Write)
 
 	now     time.Time
 	version int64
@@ -203,6 +205,9 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	}
 	effect()
 	c.Writes = append(c.Writes, w)
+	if c.AfterWrite != nil {
+		c.AfterWrite(w)
+	}
 	switch {
 	case c.Chance(c.Faults.Die):
 		c.dead = true

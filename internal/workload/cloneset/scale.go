@@ -169,6 +169,13 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
+	if p.paused() { // what a pause leaves over must not bring the rollout further (CS-353)
+		down := 0
+		for _, candidate := range old {
+			count(&down, !candidate.Available)
+		}
+		fromOld = max(min(fromOld, down), scale.Remove-len(new))
+	}
 	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
 	spare, changed := p.spare(), false
 	for _, candidate := range chosen {

@@ -31,7 +31,8 @@ type simulated struct {
 	due  time.Time
 	wake bool
 	// told is called with every plan that was carried out.
-	told func(*Plan)
+	told       func(*Plan)
+	nodeLabels map[string]map[string]string
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
 	// trace prints every pass.
@@ -126,10 +127,14 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 	snapshot := &Snapshot{Set: set}
 	owned := func(o client.Object) bool { c := metav1.GetControllerOfNoCopy(o); return c != nil && c.UID == set.UID }
 	for _, o := range s.List("Pod", true) {
-		if owned(o) {
+		switch {
+		case owned(o):
 			snapshot.Pods = append(snapshot.Pods, o.(*corev1.Pod))
+		case metav1.GetControllerOfNoCopy(o) == nil && o.GetLabels()["app"] == "web":
+			snapshot.Orphans = append(snapshot.Orphans, o.GetName())
 		}
 	}
+	snapshot.NodeLabels = s.nodeLabels
 	for _, o := range s.List("PersistentVolumeClaim", true) {
 		if owned(o) {
 			snapshot.Claims = append(snapshot.Claims, o.(*corev1.PersistentVolumeClaim))
@@ -289,22 +294,11 @@ func (s *simulated) settle(limit int) error {
 		s.startManager(s.pass.Features)
 	}
 	for range limit {
-		s.deliver(1 << 20)
-		s.CollectGarbage()
-		moved := s.manage()
+		if s.round() {
+			continue
+		}
 		if s.Dead() {
 			return fmt.Errorf("the manager died at rest")
-		}
-		for _, pod := range s.pods() {
-			if s.node.Step(pod.Name) {
-				moved = true
-			}
-		}
-		if s.others != nil && s.others() {
-			moved = true
-		}
-		if moved || s.Undelivered() > 0 || s.wake {
-			continue
 		}
 		if s.due.IsZero() {
 			return nil
@@ -312,6 +306,25 @@ func (s *simulated) settle(limit int) error {
 		s.Pass(max(s.due.Sub(s.Now()), 0))
 	}
 	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
+}
+
+// round lets everybody act once, and tells whether anything happened.
+func (s *simulated) round() bool {
+	s.deliver(1 << 20)
+	s.CollectGarbage()
+	moved := s.manage()
+	if s.Dead() {
+		return false
+	}
+	for _, pod := range s.pods() {
+		if s.node.Step(pod.Name) {
+			moved = true
+		}
+	}
+	if s.others != nil && s.others() {
+		moved = true
+	}
+	return moved || s.Undelivered() > 0 || s.wake
 }
 
 func (s *simulated) describe() string {

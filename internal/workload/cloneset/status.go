@@ -74,7 +74,7 @@ func (p *planner) available() {
 	setCondition(&p.Status, next, p.Now, false)
 }
 
-func count(n *int32, yes bool) {
+func count[N int | int32](n *N, yes bool) {
 	if yes {
 		*n++
 	}
