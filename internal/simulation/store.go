@@ -45,6 +45,8 @@ type Cluster struct {
 	Writes []Write
 	// BeforeWrite is called before each write of the manager takes effect; tests check invariants in it.
 	BeforeWrite func(w Write, before, after client.Object)
+	// Refused tells which writes the server always refuses; nil refuses none.
+	Refused func(w Write) bool
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
 
@@ -197,7 +199,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	case c.Chance(c.Faults.Die):
 		c.dead = true
 		return ErrDead
-	case c.Chance(c.Faults.Refuse):
+	case c.Chance(c.Faults.Refuse), c.Refused != nil && c.Refused(w):
 		return apierrors.NewInternalError(errors.New("refused by the simulation"))
 	}
 	if c.BeforeWrite != nil {

@@ -3,6 +3,7 @@ package cloneset
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -96,10 +98,7 @@ func surge(surge, unavailable int) func(*appsv1beta1.CloneSet) {
 // TestNarratives plays rollouts and compares every plan, as printed, with a golden file; -update writes them.
 func TestNarratives(t *testing.T) {
 	reCreate := policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)
-	tales := map[string]struct {
-		set  *appsv1beta1.CloneSet
-		play func(n *tale)
-	}{
+	tales := map[string]story{
 		"create and scale": {makeSet(3), func(n *tale) { // CS-040, CS-111, CS-113
 			n.then("replicas 5", replicas(5))
 			n.then("replicas 2", replicas(2))
@@ -185,18 +184,26 @@ func TestNarratives(t *testing.T) {
 		}},
 		"creation throttled": {makeSet(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(2) }), func(*tale) {}}, // CS-094, CS-111
 	}
+	maps.Copy(tales, scaleDefects())
+	maps.Copy(tales, updateDefects())
 	for name, tt := range tales {
 		t.Run(name, func(t *testing.T) {
-			n := &tale{t: t, simulated: simulate(7, tt.set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true})}
-			n.told = n.note
+			n := &tale{t: t, simulated: simulate(7, tt.set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true,
+				InPlace: inplace.Options{EnvFromMetadata: true, Resize: true}})}
+			n.told, n.node.Daemon = n.note, true
+			n.node.Digests["nginx:bad"] = ""
 			n.then(fmt.Sprintf("%d pods are created", *tt.set.Spec.Replicas), nil)
 			tt.play(n)
 			for _, event := range n.events {
 				fmt.Fprintf(&n.text, "\nEvent %s", event)
 			}
-			n.compare(filepath.Join("testdata", "narratives", strings.ReplaceAll(strings.ReplaceAll(name, " ", "-"), ",", "")+".golden"))
+			n.compare(filepath.Join("testdata", "narratives", fileName(name)+".golden"))
 		})
 	}
+}
+
+func fileName(title string) string {
+	return strings.NewReplacer(" ", "-", ",", "", "#", "").Replace(title)
 }
 
 func (n *tale) compare(path string) {

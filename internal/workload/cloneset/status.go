@@ -84,13 +84,10 @@ func count[N int | int32](n *N, yes bool) {
 func (p *planner) progressing() {
 	deadline := p.Set.Spec.ProgressDeadlineSeconds
 	status := &p.Status
-	if deadline == nil || *deadline == math.MaxInt32 {
-		if p.Set.Annotations[pub.PublishConditions] != "true" {
-			removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
-			return
-		}
-		forEver := int32(math.MaxInt32) // about 68 years
-		deadline = &forEver
+	limited := deadline != nil && *deadline != math.MaxInt32
+	if !limited && p.Set.Annotations[pub.PublishConditions] != "true" {
+		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
+		return
 	}
 	replicas := int32(p.replicas())
 	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
@@ -106,7 +103,7 @@ func (p *planner) progressing() {
 		next.Reason, next.Message = progressPaused, "the update is paused"
 	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
-	case previous == nil || restarted:
+	case previous == nil || restarted || !limited:
 	case previous.Reason == progressDeadlineExceeded:
 		next = *previous
 	case previous.Reason == progressUpdated:
@@ -118,7 +115,7 @@ func (p *planner) progressing() {
 			next.Message = fmt.Sprintf("no end after %d s: %s", *deadline, next.Message)
 		}
 	}
-	if next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
+	if limited && next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
 		p.lookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
 	}
 	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
