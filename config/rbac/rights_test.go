@@ -110,6 +110,71 @@ func TestRightsWithExternalCertificates(t *testing.T) {
 	}
 }
 
+// OPS-051: the annotation for the injector is on both configurations and on every CRD.
+func TestInjectorIsToldOfAllObjects(t *testing.T) {
+	data, err := os.ReadFile("../external-certs/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "{kind: MutatingWebhookConfiguration|ValidatingWebhookConfiguration|CustomResourceDefinition}\n  patch: |\n" +
+		"    - {op: add, path: /metadata/annotations/cert-manager.io~1inject-ca-from,"
+	if !strings.Contains(string(data), want) {
+		t.Errorf("%s", data)
+	}
+}
+
+// OPS-080: every role of the manager is bound to it, in its own scope, and nobody else is.
+func TestRolesAreBound(t *testing.T) {
+	data, err := os.ReadFile("bindings.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := map[string]string{}
+	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var b rbacv1.RoleBinding // a ClusterRoleBinding has the same fields
+		if err := yaml.UnmarshalStrict(text, &b); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Subjects) != 1 || b.Subjects[0].Name != "kruise-manager" || b.Subjects[0].Kind != "ServiceAccount" || b.Kind != b.RoleRef.Kind+"Binding" {
+			t.Errorf("%+v", b)
+		}
+		bound[b.RoleRef.Name] = b.RoleRef.Kind
+	}
+	want := map[string]string{}
+	for name, r := range roles(t) {
+		want[name] = r.Kind
+	}
+	if diff := cmp.Diff(want, bound); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// OPS-084: who may view or edit workloads may so with CloneSets, and nobody may write a status.
+func TestAggregatedRoles(t *testing.T) {
+	data, err := os.ReadFile("aggregated.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var r rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		edits := false
+		for _, rule := range r.Rules {
+			writes := slices.Contains(rule.Verbs, "update")
+			edits = edits || writes
+			if !slices.Contains(rule.Verbs, "get") || writes && slices.Contains(rule.Resources, "clonesets/status") {
+				t.Errorf("%s: %+v", r.Name, rule)
+			}
+		}
+		aggregated := func(to string) bool { return r.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true" }
+		if aggregated("view") == edits || aggregated("edit") != edits || aggregated("admin") != edits {
+			t.Errorf("%s: %v", r.Name, r.Labels)
+		}
+	}
+}
+
 // named returns the names of the objects in the rules.
 func named(rules []rbacv1.PolicyRule) []string {
 	var names []string

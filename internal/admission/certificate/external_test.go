@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -110,6 +112,8 @@ func TestExternalCertificates(t *testing.T) {
 func TestExternalCertificatesAreWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	k := w.with(t, func(o *Options) { o.External = true })
+	var said atomic.Int32
+	k.log = funcr.New(func(_, _ string) { said.Add(1) }, funcr.Options{})
 	done := make(chan error, 1)
 	go func() { done <- k.First(t.Context(), time.Minute) }()
 	start := w.clock.Now()
@@ -121,6 +125,9 @@ func TestExternalCertificatesAreWaitedFor(t *testing.T) {
 	})
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "Secret sys/certs must hold ca.crt, tls.crt and tls.key") {
 		t.Errorf("readiness: %v", err)
+	}
+	if n := said.Load(); n != 1 {
+		t.Errorf("OPS-096: the same obstacle was told of %d times", n)
 	}
 	if err := w.Create(context.Background(), w.issued(t, "hook.sys.svc")); err != nil {
 		t.Fatal(err)

@@ -131,6 +131,9 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	}
 	k.state.Lock()
 	defer k.state.Unlock()
+	if err != nil && ctx.Err() == nil && (k.lastError == nil || k.lastError.Error() != err.Error()) {
+		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle (OPS-096)
+	}
 	k.lastError = err
 	return again, err
 }
@@ -274,7 +277,6 @@ func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 		if !k.options.External && !k.clock.Now().Before(deadline) {
 			return fmt.Errorf("preparing webhook certificates for %s: %w", timeout, err)
 		}
-		k.log.Error(err, "Preparing webhook certificates failed, trying again")
 		select {
 		case <-ctx.Done():
 		case <-k.clock.After(time.Second):
@@ -294,8 +296,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		again, err := k.Pass(ctx)
 		wait := time.Minute
-		if err != nil && ctx.Err() == nil {
-			k.log.Error(err, "Keeping webhook certificates failed, trying again")
+		if err != nil {
 			wait = 5 * time.Second
 		} else if until := again.Sub(k.clock.Now()); !again.IsZero() && until < wait {
 			wait = max(until, time.Second)

@@ -1,0 +1,76 @@
+// Package manager_test holds the shipped Deployment to what the specification demands.
+package manager_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OPS-002, OPS-003: no root, no capability, no escalation; a read-only root with two writable paths, both empty folders.
+func TestContainerIsConfined(t *testing.T) {
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	pod := deployment.Spec.Template.Spec
+	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser != 65534 || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%+v", c)
+	}
+	if len(pod.Containers) != 1 || pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Errorf("%+v", pod)
+	}
+	c := pod.Containers[0].SecurityContext
+	if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
+		t.Errorf("%+v", c)
+	}
+	writable := map[string]bool{}
+	for i, mount := range pod.Containers[0].VolumeMounts {
+		writable[mount.MountPath] = pod.Volumes[i].Name == mount.Name && pod.Volumes[i].EmptyDir != nil
+	}
+	if diff := cmp.Diff(map[string]bool{"/tmp/kruise-webhook-certs": true, "/log": true}, writable); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// OPS-090, OPS-101, and that a replica that is not ready never takes the place of one that is (OPS-112).
+func TestRollingUpdateNeedsReadiness(t *testing.T) {
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	rolling := deployment.Spec.Strategy.RollingUpdate
+	if rolling.MaxUnavailable.String() != "0" || rolling.MaxSurge.String() != "100%" || deployment.Spec.MinReadySeconds != 3 || *deployment.Spec.Template.Spec.TerminationGracePeriodSeconds != 10 {
+		t.Errorf("%+v", rolling)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	if container.ReadinessProbe.HTTPGet.Path != "/readyz" || container.LivenessProbe.HTTPGet.Path != "/healthz" {
+		t.Errorf("%+v", container)
+	}
+	// OPS-093: profiles stay on localhost, as the flag's default has it.
+	if text := strings.Join(container.Args, " "); strings.Contains(text, "pprof") {
+		t.Errorf("args: %s", text)
+	}
+}
+
+// OPS-010, OPS-011: the namespace has the label by which webhooks for pods skip it.
+func TestNamespace(t *testing.T) {
+	var namespace corev1.Namespace
+	read(t, "namespace.yaml", &namespace)
+	if namespace.Name != "kruise-system" || namespace.Labels["control-plane"] != "openkruise" {
+		t.Errorf("%+v", namespace)
+	}
+}
