@@ -59,14 +59,11 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	}
 	operations, err := cloneset.Default(defaults)
 	response := admission.Patched("", operations...)
-	if err != nil && !refusal(err) {
+	if err != nil && !refusal(err) { // else validation tells the user
 		response = response.WithWarnings("spec.template was stored without defaults: " + err.Error())
 	}
 	return response
 }
-
-// refusal says whether the API server found the template invalid; validation tells the user.
-func refusal(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 // validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {

@@ -176,6 +176,7 @@ func TestTemplateAnswers(t *testing.T) {
 		"invalid without causes":        {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"}, asked: 1},
 		"no rights lets through":        {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true, warning: "spec.template could not be validated: no rights", asked: 1},
 		"server trouble lets through":   {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true, warning: "trouble", asked: 1},
+		"a webhook of others refuses":   {answer: answers(400, metav1.StatusReasonBadRequest, `admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
 		"unchanged template on update":  {answer: answers(422, metav1.StatusReasonInvalid, "bad"), old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
 		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause), old: object("v1beta1", ported, ""), allowed: true, asked: 2},
 		"metadata only":                 {answer: accepts, old: strings.Replace(object("v1beta1", goodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},

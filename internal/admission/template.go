@@ -85,18 +85,27 @@ func (d *dryRun) Judge(ctx context.Context, namespace string, template document,
 	if err == nil {
 		return nil, nil
 	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	if !refusal(err) {
 		return nil, err
 	}
-	switch answer := status.Status(); {
-	case answer.Code == http.StatusUnprocessableEntity && answer.Reason == metav1.StatusReasonInvalid:
-		return templateCauses(answer, volumes), nil
-	case answer.Code == http.StatusBadRequest:
-		// The document does not fit the server's types.
-		return []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message}}, nil
+	var status apierrors.APIStatus
+	errors.As(err, &status)
+	answer := status.Status()
+	if answer.Code == http.StatusBadRequest {
+		answer.Details = nil // the document does not fit the server's types
 	}
-	return nil, err
+	return templateCauses(answer, volumes), nil
+}
+
+// refusal says whether the API server itself found the template invalid. What webhooks of others think of a PodTemplate says nothing
+// about pods: these they see themselves.
+func refusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || strings.HasPrefix(status.Status().Message, "admission webhook ") {
+		return false
+	}
+	answer := status.Status()
+	return answer.Code == http.StatusUnprocessableEntity && answer.Reason == metav1.StatusReasonInvalid || answer.Code == http.StatusBadRequest
 }
 
 // placedClaims is what withClaims put where.
