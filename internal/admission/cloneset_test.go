@@ -259,7 +259,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 }
 
-// CS-034, DP-010, DP-011, DP-012, DP-018: deletion of a protected CloneSet, with the gate.
+// CS-034: deletion of a protected CloneSet, with the gate.
+// DP-010, DP-011, DP-012, DP-018 as well.
 func TestDeletionProtection(t *testing.T) {
 	labelled := func(label, replicas, more string) string {
 		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more + `,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
@@ -337,7 +338,7 @@ func TestHostileObjects(t *testing.T) {
 	}
 }
 
-// CS-014, IPU-015: with gate TemplateNoDefaults templates stay as they are; the rest is defaulted.
+// CS-014 and IPU-015: with gate TemplateNoDefaults templates stay as they are; the rest is defaulted.
 func TestTemplateNoDefaults(t *testing.T) {
 	server := &apiServer{answer: accepts}
 	hooks := webhooks(t, server)

@@ -132,7 +132,8 @@ func TestConvertHostileReviews(t *testing.T) {
 	}
 }
 
-// CS-018, OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
+// OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
+// CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	handlers := admissionHandlers(&cloneSetWebhooks{})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
