@@ -65,6 +65,11 @@ const (
 	ImagePreDownloadParallelism         = "apps.kruise.io/image-predownload-parallelism"
 	ImagePreDownloadTimeoutSeconds      = "apps.kruise.io/image-predownload-timeout-seconds"
 	ImagePreDownloadMinUpdatedReadyPods = "apps.kruise.io/image-predownload-min-updated-ready-pods"
+
+	// PreDownloadCreated and PreDownloadIgnored: "true" on a ControllerRevision tells that the jobs that pull its images ahead were
+	// created, or that there was no use in them (CS-206).
+	PreDownloadCreated = "apps.kruise.io/pre-predownload-created"
+	PreDownloadIgnored = "apps.kruise.io/image-predownload-ignored"
 )
 
 // Environment variables of containers.

@@ -226,6 +226,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			ExcludePreparingDelete:  o.excludePreparingDelete,
 			InPlace:                 qualifies,
 			DeferredResize:          o.deferredResize,
+			PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
 		Workers: *o.workers["cloneset"],
 		RateLimiter: workqueue.NewTypedMaxOfRateLimiter(

@@ -149,7 +149,7 @@ func (c *Cluster) CollectGarbage() {
 	for _, object := range c.truth {
 		alive[object.GetUID()] = true
 	}
-	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision"} {
+	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
 			if owner := metav1.GetControllerOfNoCopy(object); owner != nil && !alive[owner.UID] && object.GetDeletionTimestamp() == nil {
 				c.EndGracefully(Key{kind, object.GetName()})

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -18,7 +19,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
@@ -41,6 +41,10 @@ type Cluster interface {
 	// PatchRevision sends a JSON merge patch.
 	PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error)
 	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
+
+	CreatePullJob(ctx context.Context, job map[string]any) error
+	// DeletePullJob deletes the job, whatever its version: its status changes all the time.
+	DeletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error
 
 	// PatchSet sends a JSON merge patch to the CloneSet, or to its subresource of that name.
 	PatchSet(ctx context.Context, set *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error)
@@ -79,6 +83,8 @@ type Applier struct {
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
+	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
+	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
 }
@@ -96,11 +102,13 @@ func (r *Result) add(target *error, err error) {
 // Apply carries out all of the plan but the status. It goes on with other pods where one fails.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result := Result{}
-	if err := a.revisions(ctx, plan); err != nil {
+	left, err := a.revisions(ctx, plan)
+	if err != nil {
 		result.add(&result.UpdateError, err)
 		result.Retry = true
 		return result
 	}
+	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.growClaims(ctx, plan))
 	result.add(&result.ScaleError, a.create(ctx, plan))
@@ -138,73 +146,6 @@ func inParallel(n, limit int, do func(int)) {
 		})
 	}
 	wg.Wait()
-}
-
-func (a *Applier) revisions(ctx context.Context, plan *Plan) error {
-	owner := plan.Set.UID
-	if r := plan.NewRevision; r != nil {
-		created, err := a.Cluster.CreateRevision(ctx, r)
-		if apierrors.IsAlreadyExists(err) {
-			return a.nameTaken(ctx, plan, r)
-		}
-		if err != nil {
-			a.doubt(plan, KindRevision, r.Name, err)
-			return fmt.Errorf("creating revision %s: %w", r.Name, err)
-		}
-		a.Own.Created(owner, KindRevision, created, a.Now())
-	}
-	if r := plan.Renumber; r != nil {
-		body, err := mergePatch(r.UID, r.ResourceVersion, map[string]any{
-			"annotations": map[string]any{pub.ClaimTemplateFingerprint: plan.ClaimFingerprint, pub.ClaimTemplates: plan.ClaimTemplates},
-		}, map[string]any{"revision": plan.NewNumber})
-		if err != nil {
-			return err
-		}
-		patched, err := a.Cluster.PatchRevision(ctx, r, body)
-		if err != nil {
-			a.doubt(plan, KindRevision, r.Name, err)
-			return fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
-		}
-		a.Own.Changed(owner, KindRevision, patched, a.Now())
-	}
-	return nil
-}
-
-// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, with other data the
-// collision count grows and the next pass tries the next hash (CS-084).
-func (a *Applier) nameTaken(ctx context.Context, plan *Plan, r *appsv1.ControllerRevision) error {
-	existing, err := a.Cluster.GetRevision(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
-	if err != nil {
-		return fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err)
-	}
-	if revision.Equal(existing.Data.Raw, r.Data.Raw) {
-		for _, owner := range existing.OwnerReferences {
-			if owner.UID == plan.Set.UID {
-				a.Own.Created(plan.Set.UID, KindRevision, existing, a.Now())
-				return errRetry
-			}
-		}
-	}
-	collisions := int32(1)
-	if plan.Status.CollisionCount != nil {
-		collisions += *plan.Status.CollisionCount
-	}
-	status := plan.Set.Status.DeepCopy()
-	status.CollisionCount = &collisions
-	changes, err := statusPatch(&plan.Set.Status, status)
-	if err != nil {
-		return err
-	}
-	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": changes})
-	if err != nil {
-		return err
-	}
-	patched, err := a.Cluster.PatchSet(ctx, plan.Set, body, "status")
-	if err != nil {
-		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
-	}
-	a.Own.Changed(plan.Set.UID, KindSet, patched, a.Now())
-	return errRetry
 }
 
 func (a *Applier) claims(ctx context.Context, plan *Plan) error {

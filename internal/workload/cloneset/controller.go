@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
@@ -27,6 +28,7 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/status,verbs=patch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods/resize,verbs=get;patch;update
@@ -77,14 +79,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	r.client = mgr.GetClient()
 	toOwner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())
-	err := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
+	builder := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
 		For(&appsv1beta1.CloneSet{}).
 		Watches(&corev1.Pod{}, toOwner).
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
 		Watches(&appsv1.ControllerRevision{}, toOwner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
-		Complete(r)
-	if err != nil {
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter})
+	if options.Features.PreDownload {
+		kube.pulls = newPullWatch(mgr, toOwner)
+		builder = builder.WatchesRawSource(source.Func(kube.pulls.start))
+	}
+	if err := builder.Complete(r); err != nil {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
 	}
 	return nil

@@ -36,6 +36,8 @@ type Kube struct {
 	// Client reads from the caches; Reader from the API server.
 	Client client.Client
 	Reader client.Reader
+	// pulls is the watch of ImagePullJobs, nil without the feature.
+	pulls *pullWatch
 }
 
 var (
@@ -70,6 +72,9 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	}
 	for i := range claims.Items {
 		snapshot.Claims = append(snapshot.Claims, &claims.Items[i])
+	}
+	if err := k.readPullJobs(ctx, snapshot, owned); err != nil {
+		return nil, err
 	}
 	var revisions, orphans appsv1.ControllerRevisionList
 	if err := k.Client.List(ctx, &revisions, owned...); err != nil {

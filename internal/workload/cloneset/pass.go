@@ -38,6 +38,8 @@ type Pass struct {
 
 	mu   sync.Mutex
 	said map[types.UID]map[string]string // what events that repeat were last about (CS-237), by reason
+	// pullsHeld is until when a set's ImagePullJobs are left alone because they could not be written.
+	pullsHeld map[types.UID]time.Time
 }
 
 // Outcome is what a pass did.
@@ -77,12 +79,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		return Outcome{}, err
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
+	snapshot.PullJobsHeldUntil = p.heldUntil(snapshot.Set)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
 	p.announce(plan)
+	p.pulled(plan, result)
 	outcome := Outcome{Plan: plan, After: plan.After}
 	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
 		outcome.After = retryAfter
+	}
+	if result.PullError != nil && (outcome.After == 0 || outcome.After > pullRetryAfter) {
+		outcome.After = pullRetryAfter
 	}
 	statusErr := p.writeStatus(ctx, plan, result)
 	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
@@ -97,6 +104,7 @@ func (p *Pass) Forget(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.said, owner)
+	delete(p.pullsHeld, owner)
 }
 
 func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {

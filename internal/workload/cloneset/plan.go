@@ -145,6 +145,12 @@ type Plan struct {
 	ClaimGrowth []ClaimGrowth
 	// ClaimsHeld says which claims cannot follow their templates, empty if all can.
 	ClaimsHeld string
+	// Pulls are the ImagePullJobs to create, EndedPulls those to delete (CS-201, CS-207).
+	Pulls      []PullJob
+	EndedPulls []*metav1.PartialObjectMetadata
+	// RevisionLabels change on MarkedRevision, the update revision, once the jobs exist; nil removes one (CS-206).
+	RevisionLabels map[string]any
+	MarkedRevision *appsv1.ControllerRevision
 	// Orphans are pods that match the selector and belong to nobody (CS-355).
 	Orphans []string
 	// Sentences say what the pass found and decided about the set as a whole.
@@ -160,6 +166,9 @@ type Plan struct {
 // Empty tells whether the plan writes nothing but, maybe, the status.
 func (p *Plan) Empty() bool {
 	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete || len(p.Create)+len(p.ClaimFates)+len(p.ClaimGrowth)+len(p.History) > 0 {
+		return false
+	}
+	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(p.Verdicts, func(v *Verdict) bool { return v.Action != Keep && v.Action != Wait })
@@ -229,6 +238,7 @@ func (p *planner) make() {
 		p.UpdateError = err.Error()
 	}
 	p.decideModes()
+	p.preDownload(err)
 	if p.scaling = p.scale(); !p.scaling {
 		p.updatePods(err)
 	}
@@ -329,6 +339,9 @@ func (p *planner) prune() {
 func (p *Plan) String() string {
 	var b strings.Builder
 	for _, sentence := range p.Sentences {
+		b.WriteString(sentence + "\n")
+	}
+	for _, sentence := range p.pullSentences() {
 		b.WriteString(sentence + "\n")
 	}
 	for _, fate := range p.ClaimFates {

@@ -3,6 +3,7 @@ package cloneset
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +11,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +39,8 @@ type simulated struct {
 	nodeLabels map[string]map[string]string
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
+	// servesJobs: the cluster has the kind ImagePullJob.
+	servesJobs bool
 	// trace prints every pass.
 	trace bool
 }
@@ -143,6 +149,13 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 	for _, o := range s.List("ControllerRevision", true) {
 		snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
 	}
+	if snapshot.PullJobsServed = s.servesJobs; s.servesJobs {
+		for _, o := range s.List("ImagePullJob", true) {
+			if owned(o) {
+				snapshot.PullJobs = append(snapshot.PullJobs, metadataOf(o))
+			}
+		}
+	}
 	return snapshot, nil
 }
 
@@ -244,6 +257,30 @@ func (w simWriter) PatchRevision(_ context.Context, r *appsv1.ControllerRevision
 
 func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevision) error {
 	return w.s.Delete(revisionKey(r.Name), r)
+}
+
+func jobKey(name string) simulation.Key { return simulation.Key{Kind: "ImagePullJob", Name: name} }
+
+func metadataOf(o client.Object) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		Labels: o.GetLabels(), OwnerReferences: o.GetOwnerReferences(), DeletionTimestamp: o.GetDeletionTimestamp()}}
+}
+
+func (w simWriter) CreatePullJob(_ context.Context, document map[string]any) error {
+	job := &unstructured.Unstructured{Object: document}
+	_, err := w.s.Create(jobKey(job.GetName()), job.DeepCopy())
+	return err
+}
+
+func (w simWriter) DeletePullJob(_ context.Context, job *metav1.PartialObjectMetadata) error {
+	live, err := w.s.Live(jobKey(job.Name))
+	if err != nil {
+		return err
+	}
+	if live.GetUID() != job.UID {
+		return apierrors.NewConflict(schema.GroupResource{}, job.Name, errors.New("another job"))
+	}
+	return w.s.Delete(jobKey(job.Name), live)
 }
 
 func (w simWriter) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {

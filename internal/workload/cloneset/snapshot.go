@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -24,6 +25,11 @@ type Snapshot struct {
 	Orphans []string
 	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
 	NodeLabels map[string]map[string]string
+	// PullJobs are the ImagePullJobs that the set controls; PullJobsServed tells whether they can be known at all (CS-200).
+	PullJobs       []*metav1.PartialObjectMetadata
+	PullJobsServed bool
+	// PullJobsHeldUntil is when jobs may be written again after that failed; zero if it did not.
+	PullJobsHeldUntil time.Time
 	// Now is the time of the snapshot.
 	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.
@@ -49,6 +55,8 @@ type Features struct {
 	DeferredResize time.Duration
 	// PreparingUpdateAsUpdate counts pods in PreparingUpdate as new while scaling (CS-115).
 	PreparingUpdateAsUpdate bool
+	// PreDownload pulls new images ahead (gates KruiseDaemon and PreDownloadImageForInPlaceUpdate, CS-200).
+	PreDownload bool
 }
 
 // Active tells whether a pod counts: not being deleted and not finished (CS-048).

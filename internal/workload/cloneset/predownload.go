@@ -1,0 +1,307 @@
+package cloneset
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// What an ImagePullJob says unless the user says otherwise (CS-202).
+const (
+	pullParallelism    = 1
+	pullBackoffLimit   = 1
+	pullTimeoutSeconds = 300
+	pullTTLSeconds     = 600
+	// fewPods are too few to be worth it (CS-205).
+	fewPods = 3
+	// maxObjectName is what the API server takes.
+	maxObjectName = 253
+)
+
+// PullJob is one ImagePullJob to create.
+type PullJob struct {
+	Name, Container, Image string
+	Document               map[string]any
+}
+
+// preDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn. Nothing waits for a job.
+// unusable is why the user's numbers cannot be used, nil if they can.
+//
+// Whether pulling ahead is skipped is found anew in every plan, from the numbers of that moment: that a revision was ignored once
+// holds only as long as the reason does (CS-208). That jobs were created holds until the revision's number is raised (CS-206).
+func (p *planner) preDownload(unusable error) {
+	if !p.Features.PreDownload || !p.PullJobsServed {
+		return // CS-200
+	}
+	if p.Now.Before(p.PullJobsHeldUntil) {
+		p.lookAgain(p.PullJobsHeldUntil)
+		return
+	}
+	p.endPullJobs()
+	marks := p.preDownloadMarks()
+	if p.CurrentRevision == p.UpdateRevision || unusable != nil || marks[pub.PreDownloadCreated] {
+		return
+	}
+	images, skip := p.imagesToPull()
+	switch {
+	case skip != "":
+		if !marks[pub.PreDownloadIgnored] {
+			p.say("no images are pulled ahead: %s", skip)
+			p.mark(map[string]any{pub.PreDownloadIgnored: "true"})
+		}
+		return
+	case len(images) == 0:
+		return
+	}
+	if ready, enough := p.updatedReady(), p.minUpdatedReady(); ready < enough {
+		p.say("images are pulled ahead when %d updated pods are ready, %d are", enough, ready)
+		return
+	}
+	complete := true
+	for _, container := range slices.Sorted(maps.Keys(images)) {
+		name := pullJobName(p.UpdateRevision, container)
+		present := p.pullJob(name)
+		switch {
+		case present == nil:
+			p.Pulls = append(p.Pulls, PullJob{Name: name, Container: container, Image: images[container], Document: p.pullJobDocument(name, images[container])})
+		case present.DeletionTimestamp != nil:
+			complete = false // one from before, whose name is free when it is gone; its end is an event
+		}
+	}
+	if complete {
+		labels := map[string]any{pub.PreDownloadCreated: "true"}
+		if marks[pub.PreDownloadIgnored] {
+			labels[pub.PreDownloadIgnored] = nil
+		}
+		p.mark(labels)
+	}
+}
+
+func (p *planner) mark(labels map[string]any) {
+	p.RevisionLabels, p.MarkedRevision = labels, p.update.object
+}
+
+// preDownloadMarks are the labels of CS-206 that the update revision has. A new one has none, and one whose number is raised loses
+// them with that.
+func (p *planner) preDownloadMarks() map[string]bool {
+	marks := map[string]bool{}
+	if p.NewRevision != nil || p.Renumber != nil {
+		return marks
+	}
+	for _, key := range []string{pub.PreDownloadCreated, pub.PreDownloadIgnored} {
+		marks[key] = p.update.object.Labels[key] == "true"
+	}
+	return marks
+}
+
+// endPullJobs lists the jobs that are not wanted any more: all when the revisions are equal (CS-207), otherwise those of other
+// revisions than the one that is being rolled out (IMG-191).
+func (p *planner) endPullJobs() {
+	for _, job := range p.PullJobs {
+		hash, ofRevision := job.Labels[pub.RevisionHash]
+		foreign := ofRevision && hash != p.updateHash()
+		if job.DeletionTimestamp == nil && (foreign || p.CurrentRevision == p.UpdateRevision) {
+			p.EndedPulls = append(p.EndedPulls, job)
+		}
+	}
+	slices.SortFunc(p.EndedPulls, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// imagesToPull returns the images that pods get in place on their way from the current to the update revision, by container, or why
+// none are pulled ahead (CS-201, CS-205). A container that is new has none, because a change that adds it does not qualify.
+func (p *planner) imagesToPull() (images map[string]string, skip string) {
+	switch unavailable := p.unavailableRoundedDown(); {
+	case p.rolling() == nil:
+		return nil, "pods are not updated by themselves"
+	case p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy:
+		return nil, "the policy is ReCreate"
+	case p.Limits.Replicas <= fewPods:
+		return nil, fmt.Sprintf("%d pods are too few, it takes more than %d", p.Limits.Replicas, fewPods)
+	case p.Limits.Partition == 0 && unavailable >= p.Limits.Replicas:
+		return nil, fmt.Sprintf("all %d pods may be updated at once", p.Limits.Replicas)
+	}
+	m := p.modeFrom(p.CurrentRevision, p.update)
+	if m.change == nil {
+		return nil, "the change cannot be applied in place: " + m.why + m.refusal
+	}
+	return m.change.Images, ""
+}
+
+// unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must not count as all.
+func (p *planner) unavailableRoundedDown() int {
+	value := rollout.DefaultMaxUnavailable
+	if r := p.rolling(); r != nil && r.MaxUnavailable != nil {
+		value = *r.MaxUnavailable
+	}
+	n, err := rollout.Scaled(value, p.replicas(), false)
+	if err != nil {
+		return 0 // the limits could be resolved: this does not happen
+	}
+	return n
+}
+
+func (p *planner) updatedReady() int {
+	n := 0
+	for _, info := range p.pods {
+		if info.New && info.Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// minUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead (CS-204). A percentage
+// has no place in the field: conversion leaves it in the annotation, and nothing else of that annotation counts (CS-259, CS-345).
+// It is one of replicas, rounded up as the others are.
+func (p *planner) minUpdatedReady() int {
+	if strategy := p.inPlaceStrategy(); strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
+		return int(*strategy.ImagePreDownloadMinUpdatedReadyPods)
+	}
+	text := p.Set.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
+	if _, ok := rollout.Percentage(text); !ok {
+		return 0
+	}
+	n, err := rollout.Scaled(intstr.FromString(text), p.replicas(), true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (p *planner) pullJob(name string) *metav1.PartialObjectMetadata {
+	for _, job := range p.PullJobs {
+		if job.Name == name {
+			return job
+		}
+	}
+	return nil
+}
+
+// pullJobName is the name of the job for a container (CS-201). Where that would be too long, a hash takes the place of its end.
+func pullJobName(updateRevision, container string) string {
+	name := updateRevision + "-" + container
+	if len(name) <= maxObjectName {
+		return name
+	}
+	sum := fnv.New32a()
+	sum.Write([]byte(name))
+	suffix := strconv.FormatUint(uint64(sum.Sum32()), 16)
+	return name[:maxObjectName-len(suffix)-1] + "-" + suffix
+}
+
+// updateHash is what the label of CS-082 says on the update revision.
+func (p *planner) updateHash() string {
+	if hash := p.update.object.Labels[pub.RevisionHash]; hash != "" {
+		return hash
+	}
+	return revision.ShortHash(p.UpdateRevision)
+}
+
+// pullJobDocument is the body of the request for a job (CS-202, CS-203).
+func (p *planner) pullJobDocument(name, image string) map[string]any {
+	template := &p.Set.Spec.Template
+	labels := stringMap(template.Labels)
+	labels[pub.RevisionHash] = p.updateHash()
+	var parallelism any = int64(pullParallelism)
+	timeout := int64(pullTimeoutSeconds)
+	if strategy := p.inPlaceStrategy(); strategy != nil {
+		if value := strategy.ImagePreDownloadParallelism; value != nil {
+			parallelism = value.String() // not a number: the API server has to say so
+			if n, err := strconv.ParseInt(value.String(), 10, 32); err == nil {
+				parallelism = n
+			}
+		}
+		if value := strategy.ImagePreDownloadTimeoutSeconds; value != nil {
+			timeout = int64(*value)
+		}
+	}
+	spec := map[string]any{
+		"image":            image,
+		"podSelector":      p.oldPods(),
+		"parallelism":      parallelism,
+		"pullPolicy":       map[string]any{"backoffLimit": int64(pullBackoffLimit), "timeoutSeconds": timeout},
+		"completionPolicy": map[string]any{"type": "Always", "ttlSecondsAfterFinished": int64(pullTTLSeconds)},
+	}
+	var secrets []any
+	for _, secret := range template.Spec.ImagePullSecrets {
+		secrets = append(secrets, secret.Name)
+	}
+	if len(secrets) > 0 {
+		spec["pullSecrets"] = secrets
+	}
+	sandbox := map[string]any{}
+	if len(template.Labels) > 0 {
+		sandbox["labels"] = stringMap(template.Labels)
+	}
+	if len(template.Annotations) > 0 {
+		sandbox["annotations"] = stringMap(template.Annotations)
+	}
+	if len(sandbox) > 0 {
+		spec["sandboxConfig"] = sandbox
+	}
+	return map[string]any{
+		"apiVersion": pullJobKind.GroupVersion().String(), "kind": pullJobKind.Kind,
+		"metadata": map[string]any{"name": name, "namespace": p.Set.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
+		"spec":     spec,
+	}
+}
+
+// oldPods selects the pods of the set that do not carry the update revision, in either style of its label. A name too long for a
+// label value is on no pod, and would make the selector invalid (CS-052).
+func (p *planner) oldPods() map[string]any {
+	selector := p.Set.Spec.Selector.DeepCopy()
+	values := []string{p.UpdateRevision, revision.ShortHash(p.UpdateRevision)}
+	if len(p.UpdateRevision) > maxLabelValue {
+		values = values[1:]
+	}
+	selector.MatchExpressions = append(selector.MatchExpressions,
+		metav1.LabelSelectorRequirement{Key: pub.ControllerRevisionHash, Operator: metav1.LabelSelectorOpNotIn, Values: values})
+	encoded, err := json.Marshal(selector)
+	document := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(encoded, &document)
+	}
+	if err != nil {
+		panic(err) // it holds nothing but strings
+	}
+	return document
+}
+
+func stringMap(from map[string]string) map[string]any {
+	to := make(map[string]any, len(from))
+	for key, value := range from {
+		to[key] = value
+	}
+	return to
+}
+
+// pullSentences prints what the plan does with jobs.
+func (p *Plan) pullSentences() []string {
+	var sentences []string
+	for _, job := range p.EndedPulls {
+		sentences = append(sentences, fmt.Sprintf("image pull job %s: delete", job.Name))
+	}
+	for _, job := range p.Pulls {
+		sentences = append(sentences, fmt.Sprintf("image pull job %s: create: %s for container %s, on the nodes of old pods", job.Name, job.Image, job.Container))
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.RevisionLabels)) {
+		if value := p.RevisionLabels[key]; value != nil {
+			sentences = append(sentences, fmt.Sprintf("revision %s: label %s=%s", p.UpdateRevision, key, value))
+		} else {
+			sentences = append(sentences, fmt.Sprintf("revision %s: label %s removed", p.UpdateRevision, key))
+		}
+	}
+	return sentences
+}
