@@ -4,6 +4,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(hack/kubectl.sh)
 
+# Replacing a manager that serves more kinds than this one would leave their objects without anybody (OPS-112).
+foreign=$(hack/foreign.sh)
+if [ -n "$foreign" ] && [ "${FORCE:-}" != 1 ]; then
+  printf 'Nothing was changed: these webhooks belong to an installation that serves kinds which this one does not serve yet.\n%s\nFORCE=1 installs nevertheless.\n' "$foreign" >&2
+  exit 1
+fi
+
 # A local cluster may have simulated nodes only, which run no containers: then the manager runs beside the cluster, called by URL.
 if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubectl" get nodes -l '!afloat.dev/simulated' -o name | grep -q .; then
   echo "only simulated nodes: the manager runs beside the cluster"

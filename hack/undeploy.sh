@@ -4,6 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(hack/kubectl.sh)
+foreign=$(hack/foreign.sh)
+if [ -n "$foreign" ] && [ "${FORCE:-}" != 1 ]; then
+  printf 'Nothing was changed: these webhooks of another installation would go too.\n%s\nFORCE=1 removes them nevertheless.\n' "$foreign" >&2
+  exit 1
+fi
 "$kubectl" delete --ignore-not-found mutatingwebhookconfiguration/kruise-mutating-webhook-configuration \
   validatingwebhookconfiguration/kruise-validating-webhook-configuration
 for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
