@@ -19,7 +19,7 @@ import (
 var (
 	definition = regexp.MustCompile(`^- ([A-Z]+)-(\d+)\b`)
 	citation   = regexp.MustCompile(`\b([A-Z]{2,5})[-_](\d{2,3})\b((?:(?:,| and| to|-)\s*(?:[A-Z]{2,5}-)?\d{2,3}\b)*)`)
-	further    = regexp.MustCompile(`(,| and| to|-)\s*(?:[A-Z]{2,5}-)?(\d{2,3})`)
+	further    = regexp.MustCompile(`(,| and| to|-)\s*(?:([A-Z]{2,5})-)?(\d{2,3})`)
 )
 
 func main() {
@@ -81,16 +81,20 @@ func citations(dir string) (map[string]bool, error) {
 	cited := map[string]bool{}
 	err := eachLine(dir, "_test.go", func(line string) {
 		for _, m := range citation.FindAllStringSubmatch(line, -1) {
+			prefix := m[1]
 			last, _ := strconv.Atoi(m[2])
-			cited[key(m[1], last)] = true
+			cited[key(prefix, last)] = true
 			for _, f := range further.FindAllStringSubmatch(m[3], -1) {
-				next, _ := strconv.Atoi(f[2])
+				next, _ := strconv.Atoi(f[3])
 				from := next
-				if f[1] == " to" || f[1] == "-" {
+				if (f[1] == " to" || f[1] == "-") && (f[2] == "" || f[2] == prefix) {
 					from = last
 				}
+				if f[2] != "" {
+					prefix = f[2] // "CS-018, OPS-060" cites two specifications
+				}
 				for number := from; number <= next; number++ {
-					cited[key(m[1], number)] = true
+					cited[key(prefix, number)] = true
 				}
 				last = next
 			}
