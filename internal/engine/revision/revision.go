@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,24 @@ func Template(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("revision data holds no spec.template")
 	}
 	return stored.Spec.Template, nil
+}
+
+// SameBeside tells whether two revision data hold the same beside their templates (IPU-041).
+func SameBeside(a, b []byte) bool {
+	besideA, errA := beside(a)
+	besideB, errB := beside(b)
+	return errA == nil && errB == nil && reflect.DeepEqual(besideA, besideB)
+}
+
+func beside(data []byte) (Document, error) {
+	doc, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if spec, ok := doc["spec"].(Document); ok {
+		delete(spec, "template")
+	}
+	return doc, nil
 }
 
 // Equal tells whether two revision data hold the same template: by their bytes, or else by their canonical forms, so that

@@ -230,6 +230,9 @@ func (p *planner) compare(label string, target *revisionInfo, policy appsv1beta1
 		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
 		return nil, "volumeClaimTemplates changed"
 	}
+	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
+		return nil, "the revisions differ beside spec.template" // IPU-041
+	}
 	change, blockers, err := inplace.Compare(from.template, target.template, p.Features.InPlace)
 	if err != nil {
 		return nil, err.Error()

@@ -1,0 +1,194 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestCreationInRounds: 1, 2, 4 ... pods at a time; a failure ends creation after the running round (CS-047).
+func TestCreationInRounds(t *testing.T) {
+	for failing, want := range map[int]int{1: 0, 2: 2, 3: 2, 4: 6, 7: 6, 0: 10} { // which request fails, and how many of 10 pods there are
+		t.Run(fmt.Sprint("request ", failing), func(t *testing.T) {
+			s := simulate(1, makeSet(10), Features{})
+			var mu sync.Mutex
+			requests := 0
+			s.pass.Applier.Cluster, s.pass.Applier.Parallel = counted{Cluster: s.pass.Applier.Cluster, mu: &mu, each: func() error {
+				if requests++; requests == failing {
+					return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("over quota"))
+				}
+				return nil
+			}}, 16
+			s.deliver(1 << 20)
+			snapshot, err := s.Snapshot(t.Context(), types.NamespacedName{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			snapshot.Now, snapshot.Random = s.Now(), s.Rand.IntN
+			err = s.pass.Applier.create(t.Context(), Make(*snapshot))
+			if got := len(s.pods()); got != want || (err == nil) != (failing == 0) {
+				t.Errorf("%d pods, want %d; %v", got, want, err)
+			}
+		})
+	}
+}
+
+// counted lets a test answer creations of pods.
+type counted struct {
+	Cluster
+	mu   *sync.Mutex
+	each func() error
+}
+
+func (c counted) CreatePod(ctx context.Context, pod map[string]any) (*corev1.Pod, error) {
+	c.mu.Lock() // the simulation has no lock of its own
+	defer c.mu.Unlock()
+	if err := c.each(); err != nil {
+		return nil, err
+	}
+	return c.Cluster.CreatePod(ctx, pod)
+}
+
+// TestEventsHoldNoSpec: messages name the object and the error, never what is in the pod (CS-236, CS-350).
+func TestEventsHoldNoSpec(t *testing.T) {
+	s := simulate(1, makeSet(1, env("s3cr3t"), claims("1Gi")), Features{})
+	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
+	for range 5 {
+		s.round()
+	}
+	if len(s.events) == 0 || !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
+		t.Fatalf("%v", s.events)
+	}
+	for _, event := range s.events {
+		if strings.Contains(event, "s3cr3t") {
+			t.Errorf("%s", event)
+		}
+	}
+}
+
+// TestServerRefusesAnUpdate: where the policy allows it the pod is recreated, else the server's words are reported (IPU-085, IPU-184,
+// IPU-175, IPU-190).
+func TestServerRefusesAnUpdate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		policy appsv1beta1.CloneSetPodUpdatePolicy
+		gone   bool
+	}{"InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true}, "InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(1, policy(tt.policy), app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			before := s.active()[0]
+			s.pass.Applier.Cluster = unresizable{s.pass.Applier.Cluster}
+			s.change(app("nginx:1", "a", "", cpu("3")))
+			for range 30 {
+				s.round()
+			}
+			if gone := s.Get(podKey(before.Name)) == nil; gone != tt.gone {
+				t.Errorf("the pod is gone: %v", gone)
+			}
+			var told bool
+			for _, event := range s.events {
+				told = told || strings.HasPrefix(event, "Warning FailedUpdatePodInPlace") && strings.Contains(event, "QoS") && strings.Contains(event, before.Name)
+			}
+			if !told {
+				t.Errorf("no event says so: %v", s.events)
+			}
+			if !tt.gone {
+				if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "QoS") {
+					t.Errorf("condition %+v", c)
+				}
+			}
+		})
+	}
+}
+
+// unresizable answers a resize as a server does that finds it against the pod's QoS class.
+type unresizable struct{ Cluster }
+
+func (c unresizable) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	if subresource == "resize" && strings.Contains(string(body), `"3"`) {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name,
+			field.ErrorList{field.Invalid(field.NewPath("metadata"), pod.Name, "Pod QoS is immutable")})
+	}
+	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+}
+
+// TestNothingIsPlannedBeforeTheCacheShowsIt: after a write the next plan waits for the version that it left (CS-073, IPU-086).
+func TestNothingIsPlannedBeforeTheCacheShowsIt(t *testing.T) {
+	s := simulate(1, makeSet(1), Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.change(image("nginx:2"))
+	s.deliver(1 << 20)
+	for range 5 { // revision, then hold and start
+		s.manage()
+		s.wake = true
+	}
+	if n := len(s.Writes); n == 0 {
+		t.Fatal("nothing was written")
+	}
+	writes := len(s.Writes)
+	outcome, err := s.pass.Run(t.Context(), types.NamespacedName{})
+	if err != nil || outcome.Plan != nil || outcome.Pending == "" || len(s.Writes) != writes {
+		t.Errorf("plan %v, pending %q, %d writes, %v", outcome.Plan, outcome.Pending, len(s.Writes)-writes, err)
+	}
+}
+
+// TestMeters: updates started, what waits, and how long an update takes (CS-238, IPU-193).
+func TestMeters(t *testing.T) {
+	m := newMeters()
+	s := simulate(1, makeSet(2), Features{})
+	s.told = m.observe
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.change(image("nginx:2"))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(m.actions.WithLabelValues(string(UpdateInPlace), string(ReasonOutdated))); got != 2 {
+		t.Errorf("%v updates started", got)
+	}
+	if got := testutil.CollectAndCount(m.waiting); got != 0 {
+		t.Errorf("%d reasons to wait at rest", got)
+	}
+	if got := testutil.CollectAndCount(m.duration); got != 1 || len(m.started) != 0 {
+		t.Errorf("%d durations, %d under way", got, len(m.started))
+	}
+}
+
+// TestStateLivesOnThePod: whatever the manager has to remember of an update stands on the pod, so that a new one goes on (IPU-003).
+func TestStateLivesOnThePod(t *testing.T) {
+	s := simulate(1, makeSet(1), Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.change(image("nginx:2"))
+	for s.active()[0].Annotations[pub.InPlaceUpdateState] == "" {
+		s.round()
+	}
+	s.startManager(Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,328 @@
+package cloneset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// planOf plans a world of pods and revisions.
+func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.ControllerRevision, pods ...*corev1.Pod) *Plan {
+	for i, pod := range pods {
+		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
+	}
+	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: func(int) int { return 0 }, Features: features})
+}
+
+// actions are the plan's verdicts in short.
+func actions(plan *Plan) map[string]string {
+	got := map[string]string{}
+	for _, v := range plan.Verdicts {
+		got[v.Pod.Name] = string(v.Action) + ": " + string(v.Reason)
+	}
+	return got
+}
+
+func inState(state pub.LifecycleStateType) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = string(state) }
+}
+
+func settledGates(pod *corev1.Pod) {
+	pod.Labels[pub.PodTemplateHash] = pod.Labels[pub.ControllerRevisionHash][len("web-"):]
+	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
+	}
+}
+
+// TestVerdicts: small worlds, each with the verdicts that its requirement asks for.
+func TestVerdicts(t *testing.T) {
+	one, two, three := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")), storedRevision(3, image("nginx:3"))
+	all := []*appsv1.ControllerRevision{one, two}
+	at := func(r *appsv1.ControllerRevision, image string, options ...func(*corev1.Pod)) func(name string) *corev1.Pod {
+		return func(name string) *corev1.Pod {
+			return podOf(name, r.Name, append([]func(*corev1.Pod){settledGates, func(pod *corev1.Pod) {
+				pod.Spec.Containers = []corev1.Container{{Name: "nginx", Image: image}}
+			}}, options...)...)
+		}
+	}
+	old, new := at(one, "nginx:1"), at(two, "nginx:2")
+	second := image("nginx:2")
+	holding := func(key string) func(*appsv1beta1.CloneSet) {
+		return func(set *appsv1beta1.CloneSet) {
+			hook := &pub.LifecycleHook{LabelsHandler: map[string]string{key: "on"}, MarkPodNotReady: true}
+			set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: hook, PreDelete: hook}
+		}
+	}
+	tests := map[string]struct {
+		set       *appsv1beta1.CloneSet
+		features  Features
+		revisions []*appsv1.ControllerRevision
+		pods      map[string]func(string) *corev1.Pod
+		want      map[string]string
+	}{
+		"IPU-030 a revision that is not stored any more": {makeSet(1, second), Features{}, all[1:], map[string]func(string) *corev1.Pod{"a": old},
+			map[string]string{"a": "recreate: Outdated"}},
+		"IPU-041 revisions that differ beside the template": {makeSet(1, second), Features{}, []*appsv1.ControllerRevision{{
+			ObjectMeta: one.ObjectMeta, Revision: 1, Data: runtime.RawExtension{Raw: []byte(strings.Replace(string(one.Data.Raw), `{"spec":{`, `{"more":1,"spec":{`, 1))}}, two},
+			map[string]func(string) *corev1.Pod{"a": old}, map[string]string{"a": "recreate: Outdated"}},
+		"CS-053 a missing label is patched": {makeSet(1, second), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", func(pod *corev1.Pod) { delete(pod.Labels, pub.PodTemplateHash) })}, map[string]string{"a": "patch: MissingLabel"}},
+		"CS-070, CS-072, CS-117 no update while pods are made": {makeSet(3, second), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old},
+			map[string]string{"a": "wait: Scaling", "b": "wait: Scaling"}},
+		"CS-117 no update while pods are deleted": {makeSet(1, second), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old},
+			map[string]string{"a": "delete: ScaleIn", "b": "wait: Scaling"}},
+		"CS-087 pods of still older revisions are updated like others": {makeSet(2, image("nginx:3"), maxUnavailable(2)), Features{},
+			[]*appsv1.ControllerRevision{one, two, three}, map[string]func(string) *corev1.Pod{"a": old, "b": new},
+			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated"}},
+		"CS-121, CS-124 the budget is maxUnavailable and what is above the replicas": {makeSet(2, second), Features{}, all,
+			map[string]func(string) *corev1.Pod{"a": old, "b": old}, map[string]string{"a": "update in place: Outdated", "b": "wait: UpdatedPodsUnavailable"}},
+		"CS-123 neither PreparingDelete nor in grace": {makeSet(3, second, maxUnavailable(3), holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) { pod.Labels["x"] = "on"; pod.Labels[pub.SpecifiedDelete] = "" }),
+			"b": at(one, "nginx:1", func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":60}`,
+					pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
+			}), "c": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: GracePeriod", "c": "update in place: Outdated"}},
+		"IPU-153 PreparingDelete is never updated, though nobody else is to be": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
+				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+			})}, map[string]string{"a": "wait: LifecycleHook"}},
+		"IPU-156 the entry of a hook is asserted again while the state lasts": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
+			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
+		"IPU-012, IPU-120 OnDelete still admits a pod whose update is complete": {makeSet(1, second, func(set *appsv1beta1.CloneSet) {
+			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
+		}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))},
+			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
+		"IPU-120 paused: the same": {makeSet(1, second, paused(true)), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))}, map[string]string{"a": "patch: InPlaceUpdateComplete"}},
+		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
+			Features{}, []*appsv1.ControllerRevision{storedRevision(1, env("x")), one, two}, map[string]func(string) *corev1.Pod{
+				"a": at(storedRevision(1, env("x")), "nginx:1"), "b": old}, map[string]string{"a": "wait: InPlaceImpossible", "b": "update in place: Outdated"}},
+		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
+			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated", "c": "update in place: Outdated"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for pod, make := range tt.pods {
+				pods = append(pods, make(pod))
+			}
+			if diff := cmp.Diff(tt.want, actions(planOf(tt.set, tt.features, tt.revisions, pods...))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestHookWritesOnce: the state and the entry that holds the pod not ready are one patch, so that none comes without the other (IPU-156).
+func TestHookWritesOnce(t *testing.T) {
+	one, two := storedRevision(1, hookedImage("nginx:1")), storedRevision(2, hookedImage("nginx:2"))
+	pod := podOf("a", one.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
+	plan := planOf(makeSet(1, updateHook(true), hookedImage("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, two}, pod)
+	patch := plan.Verdicts[0].Patch
+	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") || !strings.Contains(patch.String(), "state=PreparingUpdate") {
+		t.Errorf("%s", patch)
+	}
+}
+
+// TestComeBack: of all that time alone will change, the first counts (CS-076).
+func TestComeBack(t *testing.T) {
+	one := storedRevision(1, image("nginx:1"))
+	ready := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(planTime.Add(-ago))
+		}
+	}
+	deadline := int32(600)
+	set := makeSet(2, func(set *appsv1beta1.CloneSet) {
+		set.Spec.MinReadySeconds, set.Spec.ProgressDeadlineSeconds = 60, &deadline
+	})
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one}, podOf("a", one.Name, settledGates, ready(10*time.Second)), podOf("b", one.Name, settledGates, ready(50*time.Second)))
+	if plan.After < 10*time.Second || plan.After > 11*time.Second {
+		t.Errorf("after %v, want the second pod's 10 s", plan.After)
+	}
+}
+
+// TestDeadlineStopsNothing: an exceeded deadline changes nothing but the condition (CS-230).
+func TestDeadlineStopsNothing(t *testing.T) {
+	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	deadline := int32(60)
+	set := makeSet(2, image("nginx:2"), func(set *appsv1beta1.CloneSet) {
+		set.Spec.ProgressDeadlineSeconds = &deadline
+		set.Status.Conditions = []appsv1beta1.CloneSetCondition{*progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded", -time.Minute, -time.Minute)}
+	})
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", two.Name, settledGates))
+	if got := actions(plan)["a"]; got != "update in place: Outdated" {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestNewRevision: labels of the template and the hash; annotations of the set, the fingerprint and the claim templates; the set as its
+// owner (CS-082, CS-336, IPU-045).
+func TestNewRevision(t *testing.T) {
+	set := makeSet(1, claims("1Gi"), annotated("team", "shop"))
+	revision := planFor(set).NewRevision
+	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if revision.Annotations["team"] != "shop" || revision.Annotations[pub.ClaimTemplateFingerprint] == "" || !strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
+		t.Errorf("annotations %v", revision.Annotations)
+	}
+	if owner := metav1.GetControllerOf(revision); owner == nil || owner.Kind != "CloneSet" || owner.UID != set.UID {
+		t.Errorf("owner %v", owner)
+	}
+	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" || !slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
+		t.Errorf("without claims: %v", none)
+	}
+}
+
+// TestClaimFingerprints: with the gate a changed fingerprint recreates, unless one lacks it (IPU-046) or the policy is InPlaceOnly
+// (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present one (IPU-050).
+func TestClaimFingerprints(t *testing.T) {
+	stamped := func(number int64, tag, fingerprint string) *appsv1.ControllerRevision {
+		revision := storedRevision(number, image(tag))
+		revision.Annotations = map[string]string{pub.ClaimTemplateFingerprint: fingerprint}
+		if fingerprint == "none" {
+			revision.Annotations = nil
+		}
+		return revision
+	}
+	gate := Features{RecreateOnClaimChange: true}
+	only := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
+	tests := map[string]struct {
+		features Features
+		from, to string
+		change   func(*appsv1beta1.CloneSet)
+		want     Action
+	}{
+		"IPU-046 changed":       {gate, "1", "2", image("nginx:2"), Recreate},
+		"IPU-046 the same":      {gate, "1", "1", image("nginx:2"), UpdateInPlace},
+		"IPU-046 from nothing":  {gate, "", "2", image("nginx:2"), Recreate},
+		"IPU-046 one lacks it":  {gate, "none", "2", image("nginx:2"), UpdateInPlace},
+		"IPU-047 gate off":      {Features{}, "1", "2", image("nginx:2"), UpdateInPlace},
+		"IPU-048 in place only": {gate, "1", "2", both(image("nginx:2"), only), UpdateInPlace},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			one, two := stamped(1, "nginx:1", tt.from), stamped(2, "nginx:2", tt.to)
+			plan := planOf(makeSet(1, tt.change), tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates))
+			if got := plan.Verdicts[0].Action; got != tt.want {
+				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
+			}
+		})
+	}
+	t.Run("IPU-050 a rollback", func(t *testing.T) {
+		one, two := stamped(1, "nginx:1", "1"), stamped(2, "nginx:2", "2")
+		set := makeSet(1, claims("3Gi"))
+		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, podOf("a", two.Name, settledGates))
+		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" || !strings.Contains(plan.ClaimTemplates, "3Gi") {
+			t.Errorf("renumber %v to %d with fingerprint %s", plan.Renumber, plan.NewNumber, plan.ClaimFingerprint)
+		}
+	})
+}
+
+// TestClaimsWithoutReuse: handed to what is left of their pod, or deleted (CS-064), and new pods have fresh names (CS-065).
+func TestClaimsWithoutReuse(t *testing.T) {
+	set := makeSet(1, claims("1Gi"), func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.EnablePVCReuse = false })
+	one := storedRevision(1, image("nginx:1"))
+	claim := func(id string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-" + id, Labels: map[string]string{pub.CloneSetInstanceID: id}}}
+	}
+	failed := podOf("web-left", one.Name, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodFailed
+		pod.Labels[pub.CloneSetInstanceID] = "left"
+	})
+	plan := Make(Snapshot{Set: set, Pods: []*corev1.Pod{failed}, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
+		Revisions: []*appsv1.ControllerRevision{one}, Now: planTime, Random: func(int) int { return 1 }})
+	var fates []string
+	for _, fate := range plan.ClaimFates {
+		to := "deleted"
+		if fate.HandTo != nil {
+			to = fate.HandTo.Name
+		}
+		fates = append(fates, fate.Claim.Name+" "+to)
+	}
+	if diff := cmp.Diff([]string{"data-web-left web-left", "data-web-lost deleted"}, fates); diff != "" {
+		t.Error(diff)
+	}
+	if len(plan.Create) != 1 || plan.Create[0].ID != "ccccc" {
+		t.Errorf("%+v", plan.Create)
+	}
+}
+
+// TestGrace: no grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style (IPU-170).
+func TestGrace(t *testing.T) {
+	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	graceful := inPlaceGrace(7)
+	for name, tt := range map[string]struct {
+		set      *appsv1beta1.CloneSet
+		features Features
+		grace    int32
+		label    string
+	}{
+		"IPU-013 none":       {makeSet(1, image("nginx:2")), Features{}, 0, two.Name},
+		"IPU-171 7 s":        {makeSet(1, image("nginx:2"), graceful), Features{}, 7, two.Name},
+		"IPU-170 short hash": {makeSet(1, image("nginx:2")), Features{ShortHash: true}, 0, two.Name[len("web-"):]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates)).Verdicts[0].Update
+			if update == nil || update.GraceSeconds != tt.grace || update.Revision != tt.label || update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
+				t.Errorf("%+v", update)
+			}
+		})
+	}
+}
+
+func inPlaceGrace(seconds int32) func(*appsv1beta1.CloneSet) {
+	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: seconds}
+	})
+}
+
+// TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002, IPU-010).
+func TestPolicies(t *testing.T) {
+	one, two := storedRevision(1, app("nginx:1", "a", "", cpu("2"))), storedRevision(2, app("nginx:1", "a", "", cpu("3")))
+	resize := Features{InPlace: inplace.Options{Resize: true}}
+	for name, tt := range map[string]struct {
+		policy   appsv1beta1.CloneSetPodUpdatePolicy
+		features Features
+		want     Action
+	}{
+		"IPU-010 none":                          {"", resize, Recreate},
+		"IPU-010 ReCreate":                      {appsv1beta1.ReCreateCloneSetPodUpdatePolicy, resize, Recreate},
+		"IPU-010 InPlaceIfPossible, possible":   {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, resize, UpdateInPlace},
+		"IPU-010 InPlaceIfPossible, impossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, Features{}, Recreate},
+		"IPU-010 InPlaceOnly, possible":         {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, resize, UpdateInPlace},
+		"IPU-010 InPlaceOnly, impossible":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, Features{}, Wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := planOf(makeSet(1, app("nginx:1", "a", "", cpu("3")), policy(tt.policy)), tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates))
+			if got := plan.Verdicts[0].Action; got != tt.want {
+				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
+			}
+		})
+	}
+}
+
+// TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every new pod (IPU-131, IPU-140).
+func TestTheConditionOfHolds(t *testing.T) {
+	pod := typed[corev1.Pod](planFor(makeSet(1, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod)
+	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" || pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
+		t.Errorf("%v", pod.Spec.ReadinessGates)
+	}
+}
