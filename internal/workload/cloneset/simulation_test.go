@@ -36,9 +36,7 @@ type rolloutRun struct {
 	inPlaceable bool
 	scaled      bool
 	// broken: an image that cannot be pulled was rolled out.
-	broken bool
-	// planned is the update revision of the last plan.
-	planned   string
+	broken    bool
 	failure   string
 	deletions int
 	// specified: users asked for pods to be deleted.
@@ -156,9 +154,20 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	}
 }
 
+// newest is the revision of the highest number, which is the update revision of the plan that is being carried out.
+func (r *rolloutRun) newest() string {
+	name, number := "", int64(0)
+	for _, object := range r.List("ControllerRevision", false) {
+		if stored := object.(*appsv1.ControllerRevision); stored.Revision > number {
+			name, number = stored.Name, stored.Revision
+		}
+	}
+	return name
+}
+
 func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits) {
 	to := after.Labels[pub.ControllerRevisionHash]
-	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.planned) {
+	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.newest()) {
 		return
 	}
 	moved := 1
@@ -287,7 +296,6 @@ func newRun(seed uint64) *rolloutRun {
 	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: draw.IntN(5) > 0, ShortHash: draw.IntN(5) == 0,
 		PartitionRollback: draw.IntN(4) == 0, InPlace: inplace.Options{EnvFromMetadata: true, Resize: draw.IntN(4) > 0}, DeferredResize: time.Minute})
 	r.node.Daemon, r.node.Unfit = draw.IntN(5) > 0, map[string]bool{}
-	r.told = func(plan *Plan) { r.planned = plan.UpdateRevision }
 	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
 	r.BeforeWrite = r.beforeWrite
 	if draw.IntN(3) > 0 {
