@@ -1,0 +1,80 @@
+package cloneset
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// TestPullWatch: nothing is known of jobs, and nothing is watched, until their kind is served; then the sets between two revisions are
+// called for, and the jobs wake their owners (CS-200).
+func TestPullWatch(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := appsv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypeWithName(pullJobKind, &metav1.PartialObjectMetadata{}) // which the informers of the test look up
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(appsv1beta1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	moving, resting := makeSet(5), makeSet(5)
+	moving.Status.CurrentRevision, moving.Status.UpdateRevision = "a", "b"
+	resting.Name, resting.Status.CurrentRevision, resting.Status.UpdateRevision = "resting", "a", "a"
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(moving, resting).WithStatusSubresource().Build()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		informers := &informertest.FakeInformers{Scheme: scheme}
+		w := &pullWatch{cache: informers, mapper: mapper, reader: reader, every: time.Minute,
+			toOwner: handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())}
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		if err := w.start(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if w.served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
+			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.served(), informers.InformersByGVK, queue.Len())
+		}
+		mapper.Add(pullJobKind, meta.RESTScopeNamespace)
+		time.Sleep(time.Minute + time.Second)
+		if !w.served() || queue.Len() != 1 {
+			t.Fatalf("served %t, %d calls", w.served(), queue.Len())
+		}
+		next, _ := queue.Get()
+		queue.Done(next)
+		if next.NamespacedName != (types.NamespacedName{Namespace: "default", Name: "web"}) {
+			t.Errorf("called for %s", next)
+		}
+		job := newPullJob()
+		owned := makeSet(1)
+		owned.Name = "owner"
+		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{ownerReference(owned)}
+		informer, err := informers.FakeInformerFor(ctx, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		informer.Delete(job)
+		synctest.Wait()
+		if next, _ = queue.Get(); next.Name != "owner" {
+			t.Errorf("the end of a job calls for %s", next)
+		}
+		queue.Done(next)
+	})
+	var none *pullWatch
+	if none.served() {
+		t.Error("served without the feature")
+	}
+}
