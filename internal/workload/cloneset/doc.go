@@ -10,11 +10,12 @@
 //  1. revisions: which stored revision is the template, or which one must be written (CS-080 ff);
 //  2. release of pods that the selector lost, and what becomes of claims without a pod (CS-056, CS-064);
 //  3. per old pod: can it reach the update revision in place, or must it be recreated? (CS-127);
-//  4. scaling: create, delete what is specified, scale in (CS-110 ff);
-//  5. if scaling changes nothing: update the next pods in order, as far as the budget goes (CS-120 ff);
-//  6. refresh of all other pods: admit those that are complete, continue those whose grace period is over, say what the rest waits
+//  4. which images can be pulled ahead of updates in place, by jobs that nothing waits for (CS-200 ff);
+//  5. scaling: create, delete what is specified, scale in (CS-110 ff);
+//  6. if scaling changes nothing: update the next pods in order, as far as the budget goes (CS-120 ff);
+//  7. refresh of all other pods: admit those that are complete, continue those whose grace period is over, say what the rest waits
 //     for (IPU-120);
-//  7. status (CS-220 ff).
+//  8. status (CS-220 ff).
 //
 // Two rules hold throughout, whatever the user's numbers:
 //

@@ -45,11 +45,13 @@ func TestPullWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if w.served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
 			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.served(), informers.InformersByGVK, queue.Len())
 		}
 		mapper.Add(pullJobKind, meta.RESTScopeNamespace)
 		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
 		if !w.served() || queue.Len() != 1 {
 			t.Fatalf("served %t, %d calls", w.served(), queue.Len())
 		}
