@@ -160,6 +160,12 @@ func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCa
 		if !strings.HasPrefix(cause.Field, "template") {
 			cause.Field = "template"
 		}
+		// The API server drops "metadata" from the path of a template's labels and annotations.
+		for _, member := range []string{"labels", "annotations"} {
+			if rest, ok := strings.CutPrefix(cause.Field, "template."+member); ok {
+				cause.Field = "template.metadata." + member + rest
+			}
+		}
 		cause.Field = "spec." + cause.Field
 		if rest, ok := strings.CutPrefix(cause.Field, "spec.template.spec.volumes["); ok {
 			number, member, _ := strings.Cut(rest, "]")

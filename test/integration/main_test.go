@@ -43,6 +43,8 @@ var (
 	kube client.Client
 	// sent are the bodies of the manager's creations of pods, as they left it.
 	sent = &recorded{}
+	// writes are method and path of everything that the manager wrote.
+	writes = &recorded{}
 )
 
 func TestMain(m *testing.M) {
@@ -74,6 +76,9 @@ func run(m *testing.M) (int, error) {
 	}
 	if err := wait(func() error { return kube.List(context.Background(), &appsv1beta1.CloneSetList{}) }); err != nil {
 		return 0, fmt.Errorf("the CRD is not served: %w", err)
+	}
+	if err := createLegacies(context.Background()); err != nil {
+		return 0, err
 	}
 	stop, err := startManager(config)
 	if err != nil {
@@ -189,6 +194,9 @@ func recordingProxy(config *rest.Config) (*httptest.Server, error) {
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			writes.add(r.Method + " " + r.URL.Path)
+		}
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/pods") {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
