@@ -283,6 +283,14 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 		}
 		return ""
 	})
+	killManagers(t)
+	w.settled()
+	w.inPlace("nginx:1.27", 1)
+	notBelow(t, events, 6, 4)
+}
+
+func killManagers(t *testing.T) {
+	t.Helper()
 	var managers corev1.PodList
 	if err := kube.List(t.Context(), &managers, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
 		t.Fatal(err)
@@ -292,9 +300,27 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end and goes on (IPU-003,
+// IPU-106, IPU-107).
+func TestManagerKilledInGrace(t *testing.T) {
+	w := create(t, "killed-grace", `
+replicas: 1
+updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1, inPlaceUpdateStrategy: {gracePeriodSeconds: 8}}}
+`)
+	w.image("nginx:1.27")
+	eventually(t, "the grace period", func(context.Context) string {
+		for _, pod := range w.pods() {
+			if pod.Annotations[pub.InPlaceUpdateGrace] == "" {
+				return "no annotation"
+			}
+		}
+		return ""
+	})
+	killManagers(t)
 	w.settled()
 	w.inPlace("nginx:1.27", 1)
-	notBelow(t, events, 6, 4)
 }
 
 // notBelow checks in all that was watched that never fewer than minimum pods were ready, once all were.
