@@ -2,6 +2,7 @@ package cloneset
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -19,6 +21,19 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
+// lateMapper knows the kind of jobs only from some time on.
+type lateMapper struct {
+	meta.RESTMapper
+	jobs atomic.Bool
+}
+
+func (m *lateMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if gk == pullJobKind.GroupKind() && !m.jobs.Load() {
+		return nil, &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: versions}
+	}
+	return m.RESTMapper.RESTMapping(gk, versions...)
+}
+
 // TestPullWatch: nothing is known of jobs, and nothing is watched, until their kind is served; then the sets between two revisions are
 // called for, and the jobs wake their owners (CS-200).
 func TestPullWatch(t *testing.T) {
@@ -27,8 +42,10 @@ func TestPullWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	scheme.AddKnownTypeWithName(pullJobKind, &metav1.PartialObjectMetadata{}) // which the informers of the test look up
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(appsv1beta1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	known := meta.NewDefaultRESTMapper(nil)
+	known.Add(appsv1beta1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	known.Add(pullJobKind, meta.RESTScopeNamespace)
+	mapper := &lateMapper{RESTMapper: known}
 	moving, resting := makeSet(5), makeSet(5)
 	moving.Status.CurrentRevision, moving.Status.UpdateRevision = "a", "b"
 	resting.Name, resting.Status.CurrentRevision, resting.Status.UpdateRevision = "resting", "a", "a"
@@ -49,7 +66,7 @@ func TestPullWatch(t *testing.T) {
 		if w.served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
 			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.served(), informers.InformersByGVK, queue.Len())
 		}
-		mapper.Add(pullJobKind, meta.RESTScopeNamespace)
+		mapper.jobs.Store(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if !w.served() || queue.Len() != 1 {
