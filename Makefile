@@ -48,6 +48,10 @@ test-integration: $(cluster) ## Tests against a real API server
 test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
 	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m $(if $(RUN),-run "$(RUN)") ./test/e2e/...
 
+.PHONY: perf
+perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes a few minutes
+	@test/perf/perf.sh $(or $(SCENARIO),planner ceiling cloneset-100 cloneset-1000 budget-1000 rest admission)
+
 ##: Local cluster
 
 $(cluster): $(shell find test/cluster -type f 2>/dev/null)

@@ -1,0 +1,89 @@
+package cloneset
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a simulation, copied.
+func many(b *testing.B, n int) Snapshot {
+	b.Helper()
+	s := simulate(1, makeSet(1), Features{})
+	if err := s.settle(100); err != nil {
+		b.Fatal(err)
+	}
+	snapshot, err := simReader{s}.Snapshot(b.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+	if err != nil {
+		b.Fatal(err)
+	}
+	snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
+	one := snapshot.Pods[0]
+	snapshot.Pods = make([]*corev1.Pod, n)
+	for i := range n {
+		pod, id := one.DeepCopy(), fmt.Sprintf("%05d", i)
+		pod.Name, pod.UID, pod.Labels[pub.CloneSetInstanceID] = setKey.Name+"-"+id, types.UID(id), id
+		pod.Spec.NodeName = fmt.Sprintf("node-%d", i%50)
+		snapshot.Pods[i] = pod
+	}
+	count := int32(n)
+	set := snapshot.Set.DeepCopy()
+	set.Spec.Replicas = &count
+	status := &set.Status
+	for _, field := range []*int32{&status.Replicas, &status.ReadyReplicas, &status.AvailableReplicas, &status.UpdatedReplicas,
+		&status.UpdatedReadyReplicas, &status.UpdatedAvailableReplicas, &status.ExpectedUpdatedReplicas} {
+		*field = count
+	}
+	snapshot.Set = set
+	return *snapshot
+}
+
+// BenchmarkMake times one plan: `make perf SCENARIO=planner` keeps what it tells.
+func BenchmarkMake(b *testing.B) {
+	unavailable := func(most string) func(*appsv1beta1.CloneSet) {
+		return both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = text(most) }))
+	}
+	for _, bench := range []struct {
+		name   string
+		change func(*appsv1beta1.CloneSet)
+		// percent of the pods are acted upon.
+		percent int
+	}{
+		{"at rest", nil, 0},
+		{"rollout started, maxUnavailable 100 %", unavailable("100%"), 100},
+		{"rollout started, maxUnavailable 10 %", unavailable("10%"), 10},
+	} {
+		for _, n := range []int{100, 1000, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", bench.name, n), func(b *testing.B) {
+				snapshot := many(b, n)
+				if bench.change != nil {
+					bench.change(snapshot.Set)
+					snapshot.Set.Generation++
+				}
+				if acted := writing(Make(snapshot)); acted != n*bench.percent/100 {
+					b.Fatalf("%d of %d pods are acted upon, not %d %%", acted, n, bench.percent)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					Make(snapshot)
+				}
+			})
+		}
+	}
+}
+
+// writing counts the pods that the plan writes to.
+func writing(plan *Plan) int {
+	n := 0
+	for _, v := range plan.Verdicts {
+		if v.Action != Keep && v.Action != Wait {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// bareParallel is how many requests the bare client has in flight.
+const bareParallel = 32
+
+// gate is the readiness gate of pods that are updated in place.
+const gate = "InPlaceUpdateReady"
+
+// bareClient does what no manager can avoid, and nothing else: it decides nothing, reads nothing and looks after nothing.
+type bareClient struct {
+	kube      kubernetes.Interface
+	namespace string
+	pods      *observer
+	slots     chan struct{}
+}
+
+func newBareClient(kube kubernetes.Interface, namespace string, pods *observer) *bareClient {
+	return &bareClient{kube: kube, namespace: namespace, pods: pods, slots: make(chan struct{}, bareParallel)}
+}
+
+// each does something for 0 to n-1 at the same time and returns all errors, of which it keeps a few.
+func each(n int, do func(int) error) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for i := range n {
+		wg.Go(func() {
+			if err := do(i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if len(errs) < 5 {
+					errs = append(errs, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// request sends one request when there is room for it.
+func (c *bareClient) request(send func() error) error {
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
+	return send()
+}
+
+func bareName(i int) string { return fmt.Sprintf("bare-%05d", i) }
+
+// create makes pods and opens their gates: the two writes of a created pod.
+func (c *bareClient) create(ctx context.Context, n int, image string) (begin, end time.Time, err error) {
+	ready := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
+	begin = time.Now()
+	err = each(n, func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"},
+			Annotations: map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}}, Spec: podSpec(image)}
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+		return c.request(func() error {
+			if _, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			return c.patch(ctx, pod.Name, conditions("True"), "status")
+		})
+	})
+	if err == nil {
+		end, err = c.pods.wait(ctx, "bare pods become ready", ready)
+	}
+	return begin, end, err
+}
+
+// update moves n pods to the image by three writes each: out of service, image, into service. At most limit pods are out of service
+// at a time; each counts until it is seen ready again.
+func (c *bareClient) update(ctx context.Context, n, limit int, image string) (begin, end time.Time, err error) {
+	all := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
+	budget := make(chan struct{}, limit)
+	begin = time.Now()
+	err = each(n, func(i int) error {
+		budget <- struct{}{}
+		defer func() { <-budget }()
+		name := bareName(i)
+		err := c.request(func() error {
+			if err := c.patch(ctx, name, conditions("False", corev1.PodReady), "status"); err != nil {
+				return err
+			}
+			return c.patch(ctx, name, fmt.Sprintf(`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":"{\"revision\":%q}"}},`+
+				`"spec":{"containers":[{"name":"app","image":%q}]}}`, image, image))
+		})
+		if err != nil {
+			return err
+		}
+		restarted := c.pods.expect(name, func() bool { return c.pods.pods[name].running == image })
+		if _, err := c.pods.wait(ctx, "container of "+name+" restarts", restarted); err != nil {
+			return err
+		}
+		if err := c.request(func() error { return c.patch(ctx, name, conditions("True"), "status") }); err != nil {
+			return err
+		}
+		ready := c.pods.expect(name, func() bool { return c.pods.pods[name].serves(image) })
+		_, err = c.pods.wait(ctx, "pod "+name+" becomes ready", ready)
+		return err
+	})
+	if err == nil {
+		end, err = c.pods.wait(ctx, "bare pods are updated", all)
+	}
+	return begin, end, err
+}
+
+// remove deletes the pods.
+func (c *bareClient) remove(ctx context.Context, n int) (begin, end time.Time, err error) {
+	gone := c.pods.expect("", func() bool { return len(c.pods.pods) == 0 })
+	begin = time.Now()
+	err = each(n, func(i int) error {
+		return c.request(func() error {
+			return c.kube.CoreV1().Pods(c.namespace).Delete(ctx, bareName(i), metav1.DeleteOptions{})
+		})
+	})
+	if err == nil {
+		end, err = c.pods.wait(ctx, "bare pods end", gone)
+	}
+	return begin, end, err
+}
+
+// fill makes n pods that nobody manages, at once bound to a node, so that they cost the cluster as little as possible.
+func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
+	ready := c.pods.expect("", func() bool { return c.pods.ready == n })
+	err := each(n, func(i int) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "other"}}, Spec: podSpec(images[0])}
+		pod.Spec.NodeName = fmt.Sprintf("sim%d", i%nodes+1)
+		return c.request(func() error {
+			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
+	})
+	if err == nil {
+		_, err = c.pods.wait(ctx, "pods of others become ready", ready)
+	}
+	return err
+}
+
+func (c *bareClient) patch(ctx context.Context, name, body string, subresource ...string) error {
+	_, err := c.kube.CoreV1().Pods(c.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresource...)
+	return err
+}
+
+// conditions is a patch that sets the gate, and further conditions with it.
+func conditions(status string, more ...corev1.PodConditionType) string {
+	now := time.Now().UTC().Format(time.RFC3339)
+	list := ""
+	for _, kind := range append([]corev1.PodConditionType{gate}, more...) {
+		if list != "" {
+			list += ","
+		}
+		list += fmt.Sprintf(`{"type":%q,"status":%q,"lastTransitionTime":%q}`, kind, status, now)
+	}
+	return `{"status":{"conditions":[` + list + `]}}`
+}

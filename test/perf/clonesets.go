@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/dynamic"
+)
+
+// images are what pods are moved to, one after the other.
+var images = []string{"nginx:1.26", "nginx:1.27", "nginx:1.28"}
+
+// podSpec is the spec of every pod that is measured: of the size that pods usually have.
+func podSpec(image string) corev1.PodSpec {
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}, PeriodSeconds: 10}
+	resources := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")},
+		Limits:   corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
+	return corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name: "app", Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/bin/app", "--listen=:8080", "--log-level=info"},
+			Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+			Resources: resources, ReadinessProbe: probe, LivenessProbe: probe,
+			Env: []corev1.EnvVar{{Name: "REGION", Value: "north"}, {Name: "STAGE", Value: "production"}, {Name: "CACHE_SIZE", Value: "1024"},
+				{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+	}
+}
+
+// sets speaks with the API server about CloneSets, in the version that is stored, so that no conversion disturbs the measurement.
+type sets struct {
+	client  dynamic.Interface
+	version string
+}
+
+func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crd, err := client.Resource(crds).Get(ctx, "clonesets.apps.kruise.io", metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the installation must define CloneSets: %w", err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range versions {
+		if version, ok := entry.(map[string]any); ok && version["storage"] == true {
+			return &sets{client: client, version: version["name"].(string)}, nil
+		}
+	}
+	return nil, fmt.Errorf("no version of CloneSet is stored")
+}
+
+func (s *sets) resource() dynamic.ResourceInterface {
+	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: "clonesets"}).Namespace(ours)
+}
+
+// object makes a CloneSet that is updated in place.
+func (s *sets) object(name string, replicas int, unavailable string) (*unstructured.Unstructured, error) {
+	strategy := map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}
+	if s.version == "v1alpha1" {
+		strategy = map[string]any{"type": "InPlaceOnly", "maxUnavailable": unavailable}
+	}
+	set := map[string]any{
+		"apiVersion": "apps.kruise.io/" + s.version, "kind": "CloneSet", "metadata": map[string]any{"name": name, "namespace": ours},
+		"spec": map[string]any{
+			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "updateStrategy": strategy,
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}}, "spec": podSpec(images[0])},
+		},
+	}
+	b, err := json.Marshal(set)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	return object, json.Unmarshal(b, &object.Object)
+}
+
+func (s *sets) create(ctx context.Context, name string, replicas int, unavailable string, options ...string) error {
+	object, err := s.object(name, replicas, unavailable)
+	if err != nil {
+		return err
+	}
+	_, err = s.resource().Create(ctx, object, metav1.CreateOptions{DryRun: options})
+	return err
+}
+
+// admitted tries whether a CloneSet would be taken.
+func (s *sets) admitted(ctx context.Context) error {
+	return s.create(ctx, "admitted", 1, "100%", metav1.DryRunAll)
+}
+
+func (s *sets) image(ctx context.Context, name, image string) error {
+	body := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image)
+	_, err := s.resource().Patch(ctx, name, types.JSONPatchType, []byte(body), metav1.PatchOptions{})
+	return err
+}
+
+// scale goes by the subresource, which needs no manager.
+func (s *sets) scale(ctx context.Context, name string, replicas int) error {
+	_, err := s.resource().Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
+	return err
+}
+
+// settled waits until the status tells what has become of the spec.
+func (s *sets) settled(ctx context.Context, name string, replicas int) error {
+	status := ""
+	err := poll(ctx, "status of "+name, 200*time.Millisecond, func(ctx context.Context) (bool, error) {
+		set, err := s.resource().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		of := func(field string) int64 {
+			n, _, _ := unstructured.NestedInt64(set.Object, "status", field)
+			return n
+		}
+		status = fmt.Sprint(set.Object["status"])
+		n := int64(replicas)
+		return of("observedGeneration") == set.GetGeneration() && of("replicas") == n && of("availableReplicas") == n && of("updatedReplicas") == n, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, status)
+	}
+	return nil
+}

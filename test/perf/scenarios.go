@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// scenario is one thing to be measured.
+type scenario struct {
+	name, about string
+	// local: needs no cluster.
+	local bool
+	run   func(context.Context, *bench) error
+}
+
+func scenarios() []scenario {
+	all := []scenario{
+		{name: "planner", about: "Plans of one CloneSet, without a cluster: time and allocations.", local: true, run: planner},
+		{name: "ceiling", about: "The bare client alone: what this cluster takes from a client that does nothing but the writes.", run: ceilingAlone},
+	}
+	for _, n := range []int{100, 1000, 5000} {
+		all = append(all,
+			scenario{name: fmt.Sprintf("cloneset-%d", n), run: func(ctx context.Context, b *bench) error { return oneSet(ctx, b, n, 100) },
+				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 100 %%, scaled down to nothing.", n)},
+			scenario{name: fmt.Sprintf("budget-%d", n), run: func(ctx context.Context, b *bench) error { return oneSet(ctx, b, n, 10) },
+				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 10 %%, scaled down to nothing.", n)})
+	}
+	return append(all,
+		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
+		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.", run: startUp},
+		scenario{name: "rest", about: "5,000 pods of CloneSets at rest for one minute, then events of single pods.", run: atRest},
+		scenario{name: "admission", about: "What webhooks add to the creation of pods.", run: admission},
+	)
+}
+
+// ceiling measures the bare client, with as many pods as tell its speed: creation, update with at most percent of the pods out of
+// service, deletion.
+func ceiling(ctx context.Context, b *bench, n, percent int) error {
+	n = min(n, 1000)
+	pods, err := observe(ctx, b.kube, others)
+	if err != nil {
+		return err
+	}
+	defer pods.close()
+	c := newBareClient(b.bare, others, pods)
+	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+		return err
+	}
+	if err := bareUpdate(ctx, b, c, n, percent, images[1]); err != nil {
+		return err
+	}
+	_, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
+	return err
+}
+
+func bareUpdate(ctx context.Context, b *bench, c *bareClient, n, percent int, image string) error {
+	budget := budgetOf(n, percent)
+	var use budgetUse
+	_, err := b.bareStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
+		c.pods.watchBudget(n, budget, image)
+		begin, end, err = c.update(ctx, n, budget, image)
+		use.Most, use.Mean, use.Full = c.pods.endBudget()
+		return begin, end, err
+	})
+	use.Budget = budget
+	if p := b.report.find(updateStep(percent), true); p != nil {
+		p.Budget = &use
+	}
+	return err
+}
+
+const (
+	stepCreate = "create"
+	stepDelete = "scale to 0"
+)
+
+func updateStep(percent int) string { return fmt.Sprintf("update in place, %d %%", percent) }
+
+// budgetOf rounds up, as maxUnavailable does.
+func budgetOf(n, percent int) int { return (n*percent + 99) / 100 }
+
+func ceilingAlone(ctx context.Context, b *bench) error {
+	const n = 1000
+	pods, err := observe(ctx, b.kube, others)
+	if err != nil {
+		return err
+	}
+	defer pods.close()
+	c := newBareClient(b.bare, others, pods)
+	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+		return err
+	}
+	for i, percent := range []int{100, 10} {
+		if err := bareUpdate(ctx, b, c, n, percent, images[i+1]); err != nil {
+			return err
+		}
+	}
+	_, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
+	return err
+}
+
+// oneSet measures the life of one CloneSet of n pods, of which at most percent may be out of service.
+func oneSet(ctx context.Context, b *bench, n, percent int) error {
+	if err := ceiling(ctx, b, n, percent); err != nil {
+		return err
+	}
+	if err := b.startManager(ctx); err != nil {
+		return err
+	}
+	m, err := b.manager.memory()
+	if err != nil {
+		return err
+	}
+	b.report.figure("memory of the manager before any pod, RSS", m.RSS, "MiB")
+	b.report.atMost("memory after start", m.RSS, 60, "MiB")
+	pods, err := observe(ctx, b.kube, ours)
+	if err != nil {
+		return err
+	}
+	defer pods.close()
+	const name = "web"
+	if _, err := b.managerStep(ctx, stepCreate, n, func(ctx context.Context) (begin, end time.Time, err error) {
+		ready := pods.expect("", func() bool { return pods.serving[images[0]] == n })
+		begin = time.Now()
+		if err := b.sets.create(ctx, name, n, fmt.Sprintf("%d%%", percent)); err != nil {
+			return begin, end, err
+		}
+		if end, err = pods.wait(ctx, "pods become ready", ready); err == nil {
+			err = b.sets.settled(ctx, name, n)
+		}
+		return begin, end, err
+	}); err != nil {
+		return err
+	}
+	if err := measureUpdate(ctx, b, pods, []string{name}, n, percent, images[1]); err != nil {
+		return err
+	}
+	if _, err := b.managerStep(ctx, stepDelete, n, func(ctx context.Context) (begin, end time.Time, err error) {
+		gone := pods.expect("", func() bool { return len(pods.pods) == 0 })
+		begin = time.Now()
+		if err := b.sets.scale(ctx, name, 0); err != nil {
+			return begin, end, err
+		}
+		if end, err = pods.wait(ctx, "pods end", gone); err == nil {
+			err = b.sets.settled(ctx, name, 0)
+		}
+		return begin, end, err
+	}); err != nil {
+		return err
+	}
+	judge(b.report, percent)
+	judgeGrowth(b.report, n, percent)
+	return nil
+}
+
+// measureUpdate moves all pods of the sets in place to an image; that a pod is replaced, or more than the budget are out of service,
+// is an error.
+func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string, n, percent int, image string) error {
+	budget := budgetOf(n, percent)
+	var use budgetUse
+	before := pods.snapshot()
+	p, err := b.managerStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
+		profiled, err := b.manager.profile(ctx, b.report.Scenario, 8)
+		if err != nil {
+			return begin, end, err
+		}
+		done := pods.expect("", func() bool { return pods.serving[image] == n })
+		pods.watchBudget(n, budget, image)
+		begin = time.Now()
+		if err := each(len(names), func(i int) error { return b.sets.image(ctx, names[i], image) }); err != nil {
+			return begin, end, err
+		}
+		if end, err = pods.wait(ctx, "pods are updated", done); err != nil {
+			return begin, end, err
+		}
+		use.Most, use.Mean, use.Full = pods.endBudget()
+		if err := each(len(names), func(i int) error { return b.sets.settled(ctx, names[i], n/len(names)) }); err != nil {
+			return begin, end, err
+		}
+		return begin, end, profiled()
+	})
+	if err != nil {
+		return err
+	}
+	use.Budget = budget
+	p.Budget = &use
+	for name, now := range pods.snapshot() {
+		if was, ok := before[name]; !ok || was.uid != now.uid || now.restarts != was.restarts+1 {
+			return fmt.Errorf("pod %s was not updated in place: before %+v, after %+v", name, was, now)
+		}
+	}
+	if use.Most > budget {
+		return fmt.Errorf("budget violated: %d of %d pods were out of service at once, %d may be", use.Most, n, budget)
+	}
+	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average\n", use.Most, budget, 100*use.Mean)
+	return nil
+}
+
+// judge compares with what is promised of creation and updates.
+func judge(r *report, percent int) {
+	if p, bare := r.find(stepCreate, false), r.find(stepCreate, true); p != nil && bare != nil {
+		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80, "%")
+		r.atMost("creation, pod writes per pod", p.PodWrites, 2.1, "")
+	}
+	name := updateStep(percent)
+	p, bare := r.find(name, false), r.find(name, true)
+	if p == nil || bare == nil {
+		return
+	}
+	if percent == 100 {
+		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80, "%")
+	} else {
+		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90, "%")
+		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.", 100*bare.Budget.Mean, bare.PodsPerSecond)
+	}
+	r.atMost("update, pod writes per pod", p.PodWrites, 3, "")
+	r.atMost("update, manager CPU per pod", p.CPUPerPod, 4, "ms")
+	r.atMost("update, pods out of service", float64(p.Budget.Most), float64(p.Budget.Budget), "")
+}
+
+// judgeGrowth compares 5,000 pods with the kept report of 1,000.
+func judgeGrowth(r *report, n, percent int) {
+	if n != 5000 {
+		return
+	}
+	name := "cloneset-1000"
+	if percent != 100 {
+		name = "budget-1000"
+	}
+	dir := os.Getenv("PERF_REPORTS")
+	small := readReport(dir, name)
+	if small == nil {
+		r.note("Growth is judged beside the report of %s, which was not there.", name)
+		return
+	}
+	for _, step := range []string{stepCreate, updateStep(percent)} {
+		p, q := r.find(step, false), small.find(step, false)
+		if p == nil || q == nil {
+			continue
+		}
+		r.atMost(step+", time of 5,000 pods to that of 1,000", p.Seconds/q.Seconds, 6, "times")
+		r.atMost(step+", CPU per pod of 5,000 pods to that of 1,000", p.CPUPerPod/q.CPUPerPod, 1.2, "times")
+	}
+}
+
+// manySets measures 200 CloneSets that are created, then updated, all at once.
+func manySets(ctx context.Context, b *bench) error {
+	const count, size = 200, 25
+	if err := ceiling(ctx, b, 1000, 100); err != nil {
+		return err
+	}
+	if err := b.startManager(ctx); err != nil {
+		return err
+	}
+	pods, names, err := manyPods(ctx, b, count, size)
+	if err != nil {
+		return err
+	}
+	defer pods.close()
+	if err := measureUpdate(ctx, b, pods, names, count*size, 100, images[1]); err != nil {
+		return err
+	}
+	judge(b.report, 100)
+	return nil
+}
+
+// manyPods makes CloneSets of the same size and waits for their pods.
+func manyPods(ctx context.Context, b *bench, count, size int) (*observer, []string, error) {
+	pods, err := observe(ctx, b.kube, ours)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("web-%03d", i)
+	}
+	_, err = b.managerStep(ctx, stepCreate, count*size, func(ctx context.Context) (begin, end time.Time, err error) {
+		ready := pods.expect("", func() bool { return pods.serving[images[0]] == count*size })
+		begin = time.Now()
+		if err := each(count, func(i int) error { return b.sets.create(ctx, names[i], size, "100%") }); err != nil {
+			return begin, end, err
+		}
+		if end, err = pods.wait(ctx, "pods become ready", ready); err == nil {
+			err = each(count, func(i int) error { return b.sets.settled(ctx, names[i], size) })
+		}
+		return begin, end, err
+	})
+	if err != nil {
+		pods.close()
+		return nil, nil, err
+	}
+	return pods, names, nil
+}
