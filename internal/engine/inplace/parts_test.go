@@ -349,10 +349,11 @@ func TestHashes(t *testing.T) {
 
 // reporting adds what the node daemon reports of container nginx.
 func reporting(containerID, plain, env string) func(*corev1.Pod) {
-	return annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"nginx","containerID":"`+containerID+`","restartCount":1,"hashes":{"plainHash":`+plain+`,"extractedEnvFromMetadataHash":`+env+`}}],"future":1}`)
+	return annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"other","containerID":"c-1","restartCount":0,"hashes":{"plainHash":1}},{"name":"nginx","containerID":"`+containerID+`","restartCount":1,"hashes":{"plainHash":`+plain+`,"extractedEnvFromMetadataHash":`+env+`}}],"future":1}`)
 }
 
-// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes.
+// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report is read as the wire has it
+// (IPU-123), by the names of containers, whatever their order (IPU-311).
 func TestProgressOfParts(t *testing.T) {
 	since := noon.Add(time.Minute)
 	readsA := func(pod *corev1.Pod) {

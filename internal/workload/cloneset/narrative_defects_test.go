@@ -193,6 +193,9 @@ func scaleDefects() map[string]story {
 		}), func(n *tale) { // CS-093
 			n.then("one of two is to be deleted", toDelete(n.pods()[0].Name))
 		}},
+		"CS-274 a pod to delete where nothing may be unavailable": {makeSet(2, surge(1, 0)), func(n *tale) {
+			n.then("one of two is to be deleted: its successor comes first", toDelete(n.pods()[0].Name))
+		}},
 		"#1153 a pause in mid-surge": {makeSet(3, reCreate, surge(1, 0)), func(n *tale) { // CS-091, CS-353
 			n.midway("image nginx:2", image("nginx:2"), func() bool { return len(n.active()) == 4 })
 			n.then("paused", paused(true))
@@ -353,7 +356,7 @@ func updateDefects() map[string]story {
 			n.then("image nginx:2, config b", app("nginx:2", "b", "", ""))
 			n.restarts()
 		}},
-		"IPU-211 environment from metadata": {makeSet(1, app("nginx:1", "a", "", "")), func(n *tale) { // IPU-130, #644
+		"IPU-211 environment from metadata": {makeSet(1, app("nginx:1", "a", "", "")), func(n *tale) { // IPU-130, IPU-321, #644
 			n.then("config b", app("nginx:1", "b", "", ""))
 			n.restarts()
 		}},

@@ -144,7 +144,7 @@ func TestNarratives(t *testing.T) {
 				setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"new"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 			})
 		}},
-		"claims stay in place and go with recreation": {makeSet(2, claims("1Gi")), func(n *tale) { // CS-061, CS-062, IPU-046, IPU-049, IPU-215
+		"claims stay in place and go with recreation": {makeSet(2, claims("1Gi")), func(n *tale) { // CS-061, CS-062, CS-271, IPU-046, IPU-049, IPU-215
 			n.then("image nginx:2: claims stay", image("nginx:2"))
 			n.then("storage alone: nothing happens", claims("2Gi"))
 			n.then("image nginx:3: the claim templates differ now, pods and claims are replaced", image("nginx:3"))
