@@ -20,7 +20,7 @@ import (
 const (
 	// ours is the namespace of what the manager manages, others that of what it does not.
 	ours, others = "perf", "perf-bare"
-	// bareAgent is the user agent of the bare client; everything else that the harness does has another one.
+	// bareAgent is the user agent of the bare client; everything else that the harness does has another one, which it begins with.
 	bareAgent, harnessAgent = "afloat-perf-bare", "afloat-perf"
 )
 
@@ -123,14 +123,8 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 		return nil, fmt.Errorf("bare client: %s: %w", name, err)
 	}
 	var w writes
-	if err := log.read(&w, bareAgent+"/"); err != nil {
+	if err := log.read(&w, bareAgent+`"`); err != nil {
 		return nil, err
-	}
-	if len(w.done) == 0 { // the user agent may come without a version
-		log.position = 0
-		if err := log.read(&w, bareAgent); err != nil {
-			return nil, err
-		}
 	}
 	p := &phase{Name: name, Bare: true, Pods: pods}
 	p.fill(begin, end, w)

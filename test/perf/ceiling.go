@@ -95,8 +95,7 @@ func (c *bareClient) update(ctx context.Context, n, limit int, image string) (be
 			if err := c.patch(ctx, name, conditions("False", corev1.PodReady), "status"); err != nil {
 				return err
 			}
-			return c.patch(ctx, name, fmt.Sprintf(`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":"{\"revision\":%q}"}},`+
-				`"spec":{"containers":[{"name":"app","image":%q}]}}`, image, image))
+			return c.patch(ctx, name, newImage(image))
 		})
 		if err != nil {
 			return err
@@ -153,6 +152,13 @@ func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 func (c *bareClient) patch(ctx context.Context, name, body string, subresource ...string) error {
 	_, err := c.kube.CoreV1().Pods(c.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresource...)
 	return err
+}
+
+// newImage is a patch that brings an image to a pod, with what has to be remembered of the update.
+func newImage(image string) string {
+	state := fmt.Sprintf(`{"revision":"web-6d4cf56db6","updateTimestamp":%q,"lastContainerStatuses":{"app":{"imageID":"sim://before"}}}`,
+		time.Now().UTC().Format(time.RFC3339))
+	return fmt.Sprintf(`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":%q}},"spec":{"containers":[{"name":"app","image":%q}]}}`, state, image)
 }
 
 // conditions is a patch that sets the gate, and further conditions with it.

@@ -16,6 +16,6 @@
 //	PERF_READY     URL that answers 200 when it is ready
 //	PERF_METRICS   URL of its metrics; empty: what only they tell is left out
 //	PERF_PPROF     URL of its profiles; empty: no profiles
-//	PERF_PROFILES  folder for profiles taken during updates; empty: none are taken
+//	PERF_PROFILES  folder for profiles taken during updates, and for the logs of the manager and the writes; empty: none
 //	PERF_REPORTS   folder of the reports
 package main

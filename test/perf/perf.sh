@@ -34,7 +34,8 @@ for scenario in "$@"; do
   KUBECONFIG=$("$cluster" kubeconfig)
   AUDIT_LOG=$("$cluster" audit)
   # Where the cluster's own programs can be reached: it has a network of its own where it may.
-  host=$(sed -n 's|.*server: https://\(.*\):[0-9]*$|\1|p' "$KUBECONFIG")
+  host=$("$kubectl" --kubeconfig "$KUBECONFIG" config view --minify -o 'jsonpath={.clusters[0].cluster.server}')
+  host=${host#https://} host=${host%:*}
   export KUBECONFIG AUDIT_LOG
   if [[ -n ${PERF_INSTALL:-} ]]; then
     "$kubectl" apply --server-side --force-conflicts -f "$PERF_INSTALL" >/dev/null
@@ -52,6 +53,10 @@ for scenario in "$@"; do
   PERF_MANAGER=$manager PERF_READY=${PERF_READY-http://$host:18000/readyz} PERF_METRICS=${PERF_METRICS-http://$host:18080/metrics} \
     PERF_PPROF=${PERF_PPROF-http://$host:18090} "$work/perf" -scenario "$scenario" || status=1
   if [[ $status != 0 ]]; then tail -n 20 "$(dirname "$AUDIT_LOG")/run-perf-manager.log" >&2 || true; fi
+  if [[ -n ${PERF_PROFILES:-} ]]; then # for a closer look
+    mkdir -p "$PERF_PROFILES"
+    for log in run-perf-manager.log audit.log; do cp "$(dirname "$AUDIT_LOG")/$log" "$PERF_PROFILES/$scenario.$log" || true; done
+  fi
   "$cluster" down
   up=
 done
