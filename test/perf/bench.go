@@ -32,6 +32,7 @@ type bench struct {
 	manager *manager
 	audit   string
 	agent   string
+	cluster string
 	report  *report
 }
 
@@ -42,7 +43,7 @@ func newBench(ctx context.Context, r *report) (*bench, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = harnessAgent
-	b := &bench{report: r, audit: os.Getenv("AUDIT_LOG"), agent: os.Getenv("PERF_AGENT")}
+	b := &bench{report: r, audit: os.Getenv("AUDIT_LOG"), agent: os.Getenv("PERF_AGENT"), cluster: os.Getenv("CLUSTER")}
 	if b.agent == "" {
 		b.agent = "kruise-manager"
 	}
@@ -118,7 +119,9 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 	if err := log.skip(); err != nil {
 		return nil, err
 	}
+	busy := readLoad(b.cluster)
 	begin, end, err := do(ctx)
+	others := readLoad(b.cluster).others(busy)
 	if err != nil {
 		return nil, fmt.Errorf("bare client: %s: %w", name, err)
 	}
@@ -126,7 +129,7 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 	if err := log.read(&w, bareAgent+`"`); err != nil {
 		return nil, err
 	}
-	p := &phase{Name: name, Bare: true, Pods: pods}
+	p := &phase{Name: name, Bare: true, Pods: pods, Others: others}
 	p.fill(begin, end, w)
 	b.add(p)
 	return p, nil
@@ -147,7 +150,9 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 		return nil, err
 	}
 	b.manager.resetPeak()
+	busy := readLoad(b.cluster)
 	begin, end, err := do(ctx)
+	others := readLoad(b.cluster).others(busy)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -155,7 +160,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 	if err != nil {
 		return nil, err
 	}
-	p := &phase{Name: name, Pods: pods}
+	p := &phase{Name: name, Pods: pods, Others: others}
 	p.fill(begin, end, w)
 	after, err := b.manager.cpu()
 	if err != nil {
@@ -205,6 +210,7 @@ func (p *phase) fill(begin, end time.Time, w writes) {
 
 func (b *bench) add(p *phase) {
 	b.report.Phases = append(b.report.Phases, p)
+	b.report.disturbed(p)
 	by := "manager"
 	if p.Bare {
 		by = "bare client"
@@ -213,8 +219,6 @@ func (b *bench) add(p *phase) {
 	if p.Memory != nil {
 		fmt.Printf(" %6.2f CPU ms per pod, %.0f MiB, peak %.0f MiB, %.0f reconciles", p.CPUPerPod, p.Memory.RSS, p.Memory.Peak, p.Reconciles)
 	}
-	if p.Budget != nil {
-		fmt.Printf(", most %d of %d down, mean use %.2f", p.Budget.Most, p.Budget.Budget, p.Budget.Mean)
-	}
+	fmt.Printf(", others used %.0f %% of the machine", 100*p.Others)
 	fmt.Println()
 }

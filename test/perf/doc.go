@@ -9,6 +9,7 @@
 //
 //	KUBECONFIG     the cluster
 //	AUDIT_LOG      the file to which the API server writes every write
+//	CLUSTER        its name
 //	PERF_RUN       command that starts a program beside the cluster: afloat-cluster run
 //	PERF_MANAGER   command line of the manager, started by a shell
 //	PERF_NAME      what the report calls it

@@ -207,7 +207,8 @@ type budgetWatch struct {
 	most         int
 	// used and all are the pods' seconds not ready, and those the budget allows, until every pod has begun to move.
 	used, all, full float64
-	over            bool // every pod has begun
+	down            float64 // pods' seconds not ready until the end
+	over            bool    // every pod has begun
 }
 
 // watchBudget begins to measure.
@@ -217,27 +218,28 @@ func (o *observer) watchBudget(pods, budget int, image string) {
 	o.budget = &budgetWatch{pods: pods, budget: budget, image: image, since: time.Now()}
 }
 
-// endBudget ends the measurement: the most pods that were not ready at a time, the mean part of the budget in use and the part of
-// the time in which at least 90 % of it was, both until every pod had begun to move.
-func (o *observer) endBudget() (most int, mean, full float64) {
+// endBudget ends the measurement. What it tells of the use of the budget is about the time until every pod had begun to move.
+func (o *observer) endBudget() *budgetUse {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.budget
 	o.budget = nil
+	use := &budgetUse{Budget: b.budget, Most: b.most, Down: b.down / float64(b.pods)}
 	if b.all > 0 {
-		mean, full = b.used/b.all, b.full/(b.all/float64(b.budget))
+		use.Mean, use.Full = b.used/b.all, b.full*float64(b.budget)/b.all
 	}
-	return b.most, mean, full
+	return use
 }
 
 // advance accounts for the time that ends with an event, before it is taken in.
 func (b *budgetWatch) advance(now time.Time, o *observer) {
 	seconds := now.Sub(b.since).Seconds()
 	b.since = now
+	down := b.pods - o.ready
+	b.down += seconds * float64(down)
 	if b.over {
 		return
 	}
-	down := b.pods - o.ready
 	b.used += seconds * float64(min(down, b.budget))
 	b.all += seconds * float64(b.budget)
 	if 10*down >= 9*b.budget {

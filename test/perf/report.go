@@ -57,6 +57,8 @@ type phase struct {
 	Memory     *memory            `json:"memory,omitempty"`
 	Reconciles float64            `json:"reconciles,omitempty"`
 	Budget     *budgetUse         `json:"budget,omitempty"`
+	// Others is the part of the machine that others used meanwhile, from 0 to 1.
+	Others float64 `json:"others"`
 }
 
 // budgetUse tells how the budget was used until every pod had begun to move.
@@ -66,6 +68,8 @@ type budgetUse struct {
 	// Mean part of the budget in use, and the part of the time in which at least 90 % of it was.
 	Mean float64 `json:"mean"`
 	Full float64 `json:"full"`
+	// Down is how long a pod was out of service, on average, in seconds.
+	Down float64 `json:"downSecondsPerPod"`
 }
 
 // figure is one number that belongs to no phase.
@@ -218,7 +222,8 @@ func (r *report) markdown() string {
 		for _, p := range r.Phases {
 			budget := ""
 			if u := p.Budget; u != nil {
-				budget = fmt.Sprintf("most %d of %d; in use %.0f %% on average, nine tenths of it %.0f %% of the time", u.Most, u.Budget, 100*u.Mean, 100*u.Full)
+				budget = fmt.Sprintf("most %d of %d; in use %.0f %% on average, nine tenths of it %.0f %% of the time; each pod out of service for %.1f s on average",
+					u.Most, u.Budget, 100*u.Mean, 100*u.Full, u.Down)
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare], counts(p.Writes), counts(p.Refused), counts(p.Requests), budget)
 		}

@@ -57,16 +57,15 @@ func ceiling(ctx context.Context, b *bench, n, percent int) error {
 
 func bareUpdate(ctx context.Context, b *bench, c *bareClient, n, percent int, image string) error {
 	budget := budgetOf(n, percent)
-	var use budgetUse
-	_, err := b.bareStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
+	var use *budgetUse
+	p, err := b.bareStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
 		c.pods.watchBudget(n, budget, image)
 		begin, end, err = c.update(ctx, n, budget, image)
-		use.Most, use.Mean, use.Full = c.pods.endBudget()
+		use = c.pods.endBudget()
 		return begin, end, err
 	})
-	use.Budget = budget
-	if p := b.report.find(updateStep(percent), true); p != nil {
-		p.Budget = &use
+	if err == nil {
+		p.Budget = use
 	}
 	return err
 }
@@ -159,10 +158,10 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 // is an error.
 func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string, n, percent int, image string) error {
 	budget := budgetOf(n, percent)
-	var use budgetUse
+	var use *budgetUse
 	before := pods.snapshot()
 	p, err := b.managerStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
-		profiled, err := b.manager.profile(ctx, b.report.Scenario, 8)
+		profiled, err := b.manager.profile(ctx, b.report.Scenario, min(max(n/50, 5), 25))
 		if err != nil {
 			return begin, end, err
 		}
@@ -175,7 +174,7 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 		if end, err = pods.wait(ctx, "pods are updated", done); err != nil {
 			return begin, end, err
 		}
-		use.Most, use.Mean, use.Full = pods.endBudget()
+		use = pods.endBudget()
 		if err := each(len(names), func(i int) error { return b.sets.settled(ctx, names[i], n/len(names)) }); err != nil {
 			return begin, end, err
 		}
@@ -184,8 +183,7 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 	if err != nil {
 		return err
 	}
-	use.Budget = budget
-	p.Budget = &use
+	p.Budget = use
 	for name, now := range pods.snapshot() {
 		if was, ok := before[name]; !ok || was.uid != now.uid || now.restarts != was.restarts+1 {
 			return fmt.Errorf("pod %s was not updated in place: before %+v, after %+v", name, was, now)
@@ -194,7 +192,7 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 	if use.Most > budget {
 		return fmt.Errorf("budget violated: %d of %d pods were out of service at once, %d may be", use.Most, n, budget)
 	}
-	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average\n", use.Most, budget, 100*use.Mean)
+	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average, a pod %.1f s\n", use.Most, budget, 100*use.Mean, use.Down)
 	return nil
 }
 

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// load tells how busy the machine is, and how much of that is not ours: figures taken beside other work are worth little.
+type load struct {
+	// busy and all are the CPU seconds of the machine, used and there; measured those of the cluster, the manager and the harness.
+	busy, all, measured float64
+}
+
+func readLoad(cluster string) load {
+	var l load
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return l
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	for i, field := range strings.Fields(line)[1:] {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil || i > 7 { // guests are counted with their users
+			break
+		}
+		l.all += v / ticks
+		if i != 3 && i != 4 { // idle, waiting for a disk
+			l.busy += v / ticks
+		}
+	}
+	for _, pid := range processesOf(cluster) {
+		if cpu, err := (process{pid}).cpu(); err == nil {
+			l.measured += cpu
+		}
+	}
+	return l
+}
+
+// processesOf returns the cluster's processes and this one.
+func processesOf(cluster string) []int {
+	pids := []int{os.Getpid()}
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil || cluster == "" {
+		return pids
+	}
+	for _, path := range groups {
+		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("/afloat-"+cluster)) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// others returns the part of the machine, from 0 to 1, that others used since before.
+func (l load) others(before load) float64 {
+	all := l.all - before.all
+	if all <= 0 {
+		return 0
+	}
+	return max(0, (l.busy-before.busy)-(l.measured-before.measured)) / all
+}
+
+// disturbed notes in the report that others were computing during a step.
+func (r *report) disturbed(p *phase) {
+	if p.Others > 0.1 {
+		by := "manager"
+		if p.Bare {
+			by = "bare client"
+		}
+		r.Notes = append(r.Notes, fmt.Sprintf("Others used %.0f %% of the machine during %q by the %s: preliminary.", 100*p.Others, p.Name, by))
+	}
+}
