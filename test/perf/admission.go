@@ -94,7 +94,7 @@ func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) 
 	took := map[string][]time.Duration{}
 	for i := range n {
 		for _, kind := range kindsOfPods {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "other"}}, Spec: podSpec(images[0])}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "other"}}, Spec: usualPodSpec(images[0])}
 			namespace := others
 			if kind == kindsOfPods[0] {
 				namespace = ours

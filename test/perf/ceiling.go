@@ -68,12 +68,18 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"},
 			Annotations: map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}}, Spec: podSpec(image)}
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
-		return c.request(func() error {
-			if _, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-				return err
-			}
-			return c.patch(ctx, pod.Name, conditions("True"), "status")
-		})
+		if err := c.request(func() error {
+			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		}); err != nil {
+			return err
+		}
+		// Earlier the scheduler and the node write to it too, which costs the API server more.
+		started := c.pods.expect(pod.Name, func() bool { return c.pods.pods[pod.Name].running == image })
+		if _, err := c.pods.wait(ctx, "pod "+pod.Name+" starts", started); err != nil {
+			return err
+		}
+		return c.request(func() error { return c.patch(ctx, pod.Name, conditions("True"), "status") })
 	})
 	if err == nil {
 		end, err = c.pods.wait(ctx, "bare pods become ready", ready)
@@ -136,7 +142,7 @@ func (c *bareClient) remove(ctx context.Context, n int) (begin, end time.Time, e
 func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 	ready := c.pods.expect("", func() bool { return c.pods.ready == n })
 	err := each(n, func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "other"}}, Spec: podSpec(images[0])}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "other"}}, Spec: usualPodSpec(images[0])}
 		pod.Spec.NodeName = fmt.Sprintf("sim%d", i%nodes+1)
 		return c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})

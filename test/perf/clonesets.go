@@ -19,29 +19,36 @@ import (
 // images are what pods are moved to, one after the other.
 var images = []string{"nginx:1.26", "nginx:1.27", "nginx:1.28"}
 
-// podSpec is the spec of every pod that is measured: of the size that pods usually have.
+// podSpec is the spec of the pods whose speed is measured: a small one, since what the API server does for a pod grows with it.
 func podSpec(image string) corev1.PodSpec {
-	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}, PeriodSeconds: 10}
-	resources := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")},
-		Limits:   corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
-	return corev1.PodSpec{
-		Containers: []corev1.Container{{
-			Name: "app", Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/bin/app", "--listen=:8080", "--log-level=info"},
-			Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
-			Resources: resources, ReadinessProbe: probe, LivenessProbe: probe,
-			Env: []corev1.EnvVar{{Name: "REGION", Value: "north"}, {Name: "STAGE", Value: "production"}, {Name: "CACHE_SIZE", Value: "1024"},
-				{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}},
-		}},
-		Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-	}
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "app", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")}},
+	}}}
+}
+
+// usualPodSpec is the spec of pods whose memory is measured: of the size that pods usually have.
+func usualPodSpec(image string) corev1.PodSpec {
+	spec := podSpec(image)
+	c := &spec.Containers[0]
+	c.Command = []string{"/bin/app", "--listen=:8080", "--log-level=info"}
+	c.Resources.Limits = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}, PeriodSeconds: 10}
+	c.LivenessProbe = c.ReadinessProbe
+	c.Env = []corev1.EnvVar{{Name: "REGION", Value: "north"}, {Name: "STAGE", Value: "production"}, {Name: "CACHE_SIZE", Value: "1024"},
+		{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}}
+	spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	return spec
 }
 
 // sets speaks with the API server about CloneSets, in the version that is stored, so that no conversion disturbs the measurement.
 type sets struct {
 	client  dynamic.Interface
 	version string
+	// spec makes the spec of the pods.
+	spec func(image string) corev1.PodSpec
 }
 
 func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
@@ -56,7 +63,7 @@ func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
 	}
 	for _, entry := range versions {
 		if version, ok := entry.(map[string]any); ok && version["storage"] == true {
-			return &sets{client: client, version: version["name"].(string)}, nil
+			return &sets{client: client, version: version["name"].(string), spec: podSpec}, nil
 		}
 	}
 	return nil, fmt.Errorf("no version of CloneSet is stored")
@@ -76,7 +83,7 @@ func (s *sets) object(name string, replicas int, unavailable string) (*unstructu
 		"apiVersion": "apps.kruise.io/" + s.version, "kind": "CloneSet", "metadata": map[string]any{"name": name, "namespace": ours},
 		"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "updateStrategy": strategy,
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}}, "spec": podSpec(images[0])},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}}, "spec": s.spec(images[0])},
 		},
 	}
 	b, err := json.Marshal(set)

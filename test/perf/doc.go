@@ -18,5 +18,6 @@
 //	PERF_METRICS   URL of its metrics; empty: what only they tell is left out
 //	PERF_PPROF     URL of its profiles; empty: no profiles
 //	PERF_PROFILES  folder for profiles taken during updates, and for the logs of the manager and the writes; empty: none
+//	PERF_HOST      address of the cluster, set for PERF_MANAGER
 //	PERF_REPORTS   folder of the reports
 package main

@@ -36,7 +36,7 @@ for scenario in "$@"; do
   # Where the cluster's own programs can be reached: it has a network of its own where it may.
   host=$("$kubectl" --kubeconfig "$KUBECONFIG" config view --minify -o 'jsonpath={.clusters[0].cluster.server}')
   host=${host#https://} host=${host%:*}
-  export KUBECONFIG AUDIT_LOG
+  export KUBECONFIG AUDIT_LOG PERF_HOST=$host
   if [[ -n ${PERF_INSTALL:-} ]]; then
     "$kubectl" apply --server-side --force-conflicts -f "$PERF_INSTALL" >/dev/null
   else

@@ -21,6 +21,7 @@ import (
 // startUp measures how the manager starts in a large cluster, and how much memory its caches take beside one that keeps every pod whole.
 func startUp(ctx context.Context, b *bench) error {
 	const count, size, foreign = 8, 250, 8000
+	b.sets.spec = usualPodSpec
 	if err := b.startManager(ctx); err != nil {
 		return err
 	}
