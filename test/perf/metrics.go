@@ -111,9 +111,10 @@ func (m *manager) heapAfterGC(ctx context.Context) (float64, error) {
 	return now.heap, nil
 }
 
-// profile stores profiles of what follows until the returned function is called: CPU for the given seconds, and what was allocated
-// until before and after. Nothing happens unless PERF_PROFILES names a folder.
-func (m *manager) profile(ctx context.Context, name string, seconds int) (func() error, error) {
+// profile stores profiles of what follows until the returned function is called: CPU in slices of some seconds, which pprof adds up,
+// and what had been allocated before and after. Nothing happens unless PERF_PROFILES names a folder.
+func (m *manager) profile(ctx context.Context, name string) (func() error, error) {
+	const slice = 5 // seconds
 	dir := os.Getenv("PERF_PROFILES")
 	if dir == "" || m.pprof == "" {
 		return func() error { return nil }, nil
@@ -131,9 +132,23 @@ func (m *manager) profile(ctx context.Context, name string, seconds int) (func()
 	if err := store("allocs", "allocs-before"); err != nil {
 		return nil, err
 	}
-	done := make(chan error, 1)
-	go func() { done <- store(fmt.Sprintf("profile?seconds=%d", seconds), "cpu") }()
+	end, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			if err := store(fmt.Sprintf("profile?seconds=%d", slice), fmt.Sprintf("cpu-%02d", i)); err != nil {
+				done <- err
+				return
+			}
+			select {
+			case <-end:
+				done <- nil
+				return
+			default:
+			}
+		}
+	}()
 	return func() error {
+		close(end)
 		if err := <-done; err != nil {
 			return err
 		}

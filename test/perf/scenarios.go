@@ -161,7 +161,7 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 	var use *budgetUse
 	before := pods.snapshot()
 	p, err := b.managerStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
-		profiled, err := b.manager.profile(ctx, b.report.Scenario, min(max(n/50, 5), 25))
+		profiled, err := b.manager.profile(ctx, b.report.Scenario)
 		if err != nil {
 			return begin, end, err
 		}

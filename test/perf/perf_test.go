@@ -1,0 +1,147 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAuditLogCountsWritesOfOneClient(t *testing.T) {
+	log := &auditLog{path: filepath.Join(t.TempDir(), "audit.log")}
+	line := func(agent, verb, resource, code string) string {
+		resource, subresource, _ := strings.Cut(resource, "/")
+		return `{"verb":"` + verb + `","userAgent":"` + agent + `","objectRef":{"resource":"` + resource + `","subresource":"` + subresource +
+			`"},"responseStatus":{"code":` + code + "}}\n"
+	}
+	appendTo(t, log.path, line("kruise-manager", "patch", "pods", "200"))
+	if err := log.skip(); err != nil {
+		t.Fatal(err)
+	}
+	late := line("kruise-manager", "patch", "pods/status", "200")
+	appendTo(t, log.path, line("kruise-manager", "create", "pods", "201")+line("kruise-manager/v1", "patch", "pods/status", "409")+
+		line("other", "create", "pods", "201")+line("kruise-manager", "patch", "clonesets/status", "200")+late[:20])
+	var w writes
+	if err := log.read(&w, "kruise-manager"); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, log.path, late[20:])
+	if err := log.read(&w, "kruise-manager"); err != nil {
+		t.Fatal(err)
+	}
+	want := writes{done: map[string]int{"create pods": 1, "patch clonesets/status": 1, "patch pods/status": 1}, refused: map[string]int{"patch pods/status: 409": 1}}
+	if diff := cmp.Diff(want, w, cmp.AllowUnexported(writes{})); diff != "" {
+		t.Error(diff)
+	}
+	if w.pods() != 2 {
+		t.Errorf("%d writes of pods", w.pods())
+	}
+}
+
+func seen(name, image string, ready bool) *corev1.Pod {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}}}
+}
+
+func TestObserverCountsAndMeasuresTheBudget(t *testing.T) {
+	o := &observer{pods: map[string]podState{}, serving: map[string]int{}, meant: map[string]int{}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		o.see(seen(name, "1", true), false)
+	}
+	o.watchBudget(4, 2, "2")
+	updated := o.expect("", func() bool { return o.serving["2"] == 3 })
+	o.see(seen("a", "1", false), false)
+	o.see(seen("b", "1", false), false)
+	o.see(seen("a", "2", true), false)
+	o.see(seen("b", "2", true), false)
+	o.see(seen("c", "2", false), false)
+	o.see(seen("d", "2", false), false)
+	select {
+	case <-updated:
+		t.Error("reached too early")
+	default:
+	}
+	o.see(seen("d", "2", true), false)
+	<-updated
+	o.see(seen("c", "2", false), true)
+	if use := o.endBudget(); use.Most != 2 || use.Mean < 0 || use.Mean > 1 || use.Down <= 0 {
+		t.Errorf("%+v", use)
+	}
+	if len(o.pods) != 3 || o.ready != 3 || o.meant["2"] != 3 || o.meant["1"] != 0 {
+		t.Error(o)
+	}
+}
+
+func TestMetricsOfAManager(t *testing.T) {
+	m, err := parseMetrics(`# TYPE rest_client_requests_total counter
+rest_client_requests_total{code="200",host="h",method="GET"} 3
+rest_client_requests_total{code="404",host="h",method="GET"} 1
+# TYPE controller_runtime_reconcile_total counter
+controller_runtime_reconcile_total{controller="cloneset",result="success"} 5
+controller_runtime_reconcile_total{controller="other",result="success"} 7
+# TYPE go_memstats_heap_alloc_bytes gauge
+go_memstats_heap_alloc_bytes 2.097152e+06
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&metrics{requests: map[string]float64{"GET": 4}, reconciles: 5, heap: 2}, m, cmp.AllowUnexported(metrics{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReportSaysWhatWasMissed(t *testing.T) {
+	r := newReport(scenario{name: "s", about: "About."}, "")
+	r.atMost("memory", 61, 60, "MiB")
+	r.atLeast("speed", 90, 80, "%")
+	r.disturbed(&phase{Name: "create", Others: 0.5})
+	text := r.markdown()
+	for _, want := range []string{"| memory | at most 60 MiB | 61 MiB | **no** |", "| speed | at least 80 % | 90 % | yes |", `Others used 50 % of the machine during "create"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestPercentiles(t *testing.T) {
+	var all []time.Duration
+	for i := range 100 {
+		all = append(all, time.Duration(100-i)*time.Millisecond)
+	}
+	if p50, p99 := millis(all, 50), millis(all, 99); p50 != 50 || p99 != 99 {
+		t.Error(p50, p99)
+	}
+}
+
+// This process is a process: what is read of the manager can be read of it.
+func TestProcess(t *testing.T) {
+	p := process{os.Getpid()}
+	m, err := p.memory()
+	if err != nil || m.RSS <= 0 || m.Peak < m.RSS || m.PSS <= 0 || !p.alive() {
+		t.Error(m, err)
+	}
+	if _, err := p.cpu(); err != nil {
+		t.Error(err)
+	}
+}
