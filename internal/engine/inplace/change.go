@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -131,21 +132,31 @@ func (c *Change) NeedsDaemon() []string {
 	})
 }
 
-// Unrestartable names the containers that run and would have to be restarted by a node daemon, on a pod that none watches (IPU-312).
-func (c *Change) Unrestartable(pod *corev1.Pod) []string {
-	return slices.DeleteFunc(c.NeedsDaemon(), func(name string) bool {
-		status := statusOf(pod, name)
-		return Reported(pod) || status == nil || status.ContainerID == ""
-	})
+// DaemonPatience is how long a node daemon may take to tell of a pod for the first time.
+const DaemonPatience = 30 * time.Second
+
+// Unrestartable names the containers that would have to be restarted by a node daemon, on a pod that has run for long enough for one to
+// tell of it, and none has (IPU-312). A younger pod may yet be told of; see Status.NoDaemonSince.
+func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
+	if Reported(pod) {
+		return nil
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && now.Sub(running.StartedAt.Time) > DaemonPatience {
+			return c.NeedsDaemon()
+		}
+	}
+	return nil
 }
 
-// WithImages returns the change with images added that must be replaced too.
-func (c *Change) WithImages(images map[string]string) *Change {
-	if len(images) == 0 {
+// With returns the change with images and resources that must be written, too.
+func (c *Change) With(images map[string]string, resources map[string]corev1.ResourceRequirements) *Change {
+	if len(images)+len(resources) == 0 {
 		return c
 	}
 	more := *c
-	more.Images = merge(c.Images, images)
+	missing := Parts{Images: images, Resources: resources}
+	more.Parts = missing.over(c.Parts)
 	more.Stops = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)))))
 	return &more
 }

@@ -86,7 +86,8 @@ func keysRead(container revision.Document, labels bool) []string {
 	return keys
 }
 
-// restarts asks for a restart of every container whose image stays if the template's restart annotation has a new value (IPU-322).
+// restarts asks for a restart of every container if the template's restart annotation has a new value (IPU-322). One whose image changes
+// is asked too: if the image is taken back before kubelet acted, nothing else would restart it.
 func (c *comparison) restarts() {
 	asked := c.change.Annotations[pub.RestartedAt]
 	if !c.options.EnvFromMetadata || asked == nil || *asked == "" {
@@ -94,9 +95,7 @@ func (c *comparison) restarts() {
 	}
 	for _, container := range c.running() {
 		name, _ := container["name"].(string)
-		if _, replaced := c.change.Images[name]; !replaced {
-			c.change.Restarts = append(c.change.Restarts, name)
-		}
+		c.change.Restarts = append(c.change.Restarts, name)
 	}
 	slices.Sort(c.change.Restarts)
 }

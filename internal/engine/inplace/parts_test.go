@@ -396,7 +396,7 @@ func TestProgressOfParts(t *testing.T) {
 		"IPU-087 it does not run":                            {webPod(readsA, state(byEnv), nginx(corev1.ContainerStatus{Name: "nginx"})), Status{Complete: true}},
 		"IPU-122 written by the reference: the daemon says":  {webPod(readsA, state(`"updateEnvFromMetadata":true`), reporting("c-1", "1", "5")), notYet},
 		"IPU-122 written by the reference: nothing is read":  {webPod(state(`"updateEnvFromMetadata":true`)), Status{Complete: true}},
-		"IPU-322 not restarted":                              {webPod(state(`"restartContainers":{"nginx":"c-1"}`)), Status{Waiting: "container nginx has not been restarted yet"}},
+		"IPU-322 not restarted":                              {webPod(state(`"restartContainers":{"nginx":"c-1"}`)), Status{Waiting: "container nginx has not been restarted yet", NoDaemonSince: noon}},
 		"IPU-322 restarted":                                  {webPod(state(`"restartContainers":{"nginx":"c-1"}`), nginx(runs("nginx", "nginx:1", "sha-1", "c-2", since))), Status{Complete: true}},
 		"IPU-128, IPU-314 resized, whatever others have":     {webPod(state(resize), sized("2000m")), Status{Complete: true}},
 		"IPU-128 not resized":                                {webPod(state(resize), sized("1")), Status{Waiting: "container nginx is not resized to limits cpu 2 yet"}},
@@ -413,7 +413,7 @@ func TestProgressOfParts(t *testing.T) {
 		"IPU-318 a native sidecar": {webPod(state(`"restartContainers":{"side":"c-s"}`), func(pod *corev1.Pod) {
 			pod.Spec.InitContainers = []corev1.Container{{Name: "side"}}
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{runs("side", "side:1", "sha", "c-s", noon)}
-		}), Status{Waiting: "container side has not been restarted yet"}},
+		}), Status{Waiting: "container side has not been restarted yet", NoDaemonSince: noon}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -508,5 +508,33 @@ func TestInitContainerImages(t *testing.T) {
 	pod.Status.InitContainerStatuses[1] = runs("side", "side:2", "sha-s2", "c-s2", noon)
 	if status, err = Progress(pod, noon); err != nil || !status.Complete {
 		t.Errorf("%+v %v", status, err)
+	}
+}
+
+// TestExplains: a quantity of another revision is told from one that somebody else set (IPU-326).
+func TestExplains(t *testing.T) {
+	of := func(pairs ...string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: quantities(pairs...)}
+	}
+	tests := map[string]struct {
+		other, want, have corev1.ResourceRequirements
+		explained         bool
+	}{
+		"as it should be":               {of("cpu", "3"), of("cpu", "2"), of("cpu", "2"), false},
+		"of the other":                  {of("cpu", "3"), of("cpu", "2"), of("cpu", "3000m"), true},
+		"of nobody's":                   {of("cpu", "3"), of("cpu", "2"), of("cpu", "4"), false},
+		"the other says nothing":        {of(), of("cpu", "2"), of("cpu", "3"), false},
+		"the template says nothing":     {of("cpu", "3"), of(), of("cpu", "3"), false},
+		"one of two is somebody's":      {of("cpu", "3", "memory", "3Gi"), of("cpu", "2", "memory", "2Gi"), of("cpu", "3", "memory", "4Gi"), false},
+		"one of two is right":           {of("cpu", "3", "memory", "3Gi"), of("cpu", "2", "memory", "2Gi"), of("cpu", "3", "memory", "2Gi"), true},
+		"what cannot be resized":        {of("ephemeral-storage", "3Gi"), of("ephemeral-storage", "2Gi"), of("ephemeral-storage", "3Gi"), false},
+		"what only the pod's has stays": {of("cpu", "3"), of("cpu", "2"), of("cpu", "2", "memory", "1Gi"), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Explains(tt.other, tt.want, tt.have); got != tt.explained {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }

@@ -30,6 +30,8 @@ type Status struct {
 	Next bool
 	// Resize is what kubelet says of a resize that it has not carried out, nil if it says nothing (IPU-315).
 	Resize *PendingResize
+	// NoDaemonSince is the start of an update that waits for a node daemon which has never told of the pod; zero otherwise (IPU-312).
+	NoDaemonSince time.Time
 	// Waiting says in words what is missing.
 	Waiting string
 }
@@ -68,7 +70,11 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 		return Status{Complete: true}, nil
 	}
 	remaining := state.remaining()
-	status := Status{Waiting: waiting(pod, state), Remaining: !remaining.Empty()}
+	status := Status{Remaining: !remaining.Empty()}
+	var noDaemon bool
+	if status.Waiting, noDaemon = waiting(pod, state); noDaemon {
+		status.NoDaemonSince = state.UpdateTimestamp.Time
+	}
 	if status.Waiting == "" {
 		status.Complete, status.Next = !status.Remaining, status.Remaining
 	}
@@ -86,36 +92,43 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	return status, nil
 }
 
-// waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122).
-func waiting(pod *corev1.Pod, state *State) string {
+// waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122); and whether it is a
+// node daemon that has never told of the pod. What a later batch replaces anyway is not waited for: it may never come up.
+func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
 	for _, name := range slices.Sorted(maps.Keys(state.LastContainerStatuses)) {
+		if _, again := state.NextContainerImages[name]; again {
+			continue
+		}
 		if words := replaced(pod, name, state.LastContainerStatuses[name], state); words != "" {
-			return words
+			return words, false
 		}
 	}
-	if state.UpdateEnvFromMetadata && state.EnvContainers == nil { // written by the reference, which does not say which
+	changed := state.EnvContainers
+	if state.UpdateEnvFromMetadata && changed == nil { // written by the reference, which does not say which
+		changed = map[string]string{}
 		for i := range pod.Spec.Containers {
-			if words := environment(pod, pod.Spec.Containers[i].Name, state); words != "" {
-				return words
-			}
+			changed[pod.Spec.Containers[i].Name] = ""
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(state.EnvContainers)) {
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		if _, again := state.NextContainerImages[name]; again {
+			continue
+		}
 		if words := environment(pod, name, state); words != "" {
-			return words
+			return words, !Reported(pod)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.RestartContainers)) {
 		if words := restarted(pod, name, state); words != "" {
-			return words
+			return words, !Reported(pod)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state.ResizedContainers)) {
 		if words := resized(pod, name, state.ResizedContainers[name]); words != "" {
-			return words
+			return words, false
 		}
 	}
-	return ""
+	return "", false
 }
 
 // environment returns what is missing until the container has the environment that the pod's metadata gives it now: the daemon's hash

@@ -60,14 +60,14 @@ func TestProgress(t *testing.T) {
 		pod  *corev1.Pod
 		want Status
 	}{
-		"IPU-121 never updated in place":           {webPod(), done},
-		"IPU-121 updated, but no image":            {webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":null}`)), done},
-		"IPU-069 the legacy state is read":         {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo), legacyState), not("nginx:2")},
-		"IPU-127 nothing happened yet":             {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo)), not("nginx:2")},
-		"IPU-127 another image runs":               {updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward)), done},
-		"IPU-127 a recorded container, no status":  {updating("nginx:2", recorded, nil), Status{Waiting: "container nginx has no status yet"}},
+		"IPU-121 never updated in place":                             {webPod(), done},
+		"IPU-121 updated, but no image":                              {webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":null}`)), done},
+		"IPU-069 the legacy state is read":                           {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo), legacyState), not("nginx:2")},
+		"IPU-127 nothing happened yet":                               {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo)), not("nginx:2")},
+		"IPU-127 another image runs":                                 {updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward)), done},
+		"IPU-127 a recorded container, no status":                    {updating("nginx:2", recorded, nil), Status{Waiting: "container nginx has no status yet"}},
 		"IPU-180, IPU-181, IPU-182 containers that are not recorded": {updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward), injectedCrashes), done},
-		"a container that is gone from the pod":    {updating("nginx:2", recorded, nil, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), done},
+		"a container that is gone from the pod":                      {updating("nginx:2", recorded, nil, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), done},
 		"a container that terminated meanwhile": {updating("nginx:2", recorded, &corev1.ContainerStatus{Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2",
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}), done},
 		"the image cannot be pulled": {updating("nginx:2", recorded, withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff")),

@@ -155,4 +155,36 @@ func lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements
 	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
 }
 
+// Quantities returns the cpu and memory of the requirements, which are what a resize can change.
+func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
+	resizable := func(name corev1.ResourceName) bool {
+		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
+	}
+	only := func(list corev1.ResourceList) corev1.ResourceList {
+		var out corev1.ResourceList
+		for name, quantity := range list {
+			if resizable(name) {
+				out = merge(out, corev1.ResourceList{name: quantity})
+			}
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Limits: only(r.Limits), Requests: only(r.Requests)}
+}
+
+// Explains tells whether the pod's container has, where it lacks a quantity of the template that it should follow, the one of the other
+// template. What only the pod's has was defaulted.
+func Explains(other, want, have corev1.ResourceRequirements) bool {
+	missing := lacking(Quantities(want), have)
+	of := func(have, missing corev1.ResourceList) corev1.ResourceList {
+		var out corev1.ResourceList
+		for name := range missing {
+			out = merge(out, corev1.ResourceList{name: have[name]})
+		}
+		return out
+	}
+	present := corev1.ResourceRequirements{Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests)}
+	return !none(missing) && none(lacking(present, other))
+}
+
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }

@@ -219,7 +219,7 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now t
 		}
 	}
 	for _, name := range batch.Restarts {
-		if status := statusOf(pod, name); status != nil && status.ContainerID != "" && !written[name] {
+		if status := statusOf(pod, name); status != nil && status.ContainerID != "" {
 			s.RestartContainers = merge(s.RestartContainers, map[string]string{name: status.ContainerID})
 			written[name], stopped[name] = true, true
 		}

@@ -55,7 +55,10 @@ func ToMove(c Census, l Limits) int {
 	if keep := inPlaceSurge(c, l, old); keep > 0 {
 		new -= min(keep, l.MaxSurge) // surge pods are new beyond what is wanted: they must not take the place of the last old ones
 	}
-	if abs(old) <= abs(new) {
+	switch {
+	case old > 0 && new > 0 || old < 0 && new < 0:
+		return 0 // what both have too many or too few of is for scaling
+	case abs(old) <= abs(new):
 		return old
 	}
 	return -new
@@ -91,7 +94,7 @@ func inPlaceSurge(c Census, l Limits, old int) int {
 	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
 		return 0
 	}
-	return max(min(old, c.InPlace), 0)
+	return max(min(old-c.Old.Specified, c.InPlace), 0) // those specified are replaced, and have their own surge
 }
 
 // surge returns the surge and its old part (CS-100 to 102).

@@ -91,6 +91,13 @@ func TestNumbersTable(t *testing.T) {
 				{Census{Old: Group{Total: 1}, New: Group{Total: 1, Unavailable: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1, Unavailable: 1}},
 				{Census{Old: Group{Total: 1}, New: Group{Total: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1}},
 			}},
+		"2, P 2, U 0, S 1, 2 old available, 1 specified: its successor is old, and nothing is to be updated (CS-102)": {
+			Spec{Replicas: 2, Partition: number(2), MaxUnavailable: number(0), MaxSurge: number(1)},
+			Limits{Replicas: 2, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited},
+			[]step{
+				{Census{Old: Group{Total: 2, Specified: 1}, InPlace: 1}, 0, Scale{Surge: 1, SurgeOld: 1, Missing: 1, Create: 1, CreateOld: 1}},
+				{Census{Old: Group{Total: 3, Specified: 1}, InPlace: 2}, 0, Scale{Surge: 1, SurgeOld: 1}},
+			}},
 		"2, P 0, U 0, S 1, 2 old available, in place: 1 created, both updated one by one, the surge pod removed (CS-102, CS-103)": {
 			Spec{Replicas: 2, MaxUnavailable: number(0), MaxSurge: number(1)},
 			Limits{Replicas: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited},

@@ -63,6 +63,7 @@ const (
 	ReasonUnreadableState   Reason = "UnreadableState"
 	ReasonBadSpec           Reason = "BadSpec"
 	ReasonResizePending     Reason = "ResizePending"
+	ReasonNoDaemon          Reason = "NoNodeDaemon"
 	ReasonFailedPods        Reason = "FailedPods"
 	ReasonSpecifiedDelete   Reason = "SpecifiedDelete"
 	ReasonScaleIn           Reason = "ScaleIn"

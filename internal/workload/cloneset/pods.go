@@ -31,8 +31,10 @@ type podInfo struct {
 	AvailableIn time.Duration
 	// Mode is how it reaches the update revision; set for old pods only.
 	Mode mode
-	// Stale maps containers that have the image of another revision to that of the one the pod carries (IPU-326).
-	Stale map[string]string
+	// StaleImages and StaleResources name containers that have the image, or the quantities, of another revision than the one that
+	// the pod carries (IPU-326).
+	StaleImages    map[string]string
+	StaleResources map[string]corev1.ResourceRequirements
 	// Stay: it is of no use to the rollout any more, because others took its place (CS-361).
 	Stay bool
 }
@@ -69,8 +71,9 @@ func (p *planner) classify() {
 		_, labelled := pod.Labels[pub.SpecifiedDelete]
 		info.Specified = !info.Preparing && (labelled || slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, pod.Name))
 		info.Progress, info.Err = inplace.Progress(pod, p.Now)
-		info.Stale = p.staleImages(info)
-		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) && len(info.Stale) == 0 && info.Err == nil
+		p.findStale(info)
+		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) &&
+			len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
 		p.pods = append(p.pods, info)
 	}
 	p.forgetFailed(failed)
@@ -90,27 +93,41 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 	}
 }
 
-// staleImages returns the containers of the pod that have, instead of the image of the revision that the pod carries, that of another
-// stored one: somebody changed the label, or lost what a grace period held back. Images that no revision knows are the business of
-// whoever wrote them (IPU-326).
-func (p *planner) staleImages(info *podInfo) map[string]string {
+// findStale finds containers of the pod that have, instead of what the revision says that the pod carries, the image or a quantity of
+// another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
+// it. What no revision knows is the business of whoever wrote it (IPU-326).
+func (p *planner) findStale(info *podInfo) {
 	carried := p.find(info.Pod.Labels[pub.ControllerRevisionHash])
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
-		return nil
+		return
 	}
-	var stale map[string]string
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
-		want, ok := carried.images[container.Name]
-		if !ok || want == container.Image || !slices.ContainsFunc(p.revisions, func(r revisionInfo) bool { return r.images[container.Name] == container.Image }) {
+		want, ok := carried.containers[container.Name]
+		if !ok {
 			continue
 		}
-		if stale == nil {
-			stale = map[string]string{}
+		others := func(same func(other corev1.Container) bool) bool {
+			return slices.ContainsFunc(p.revisions, func(r revisionInfo) bool {
+				other, ok := r.containers[container.Name]
+				return ok && same(other)
+			})
 		}
-		stale[container.Name] = want
+		if want.Image != container.Image && others(func(other corev1.Container) bool { return other.Image == container.Image }) {
+			if info.StaleImages == nil {
+				info.StaleImages = map[string]string{}
+			}
+			info.StaleImages[container.Name] = want.Image
+		}
+		if p.Features.InPlace.Resize && others(func(other corev1.Container) bool {
+			return inplace.Explains(other.Resources, want.Resources, container.Resources)
+		}) {
+			if info.StaleResources == nil {
+				info.StaleResources = map[string]corev1.ResourceRequirements{}
+			}
+			info.StaleResources[container.Name] = want.Resources
+		}
 	}
-	return stale
 }
 
 func inactivity(pod *corev1.Pod) string {
@@ -187,16 +204,21 @@ func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
 	if m.change == nil {
 		return m
 	}
-	if names := m.change.Unrestartable(info.Pod); len(names) > 0 {
+	if names := m.change.Unrestartable(info.Pod, p.Now); len(names) > 0 {
 		return p.impossible(fmt.Sprintf("no node daemon watches it that could restart %s", strings.Join(names, ", ")))
 	}
-	images := map[string]string{}
-	for name := range info.Stale {
-		if image, ok := target.images[name]; ok {
-			images[name] = image
+	images, resources := map[string]string{}, map[string]corev1.ResourceRequirements{}
+	for name := range info.StaleImages {
+		if container, ok := target.containers[name]; ok {
+			images[name] = container.Image
 		}
 	}
-	m.change = m.change.WithImages(images)
+	for name := range info.StaleResources {
+		if container, ok := target.containers[name]; ok {
+			resources[name] = container.Resources
+		}
+	}
+	m.change = m.change.With(images, resources)
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
@@ -44,7 +45,7 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 	case progress.Next:
 		p.decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
 		return
-	case progress.Resize != nil && p.resizePending(info):
+	case progress.Resize != nil && p.resizePending(info), !progress.NoDaemonSince.IsZero() && p.daemonMissing(info):
 		return
 	}
 	patch, reason, why := p.admission(info)
@@ -170,19 +171,34 @@ func (p *planner) resizePending(info *podInfo) bool {
 	if !pending.Infeasible && p.Features.DeferredResize > 0 && !pending.Since.IsZero() {
 		until = pending.Since.Add(p.Features.DeferredResize)
 	}
-	due := pending.Infeasible || !until.IsZero() && !p.Now.Before(until)
-	switch {
-	case info.Specified || info.Preparing:
+	if info.Specified || info.Preparing {
 		return false
+	}
+	due := pending.Infeasible || !until.IsZero() && !p.Now.Before(until)
+	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
+}
+
+// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none (IPU-312).
+func (p *planner) daemonMissing(info *podInfo) bool {
+	until := info.Progress.NoDaemonSince.Add(inplace.DaemonPatience)
+	if info.Specified || info.Preparing {
+		return false
+	}
+	return p.stuck(info, ReasonNoDaemon, !p.Now.Before(until), until, "no node daemon watches it: "+info.Progress.Waiting)
+}
+
+// stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.
+func (p *planner) stuck(info *podInfo, reason Reason, due bool, until time.Time, why string) bool {
+	switch {
 	case due && p.mayRecreate() && !p.paused():
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		p.decide(info.Pod, Recreate, ReasonResizePending, "its node does not resize it: %s", pending.Message).Patch = patch
+		p.decide(info.Pod, Recreate, reason, "%s", why).Patch = patch
 	case due:
-		p.UpdateError = fmt.Sprintf("pod %s is not resized: %s", info.Pod.Name, pending.Message)
-		p.decide(info.Pod, Wait, ReasonResizePending, "%s", pending.Message)
+		p.UpdateError = fmt.Sprintf("pod %s: %s", info.Pod.Name, why)
+		p.decide(info.Pod, Wait, reason, "%s", why)
 	default:
-		p.decide(info.Pod, Wait, ReasonResizePending, "%s", info.Progress.Waiting).Until = until
+		p.decide(info.Pod, Wait, reason, "%s", why).Until = until
 	}
 	return true
 }

@@ -16,6 +16,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -32,8 +33,8 @@ type revisionInfo struct {
 	template       []byte
 	fingerprint    string
 	hasFingerprint bool
-	// images are those of the containers that run as long as a pod, by name.
-	images map[string]string
+	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
+	containers map[string]corev1.Container
 	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
 	claims template.VolumeClaimTemplates
 	object *appsv1.ControllerRevision
@@ -44,18 +45,21 @@ func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
 	if err != nil {
 		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
-	info := revisionInfo{name: object.Name, template: raw, object: object, images: map[string]string{}}
+	info := revisionInfo{name: object.Name, template: raw, object: object, containers: map[string]corev1.Container{}}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
 	var typed struct {
 		Spec struct {
-			Containers []struct{ Name, Image string } `json:"containers"`
+			Containers []struct {
+				Name, Image string
+				Resources   corev1.ResourceRequirements
+			} `json:"containers"`
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &typed); err != nil {
 		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
 	for _, container := range typed.Spec.Containers {
-		info.images[container.Name] = container.Image
+		info.containers[container.Name] = corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
 	}
 	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
 		if err := json.Unmarshal([]byte(text), &info.claims); err != nil || info.claims.DecodeError() != nil {

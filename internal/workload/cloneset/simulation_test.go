@@ -124,6 +124,10 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	case "delete":
 		r.deletions++
 		_, specified := before.GetLabels()[pub.SpecifiedDelete]
+		// A deletion that waited for a hook with markPodNotReady is final (CS-118).
+		if hook := set.Spec.Lifecycle; hook != nil && hook.PreDelete.MarkPodNotReady && before.GetLabels()[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
+			specified = true
+		}
 		if !specified && !r.specified && r.calm && active <= limits.Replicas {
 			r.fail("pod %s deleted without reason: %d pods, replicas %d", w.Key.Name, active, limits.Replicas)
 		}
@@ -172,7 +176,7 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 	}
 	moved := 1
 	for _, pod := range r.active() {
-		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to {
+		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to && pod.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) {
 			moved++
 		}
 	}
@@ -566,6 +570,13 @@ func TestSimulatedRollouts(t *testing.T) {
 		}
 	}
 	first, last := uint64(1), uint64(runs)
+	if text := os.Getenv("FIRST"); text != "" { // the first seed, to play others than usual
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("FIRST: %v", err)
+		}
+		first, last = seed, seed+uint64(runs)-1
+	}
 	if text := os.Getenv("SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -581,6 +592,7 @@ func TestSimulatedRollouts(t *testing.T) {
 		wg.Go(func() {
 			for seed := range seeds {
 				r := newRun(seed)
+				r.trace = os.Getenv("TRACE") != ""
 				r.play(150 + r.Rand.IntN(250))
 				r.finish()
 				mu.Lock()
