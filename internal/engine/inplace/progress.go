@@ -2,6 +2,7 @@ package inplace
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -95,10 +96,13 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 // waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122); and whether it is a
 // node daemon that has never told of the pod. What a later batch replaces anyway is not waited for: it may never come up.
 func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
-	for _, name := range slices.Sorted(maps.Keys(state.LastContainerStatuses)) {
-		if _, again := state.NextContainerImages[name]; again {
-			continue
-		}
+	written := func(names iter.Seq[string]) []string {
+		return slices.DeleteFunc(slices.Sorted(names), func(name string) bool {
+			_, again := state.NextContainerImages[name]
+			return again
+		})
+	}
+	for _, name := range written(maps.Keys(state.LastContainerStatuses)) {
 		if words := replaced(pod, name, state.LastContainerStatuses[name], state); words != "" {
 			return words, false
 		}
@@ -110,20 +114,17 @@ func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
 			changed[pod.Spec.Containers[i].Name] = ""
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(changed)) {
-		if _, again := state.NextContainerImages[name]; again {
-			continue
-		}
+	for _, name := range written(maps.Keys(changed)) {
 		if words := environment(pod, name, state); words != "" {
 			return words, !Reported(pod)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(state.RestartContainers)) {
+	for _, name := range written(maps.Keys(state.RestartContainers)) {
 		if words := restarted(pod, name, state); words != "" {
 			return words, !Reported(pod)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(state.ResizedContainers)) {
+	for _, name := range written(maps.Keys(state.ResizedContainers)) {
 		if words := resized(pod, name, state.ResizedContainers[name]); words != "" {
 			return words, false
 		}
@@ -168,7 +169,7 @@ func restarted(pod *corev1.Pod, name string, state *State) string {
 // resized returns what is missing until the container has the quantities; those of other containers and kinds do not matter (IPU-128).
 func resized(pod *corev1.Pod, name string, want corev1.ResourceRequirements) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
-	if container == nil || status == nil || status.ContainerID == "" || !none(lacking(want, container.Resources)) {
+	if container == nil || status == nil || status.State.Running == nil || !none(lacking(want, container.Resources)) {
 		return "" // it starts with them, or somebody has changed them since
 	}
 	if status.Resources == nil {

@@ -39,10 +39,10 @@ type Scale struct {
 	Unavailable int
 }
 
-// difference returns how many old and new pods are too many (positive) or too few (CS-098).
-func difference(c Census, l Limits) (old, new int) {
+// difference returns how many old and new pods are too many (positive) or too few (CS-098), if there shall be that many new ones more.
+func difference(c Census, l Limits, more int) (old, new int) {
 	old = c.Old.Total - c.Old.PreparingDelete - l.Partition
-	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition)
+	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition) - more
 	if c.OneRevision || !c.Rollback {
 		old, new = max(old, 0), min(new, 0)
 	}
@@ -51,10 +51,9 @@ func difference(c Census, l Limits) (old, new int) {
 
 // ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120).
 func ToMove(c Census, l Limits) int {
-	old, new := difference(c, l)
-	if keep := inPlaceSurge(c, l, old); keep > 0 {
-		new -= min(keep, l.MaxSurge) // surge pods are new beyond what is wanted: they must not take the place of the last old ones
-	}
+	old, _ := difference(c, l, 0)
+	// Surge pods are new beyond what is wanted: they must not take the place of the last old ones.
+	old, new := difference(c, l, min(inPlaceSurge(c, l, old), l.MaxSurge))
 	switch {
 	case old > 0 && new > 0 || old < 0 && new < 0:
 		return 0 // what both have too many or too few of is for scaling
@@ -104,7 +103,7 @@ func surge(c Census, l Limits, unavailable int) (total, old int) {
 	}
 	specified := c.Old.Specified + c.New.Specified
 	deletion := min(max(unavailable+specified-l.MaxUnavailable, 0), specified)
-	diffOld, diffNew := difference(c, l)
+	diffOld, diffNew := difference(c, l, 0)
 	update := 0
 	if (diffOld > 0 && diffNew < 0) || (diffOld < 0 && diffNew > 0) {
 		update = min(abs(diffOld), abs(diffNew))

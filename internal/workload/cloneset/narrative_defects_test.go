@@ -366,6 +366,7 @@ func updateDefects() map[string]story {
 		}},
 		"IPU-312 environment without a node daemon": {makeSet(1, app("nginx:1", "a", "", "")), func(n *tale) {
 			n.node.Daemon = false
+			n.Pass(time.Minute) // a daemon would have told of the pod
 			n.eachPod(func(pod *corev1.Pod) { delete(pod.Annotations, pub.RuntimeContainersMeta) })
 			n.then("config b", app("nginx:1", "b", "", ""))
 		}},
