@@ -141,6 +141,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 	if err := log.skip(); err != nil {
 		return nil, err
 	}
+	position := log.position
 	cpu, err := b.manager.cpu()
 	if err != nil {
 		return nil, err
@@ -161,6 +162,9 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 		return nil, err
 	}
 	p := &phase{Name: name, Pods: pods, Others: others}
+	if p.Lost, err = b.lostPods(position); err != nil {
+		return nil, err
+	}
 	p.fill(begin, end, w)
 	after, err := b.manager.cpu()
 	if err != nil {
@@ -199,6 +203,15 @@ func (b *bench) quiet(ctx context.Context, log *auditLog) (writes, error) {
 		return time.Since(since) >= still, nil
 	})
 	return w, err
+}
+
+// lostPods counts the pods that the cluster itself took out of service since a position in the audit log, because it had not heard of
+// their nodes for too long. What is measured then is not the manager alone.
+func (b *bench) lostPods(position int64) (int, error) {
+	var w writes
+	log := &auditLog{path: b.audit, position: position}
+	err := log.read(&w, "kube-controller-manager/")
+	return w.done["update pods/status"] + w.done["patch pods/status"], err
 }
 
 func (p *phase) fill(begin, end time.Time, w writes) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,13 +65,16 @@ func (l load) others(before load) float64 {
 	return max(0, (l.busy-before.busy)-(l.measured-before.measured)) / all
 }
 
-// disturbed notes in the report that others were computing during a step.
+// disturbed notes in the report that others were computing during a step, or that the cluster itself disturbed it.
 func (r *report) disturbed(p *phase) {
+	if p.Lost > 0 {
+		r.note("During %q the cluster took pods out of service %d times because simulated nodes were late: repeat the measurement.", p.Name, p.Lost)
+	}
 	if p.Others > 0.1 {
 		by := "manager"
 		if p.Bare {
 			by = "bare client"
 		}
-		r.Notes = append(r.Notes, fmt.Sprintf("Others used %.0f %% of the machine during %q by the %s: preliminary.", 100*p.Others, p.Name, by))
+		r.note("Others used %.0f %% of the machine during %q by the %s: preliminary.", 100*p.Others, p.Name, by)
 	}
 }

@@ -51,8 +51,10 @@ for scenario in "$@"; do
     manager=${manager//$'\n'/}
   fi
   PERF_MANAGER=$manager PERF_READY=${PERF_READY-http://$host:18000/readyz} PERF_METRICS=${PERF_METRICS-http://$host:18080/metrics} \
-    PERF_PPROF=${PERF_PPROF-http://$host:18090} "$work/perf" -scenario "$scenario" || status=1
-  if [[ $status != 0 ]]; then tail -n 20 "$(dirname "$AUDIT_LOG")/run-perf-manager.log" >&2 || true; fi
+    PERF_PPROF=${PERF_PPROF-http://$host:18090} "$work/perf" -scenario "$scenario" || {
+    status=1
+    tail -n 20 "$(dirname "$AUDIT_LOG")/run-perf-manager.log" >&2 || true
+  }
   if [[ -n ${PERF_PROFILES:-} ]]; then # for a closer look
     mkdir -p "$PERF_PROFILES"
     for log in run-perf-manager.log audit.log; do cp "$(dirname "$AUDIT_LOG")/$log" "$PERF_PROFILES/$scenario.$log" || true; done

@@ -57,6 +57,8 @@ type phase struct {
 	Memory     *memory            `json:"memory,omitempty"`
 	Reconciles float64            `json:"reconciles,omitempty"`
 	Budget     *budgetUse         `json:"budget,omitempty"`
+	// Lost is how often the cluster took a pod out of service because its simulated node was late.
+	Lost int `json:"lost,omitempty"`
 	// Others is the part of the machine that others used meanwhile, from 0 to 1.
 	Others float64 `json:"others"`
 }

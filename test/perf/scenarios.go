@@ -190,7 +190,8 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 		}
 	}
 	if use.Most > budget {
-		return fmt.Errorf("budget violated: %d of %d pods were out of service at once, %d may be", use.Most, n, budget)
+		return fmt.Errorf("budget violated: %d of %d pods were out of service at once, %d may be (the cluster itself took pods out of service %d times)",
+			use.Most, n, budget, p.Lost)
 	}
 	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average, a pod %.1f s\n", use.Most, budget, 100*use.Mean, use.Down)
 	return nil
