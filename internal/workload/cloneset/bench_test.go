@@ -9,14 +9,22 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
 // many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a simulation, copied.
-func many(b *testing.B, n int) Snapshot {
+// Pods that were updated in place bear what is remembered of it.
+func many(b *testing.B, n int, updated bool) Snapshot {
 	b.Helper()
-	s := simulate(1, makeSet(1), Features{})
+	s := simulate(1, makeSet(1, image("nginx:0")), Features{InPlace: inplace.Options{Resize: true}})
 	if err := s.settle(100); err != nil {
 		b.Fatal(err)
+	}
+	if updated {
+		s.change(image("nginx:1"))
+		if err := s.settle(100); err != nil {
+			b.Fatal(err)
+		}
 	}
 	snapshot, err := simReader{s}.Snapshot(b.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
 	if err != nil {
@@ -49,18 +57,21 @@ func BenchmarkMake(b *testing.B) {
 		return both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = text(most) }))
 	}
 	for _, bench := range []struct {
-		name   string
-		change func(*appsv1beta1.CloneSet)
+		name    string
+		updated bool
+		change  func(*appsv1beta1.CloneSet)
 		// percent of the pods are acted upon.
 		percent int
 	}{
-		{"at rest", nil, 0},
-		{"rollout started, maxUnavailable 100 %", unavailable("100%"), 100},
-		{"rollout started, maxUnavailable 10 %", unavailable("10%"), 10},
+		{"at rest", false, nil, 0},
+		{"at rest after an update in place", true, nil, 0},
+		{"rollout started, maxUnavailable 100 %", false, unavailable("100%"), 100},
+		{"rollout started, maxUnavailable 10 %", false, unavailable("10%"), 10},
+		{"second rollout started, maxUnavailable 10 %", true, unavailable("10%"), 10},
 	} {
 		for _, n := range []int{100, 1000, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d", bench.name, n), func(b *testing.B) {
-				snapshot := many(b, n)
+				snapshot := many(b, n, bench.updated)
 				if bench.change != nil {
 					bench.change(snapshot.Set)
 					snapshot.Set.Generation++
