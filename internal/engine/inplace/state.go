@@ -101,6 +101,13 @@ func GraceOf(pod *corev1.Pod) (*Grace, error) {
 	return read[Grace](pod, pub.InPlaceUpdateGrace, pub.InPlaceUpdateGraceLegacy)
 }
 
+// InGrace tells whether a grace period holds content of the pod back, readable or not.
+func InGrace(pod *corev1.Pod) bool {
+	_, now := pod.Annotations[pub.InPlaceUpdateGrace]
+	_, legacy := pod.Annotations[pub.InPlaceUpdateGraceLegacy]
+	return now || legacy
+}
+
 func read[T any](pod *corev1.Pod, keys ...string) (*T, error) {
 	for _, key := range keys {
 		if text, ok := pod.Annotations[key]; ok {

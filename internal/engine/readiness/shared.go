@@ -34,7 +34,7 @@ func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now t
 	}
 	current := Condition(pod, pub.KruisePodReady)
 	var before []Holder
-	if current != nil {
+	if current != nil && current.Message != "" {
 		_ = json.Unmarshal([]byte(current.Message), &before) // a message of somebody else's holds nobody
 	}
 	after := slices.DeleteFunc(slices.Concat(before, hold), func(h Holder) bool { return slices.Contains(release, h) })

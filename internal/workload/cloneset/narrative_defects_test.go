@@ -384,7 +384,7 @@ func updateDefects() map[string]story {
 			n.act("the annotation is removed", func() { n.eachPod(func(pod *corev1.Pod) { delete(pod.Annotations, pub.InPlaceUpdateGrace) }) })
 		}},
 		"IPU-305 an unreadable state": {makeSet(1), func(n *tale) {
-			n.then("image nginx:2", image("nginx:2"))
+			n.midway("image nginx:2", image("nginx:2"), func() bool { return n.active()[0].Annotations[pub.InPlaceUpdateState] != "" })
 			n.act("somebody writes junk into the annotation", func() {
 				n.eachPod(func(pod *corev1.Pod) { pod.Annotations[pub.InPlaceUpdateState] = "junk" })
 			})

@@ -185,7 +185,7 @@ type planner struct {
 	update    *revisionInfo
 	current   *revisionInfo
 	pods      []*podInfo
-	verdicts  map[string]*Verdict
+	verdicts  map[*corev1.Pod]*Verdict
 	modes     map[modeKey]mode
 	deadline  time.Time
 	// scaling: this plan creates or deletes pods, so that no update starts.
@@ -194,12 +194,12 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: map[string]*Verdict{}, modes: map[modeKey]mode{}}
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: make(map[*corev1.Pod]*Verdict, len(s.Pods)), modes: map[modeKey]mode{}}
 	p.Plan.Orphans = s.Orphans
 	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	for _, pod := range p.Pods {
-		p.Verdicts = append(p.Verdicts, p.verdicts[pod.Name])
+		p.Verdicts = append(p.Verdicts, p.verdicts[pod])
 	}
 	for _, v := range p.Verdicts {
 		p.lookAgain(v.Until)
@@ -290,14 +290,24 @@ func (p *planner) replicas() int {
 }
 
 func (p *planner) decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
-	v := &Verdict{Pod: pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
-	p.verdicts[pod.Name] = v
+	v := &Verdict{Pod: pod, Action: action, Reason: reason, Message: words(format, args)}
+	p.verdicts[pod] = v
 	return v
+}
+
+// words formats a message; one that is ready is taken as it is, since most pods of a large set share theirs.
+func words(format string, args []any) string {
+	if len(args) == 1 && format == "%s" {
+		if text, ok := args[0].(string); ok {
+			return text
+		}
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 func (p *planner) holdAll(reason Reason, message string) {
 	for _, pod := range p.Pods {
-		if p.verdicts[pod.Name] == nil {
+		if p.verdicts[pod] == nil {
 			p.decide(pod, Wait, reason, "%s", message)
 		}
 	}

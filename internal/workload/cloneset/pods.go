@@ -43,6 +43,8 @@ type podInfo struct {
 type mode struct {
 	recreate bool
 	change   *inplace.Change
+	// words say what changes.
+	words string
 	// refusal is why neither is allowed; empty if one is.
 	refusal string
 	// why says why it is recreated.
@@ -59,7 +61,7 @@ func (p *planner) classify() {
 			}
 			continue
 		}
-		if v := p.verdicts[pod.Name]; v != nil {
+		if v := p.verdicts[pod]; v != nil {
 			continue
 		}
 		info := &podInfo{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}}
@@ -70,13 +72,24 @@ func (p *planner) classify() {
 		info.Preparing = lifecycle.State(pod) == pub.LifecycleStatePreparingDelete
 		_, labelled := pod.Labels[pub.SpecifiedDelete]
 		info.Specified = !info.Preparing && (labelled || slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, pod.Name))
-		info.Progress, info.Err = inplace.Progress(pod, p.Now)
+		if inService(pod) {
+			info.Progress.Complete = true
+		} else {
+			info.Progress, info.Err = inplace.Progress(pod, p.Now)
+		}
 		p.findStale(info)
 		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) &&
 			len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
 		p.pods = append(p.pods, info)
 	}
 	p.forgetFailed(failed)
+}
+
+// inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
+// is most of the work at rest.
+func inService(pod *corev1.Pod) bool {
+	held := readiness.Condition(pod, pub.InPlaceUpdateReady)
+	return lifecycle.State(pod) == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) && !inplace.InGrace(pod)
 }
 
 // keptFailed is how many failed pods of a set are kept for inspection.
@@ -199,7 +212,7 @@ func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
 		p.modes[key] = m
 	}
 	if info.Err != nil && m.recreate && revision.SameLabel(key.label, target.name) {
-		m = mode{change: &inplace.Change{}} // nothing but the record of its update is to be mended
+		m = mode{change: &inplace.Change{}, words: "its record"} // nothing but the record of its update is to be mended
 	}
 	if m.change == nil {
 		return m
@@ -218,7 +231,10 @@ func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
 			resources[name] = container.Resources
 		}
 	}
-	m.change = m.change.With(images, resources)
+	if len(images)+len(resources) > 0 {
+		m.change = m.change.With(images, resources)
+		m.words = m.change.String()
+	}
 	return m
 }
 
@@ -231,7 +247,7 @@ func (p *planner) modeFrom(label string, target *revisionInfo) mode {
 	if refusal != "" {
 		return p.impossible(refusal)
 	}
-	return mode{change: change}
+	return mode{change: change, words: change.String()}
 }
 
 // impossible is the mode of a pod that cannot be updated in place.

@@ -20,7 +20,7 @@ import (
 // too: its readiness does not depend on the next update.
 func (p *planner) refreshPods() {
 	for _, info := range p.pods {
-		v := p.verdicts[info.Pod.Name]
+		v := p.verdicts[info.Pod]
 		if v != nil && v.Action != Wait && v.Action != Keep {
 			continue
 		}
@@ -70,7 +70,7 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 	case !info.New && p.scaling:
 		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", pod.Labels[pub.ControllerRevisionHash])
 	default:
-		p.decide(pod, Keep, ReasonUpToDate, "available at %s", pod.Labels[pub.ControllerRevisionHash])
+		p.decide(pod, Keep, ReasonUpToDate, "%s", "available at "+pod.Labels[pub.ControllerRevisionHash])
 	}
 }
 

@@ -285,7 +285,7 @@ func (p *planner) settleClaims() {
 	released := map[string]*corev1.Pod{}
 	for _, pod := range p.Pods {
 		id := pod.Labels[pub.CloneSetInstanceID]
-		switch v := p.verdicts[pod.Name]; {
+		switch v := p.verdicts[pod]; {
 		case id == "":
 		case v != nil && v.Action == Release:
 			released[id] = pod

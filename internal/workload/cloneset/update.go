@@ -83,7 +83,7 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 func (p *planner) candidates(toNew bool) []*podInfo {
 	var candidates []*podInfo
 	for _, info := range p.pods {
-		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdicts[info.Pod.Name] == nil {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdicts[info.Pod] == nil {
 			candidates = append(candidates, info)
 		}
 	}
@@ -129,6 +129,8 @@ type budget struct {
 	spare int
 	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be.
 	moving, total int
+	// exhausted and spent are the words of refusals, which most pods of a large set share.
+	exhausted, spent string
 }
 
 func (p *planner) newBudget(toNew bool) *budget {
@@ -154,15 +156,21 @@ func (b *budget) refuse(info *podInfo, limits rollout.Limits) (Reason, string) {
 	}
 	switch {
 	case b.moving >= total:
-		return ReasonUpdateUnhealthy, fmt.Sprintf("%d pods are moving or not available after it yet, %d may be (maxUnavailable %d)",
-			b.moving, max(total, 0), limits.MaxUnavailable)
+		if b.exhausted == "" || total != b.total {
+			b.exhausted = fmt.Sprintf("%d pods are moving or not available after it yet, %d may be (maxUnavailable %d)", b.moving, max(total, 0), limits.MaxUnavailable)
+		}
+		return ReasonUpdateUnhealthy, b.exhausted
 	case info.Available && b.spare <= 0:
-		return ReasonMaxUnavailable, fmt.Sprintf("no more than %d - %d pods would stay available", limits.Replicas, limits.MaxUnavailable)
+		if b.spent == "" {
+			b.spent = fmt.Sprintf("no more than %d - %d pods would stay available", limits.Replicas, limits.MaxUnavailable)
+		}
+		return ReasonMaxUnavailable, b.spent
 	}
 	return "", ""
 }
 
 func (b *budget) take(info *podInfo) {
+	b.exhausted = ""
 	b.moving++
 	if info.Available {
 		b.spare--
@@ -195,7 +203,7 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	if p.hookedForUpdate(info) || p.rehook(info) {
 		p.prepare(info)
 	} else {
-		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.change)
+		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.words)
 		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.change), p.mayRecreate()
 		if info.Err != nil {
 			p.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err) // IPU-305
