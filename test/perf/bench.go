@@ -119,6 +119,7 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 	if err := log.skip(); err != nil {
 		return nil, err
 	}
+	position := log.position
 	busy := readLoad(b.cluster)
 	begin, end, err := do(ctx)
 	others := readLoad(b.cluster).others(busy)
@@ -130,6 +131,9 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 		return nil, err
 	}
 	p := &phase{Name: name, Bare: true, Pods: pods, Others: others}
+	if p.Lost, err = b.lostPods(position); err != nil {
+		return nil, err
+	}
 	p.fill(begin, end, w)
 	b.add(p)
 	return p, nil
