@@ -7,6 +7,7 @@ root=$PWD
 export CLUSTER=${PERF_CLUSTER:-afloat-perf} NODES=0 SIMULATED=25 # 500 pods a node
 unset KUBECONFIG
 work=$(mktemp -d)
+export TMPDIR=$work # whatever is left there goes with it
 cluster=$root/bin/afloat-cluster
 up=
 finish() {
