@@ -83,6 +83,8 @@ type Applier struct {
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
+	// CreateError is the failure to create pods alone.
+	CreateError error
 	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
 	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
@@ -111,7 +113,8 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.growClaims(ctx, plan))
-	result.add(&result.ScaleError, a.create(ctx, plan))
+	result.CreateError = a.create(ctx, plan)
+	result.add(&result.ScaleError, result.CreateError)
 	var mu sync.Mutex
 	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait })
 	inParallel(len(writing), a.Parallel, func(i int) {

@@ -40,7 +40,20 @@ type Pass struct {
 	said map[types.UID]map[string]string // what events that repeat were last about (CS-237), by reason
 	// pullsHeld is until when a set's ImagePullJobs are left alone because they could not be written.
 	pullsHeld map[types.UID]time.Time
+	// creation is what became of the last attempt to create pods, if it failed.
+	creation map[types.UID]failedCreation
 }
+
+// failedCreation holds further attempts back, longer each time, until the set changes (CS-072).
+type failedCreation struct {
+	until      time.Time
+	wait       time.Duration
+	generation int64
+	message    string
+}
+
+// Creation is tried again after a second, and after twice the time each time it fails again, up to a minute.
+const firstCreateRetry, lastCreateRetry = time.Second, time.Minute
 
 // Outcome is what a pass did.
 type Outcome struct {
@@ -80,9 +93,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
 	snapshot.PullJobsHeldUntil = p.heldUntil(snapshot.Set)
+	p.holdCreation(snapshot)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
 	p.announce(plan)
+	p.created(plan, result.CreateError)
 	p.pulled(plan, result)
 	outcome := Outcome{Plan: plan, After: plan.After}
 	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
@@ -105,6 +120,38 @@ func (p *Pass) Forget(owner types.UID) {
 	defer p.mu.Unlock()
 	delete(p.said, owner)
 	delete(p.pullsHeld, owner)
+	delete(p.creation, owner)
+}
+
+// holdCreation tells the snapshot of an attempt to create pods that failed a moment ago.
+func (p *Pass) holdCreation(s *Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if failed, ok := p.creation[s.Set.UID]; ok && failed.generation == s.Set.Generation {
+		s.CreationHeldUntil, s.CreationError = failed.until, failed.message
+	}
+}
+
+// created remembers what became of the plan's creations. Each attempt has other names and so another message; without a pause the
+// condition that tells it would call for the next attempt at once, and claims without a pod would come and go.
+func (p *Pass) created(plan *Plan, err error) {
+	if len(plan.Create) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.creation, plan.Set.UID)
+		return
+	}
+	if p.creation == nil {
+		p.creation = map[types.UID]failedCreation{}
+	}
+	wait := firstCreateRetry
+	if last, ok := p.creation[plan.Set.UID]; ok && last.generation == plan.Set.Generation {
+		wait = min(2*last.wait, lastCreateRetry)
+	}
+	p.creation[plan.Set.UID] = failedCreation{p.Applier.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
 }
 
 func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {

@@ -190,6 +190,8 @@ type planner struct {
 	deadline  time.Time
 	// scaling: this plan creates or deletes pods, so that no update starts.
 	scaling bool
+	// creationHeld: pods are missing, and none are created because that failed a moment ago.
+	creationHeld bool
 }
 
 // Make decides what to do. It changes nothing of the snapshot.

@@ -23,11 +23,12 @@ func (p *planner) scale() bool {
 		return true
 	}
 	p.awaitClaims(&scale)
+	p.holdCreation(&scale)
 	if scale.Create > 0 {
 		p.createPods(scale)
 		return true
 	}
-	if scale.Missing > 0 && p.ScaleLimited == "" {
+	if scale.Missing > 0 && p.ScaleLimited == "" && !p.creationHeld {
 		p.ScaleLimited = fmt.Sprintf("%d pods are missing, but %d are unavailable and scaleStrategy.maxUnavailable is %d",
 			scale.Missing, scale.Unavailable, p.Limits.ScaleMaxUnavailable)
 	}
@@ -68,6 +69,16 @@ func (p *planner) createPods(scale rollout.Scale) {
 		}
 	}
 	p.say("create %d of %d missing pods, %d of them at %s", scale.Create, scale.Missing, scale.CreateOld, p.CurrentRevision)
+}
+
+// holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on meanwhile (CS-072).
+func (p *planner) holdCreation(scale *rollout.Scale) {
+	if scale.Create > 0 && p.Now.Before(p.CreationHeldUntil) {
+		p.lookAgain(p.CreationHeldUntil)
+		p.ScaleError, p.creationHeld = p.CreationError, true
+		p.say("%d pods are missing; the next attempt is made later, because creation failed: %s", scale.Missing, p.CreationError)
+		scale.Create = 0
+	}
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).

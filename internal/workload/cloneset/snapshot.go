@@ -30,6 +30,9 @@ type Snapshot struct {
 	PullJobsServed bool
 	// PullJobsHeldUntil is when jobs may be written again after that failed; zero if it did not.
 	PullJobsHeldUntil time.Time
+	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
+	CreationHeldUntil time.Time
+	CreationError     string
 	// Now is the time of the snapshot.
 	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.
