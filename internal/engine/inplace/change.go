@@ -109,6 +109,8 @@ type Change struct {
 	AddFinalizers, RemoveFinalizers []string
 	// Stops names the containers that the change stops, sorted.
 	Stops []string
+	// Mends names the containers whose image is written again, because the pod has another revision's (IPU-326).
+	Mends []string
 	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
 	KeepReady []string
 }
@@ -157,6 +159,7 @@ func (c *Change) With(images map[string]string, resources map[string]corev1.Reso
 	more := *c
 	missing := Parts{Images: images, Resources: resources}
 	more.Parts = missing.over(c.Parts)
+	more.Mends = slices.Sorted(maps.Keys(images))
 	more.Stops = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)))))
 	return &more
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
@@ -72,6 +73,9 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	}
 	remaining := state.remaining()
 	status := Status{Remaining: !remaining.Empty()}
+	if !status.Remaining && admitted(pod) {
+		return Status{Complete: true}, nil
+	}
 	var noDaemon bool
 	if status.Waiting, noDaemon = waiting(pod, state); noDaemon {
 		status.NoDaemonSince = state.UpdateTimestamp.Time
@@ -92,6 +96,10 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	}
 	return status, nil
 }
+
+// admitted tells whether the pod's last update has been found complete, by whomever: it left Updating. What has become of its record
+// since, such as a container that restarted without a daemon to tell of it, must not hold or replace a pod that serves.
+func admitted(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
 
 // waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122); and whether it is a
 // node daemon that has never told of the pod. What a later batch replaces anyway is not waited for: it may never come up.
@@ -237,8 +245,8 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		if imageMatches || observed || !tells {
 			return ""
 		}
-	case before.ContainerID != "" && before.RunningImage == container.Image && before.Image != container.Image:
-		// The update was taken back before kubelet acted: what ran goes on running.
+	case before.ContainerID != "" && before.RunningImage == container.Image:
+		// The update was taken back before kubelet acted, or a webhook wrote the former image again: what ran goes on running.
 		if observed || !tells {
 			return ""
 		}

@@ -176,6 +176,9 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 // template. What only the pod's has was defaulted.
 func Explains(other, want, have corev1.ResourceRequirements) bool {
 	missing := lacking(Quantities(want), have)
+	if none(missing) {
+		return false
+	}
 	of := func(have, missing corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name := range missing {
@@ -184,7 +187,7 @@ func Explains(other, want, have corev1.ResourceRequirements) bool {
 		return out
 	}
 	present := corev1.ResourceRequirements{Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests)}
-	return !none(missing) && none(lacking(present, other))
+	return none(lacking(present, other))
 }
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }

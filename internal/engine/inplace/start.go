@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
 // Update is one in-place update of one pod.
@@ -85,6 +86,10 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
 		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0}
 	state.carryOver(pod, previous)
+	state.Mended = u.Change.Mends
+	if previous != nil && revision.SameLabel(previous.Revision, u.Revision) {
+		state.Mended = slices.Compact(slices.Sorted(slices.Values(slices.Concat(previous.Mended, state.Mended))))
+	}
 	if u.Graceful() {
 		grace := Grace{Revision: u.Revision, GraceSeconds: u.GraceSeconds, ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
 			ContainerResources: parts.Resources, ContainerRestarts: parts.Restarts, UpdateEnvFromMetadata: len(parts.Refs) > 0}
@@ -179,7 +184,7 @@ func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
 // carryOver takes from an earlier update the records of containers that do not run yet what it wrote: a further update must go on
 // waiting for them (IPU-325, IPU-327).
 func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
-	if earlier == nil {
+	if earlier == nil || admitted(pod) {
 		return
 	}
 	s.LastContainerStatuses = filter(earlier.LastContainerStatuses, func(name string) bool {

@@ -3,11 +3,13 @@ package inplace
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
 // State is the record of the last in-place update of a pod, kept in the annotation apps.kruise.io/inplace-update-state (IPU-060 to
@@ -42,6 +44,15 @@ type State struct {
 	RestartContainers map[string]string `json:"restartContainers,omitempty"`
 	// ResizedContainers holds the quantities that were changed (IPU-128).
 	ResizedContainers map[string]corev1.ResourceRequirements `json:"resizedContainers,omitempty"`
+	// Mended names the containers whose image was found to be another revision's and written again (IPU-326).
+	Mended []string `json:"mended,omitempty"`
+}
+
+// Mended tells whether the container's image was mended at this revision already. If it differs again, somebody else writes it, such
+// as a webhook.
+func Mended(pod *corev1.Pod, revisionName, container string) bool {
+	state, err := StateOf(pod)
+	return err == nil && state != nil && revision.SameLabel(state.Revision, revisionName) && slices.Contains(state.Mended, container)
 }
 
 // remaining is what later batches have to write.

@@ -89,6 +89,8 @@ type Result struct {
 	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
+	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
+	Unfinished bool
 }
 
 func (r *Result) add(target *error, err error) {

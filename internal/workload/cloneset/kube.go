@@ -45,6 +45,15 @@ var (
 	_ Cluster = (*Kube)(nil)
 )
 
+// Owner implements Reader.
+func (k *Kube) Owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
+	set := &appsv1beta1.CloneSet{}
+	if err := k.Client.Get(ctx, name, set, client.UnsafeDisableDeepCopy); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return set.UID, nil
+}
+
 // Snapshot implements Reader. The objects are the caches' own and must not be changed.
 func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapshot, error) {
 	set := &appsv1beta1.CloneSet{}

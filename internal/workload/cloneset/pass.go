@@ -22,6 +22,8 @@ import (
 
 // Reader is what a pass reads from the caches.
 type Reader interface {
+	// Owner returns the UID of a set, empty if it does not exist.
+	Owner(ctx context.Context, set types.NamespacedName) (types.UID, error)
 	// Snapshot reads a set and what it owns; nil if the set does not exist. Time, chance and features are filled in by the pass.
 	Snapshot(ctx context.Context, set types.NamespacedName) (*Snapshot, error)
 	// Cached and Live read the metadata of one object from the cache and from the API server.
@@ -38,6 +40,7 @@ type Pass struct {
 
 	mu   sync.Mutex
 	said map[types.UID]map[string]string // what events that repeat were last about (CS-237), by reason
+	told map[types.UID]time.Time         // when the status was last written
 	// pullsHeld is until when a set's ImagePullJobs are left alone because they could not be written.
 	pullsHeld map[types.UID]time.Time
 	// creation is what became of the last attempt to create pods, if it failed.
@@ -71,14 +74,10 @@ const retryAfter = time.Second
 // Run makes one pass: it waits until the caches show what was written, plans, applies, and writes the status last (CS-070). An
 // error means that something failed that trying again may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
-	snapshot, err := p.Reader.Snapshot(ctx, name)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("reading CloneSet %s: %w", name, err)
+	owner, err := p.Reader.Owner(ctx, name)
+	if err != nil || owner == "" {
+		return Outcome{}, err
 	}
-	if snapshot == nil {
-		return Outcome{}, nil
-	}
-	owner := snapshot.Set.UID
 	now := p.Applier.Now()
 	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
 	if err != nil {
@@ -87,8 +86,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if pending != "" {
 		return Outcome{Pending: pending, After: ownwrites.DoubtAfter / 2}, nil
 	}
-	// The snapshot was taken before the writes were found settled; take it again, or it may be older than they are.
-	if snapshot, err = p.Reader.Snapshot(ctx, name); err != nil || snapshot == nil {
+	// Only now: a snapshot taken before the writes were found settled may be older than they are.
+	snapshot, err := p.Reader.Snapshot(ctx, name)
+	if err != nil || snapshot == nil || snapshot.Set.UID != owner {
 		return Outcome{}, err
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
@@ -100,11 +100,20 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	p.created(plan, result.CreateError)
 	p.pulled(plan, result)
 	outcome := Outcome{Plan: plan, After: plan.After}
+	if result.Unfinished {
+		outcome.After = time.Millisecond
+	}
 	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
 		outcome.After = retryAfter
 	}
 	if result.PullError != nil && (outcome.After == 0 || outcome.After > pullRetryAfter) {
 		outcome.After = pullRetryAfter
+	}
+	if wait := p.statusMayWait(plan, result); wait > 0 {
+		if outcome.After == 0 || outcome.After > wait {
+			outcome.After = wait
+		}
+		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
 	statusErr := p.writeStatus(ctx, plan, result)
 	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
@@ -119,6 +128,7 @@ func (p *Pass) Forget(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.said, owner)
+	delete(p.told, owner)
 	delete(p.pullsHeld, owner)
 	delete(p.creation, owner)
 }
@@ -152,6 +162,37 @@ func (p *Pass) created(plan *Plan, err error) {
 		wait = min(2*last.wait, lastCreateRetry)
 	}
 	p.creation[plan.Set.UID] = failedCreation{p.Applier.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
+}
+
+// statusEvery is how often a status is written of which nothing but the numbers of pods changes.
+const statusEvery = 500 * time.Millisecond
+
+// statusMayWait tells for how long the status need not be written, because only its numbers changed and it was written just before: the
+// pods of a large set change faster than anybody reads. It remembers that it is written otherwise.
+func (p *Pass) statusMayWait(plan *Plan, result Result) time.Duration {
+	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
+	if !changed {
+		return 0
+	}
+	now := p.Applier.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.told == nil {
+		p.told = map[types.UID]time.Time{}
+	}
+	old := plan.Set.Status.DeepCopy()
+	for _, numbers := range []func(*appsv1beta1.CloneSetStatus) *int32{
+		func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.Replicas }, func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.ReadyReplicas },
+		func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.AvailableReplicas }, func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.UpdatedReplicas },
+		func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.UpdatedReadyReplicas }, func(s *appsv1beta1.CloneSetStatus) *int32 { return &s.UpdatedAvailableReplicas },
+	} {
+		*numbers(old) = *numbers(status)
+	}
+	if wait := statusEvery - now.Sub(p.told[plan.Set.UID]); wait > 0 && equality.Semantic.DeepEqual(*old, *status) {
+		return wait
+	}
+	p.told[plan.Set.UID] = now
+	return 0
 }
 
 func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {

@@ -108,11 +108,11 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 
 // findStale finds containers of the pod that have, instead of what the revision says that the pod carries, the image or a quantity of
 // another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
-// it. What no revision knows is the business of whoever wrote it (IPU-326).
+// it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it (IPU-326).
 func (p *planner) findStale(info *podInfo) {
 	carried := p.find(info.Pod.Labels[pub.ControllerRevisionHash])
-	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
-		return
+	if carried == nil || info.Progress.InGrace || info.Progress.Remaining || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+		return // under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever
 	}
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
@@ -126,7 +126,7 @@ func (p *planner) findStale(info *podInfo) {
 				return ok && same(other)
 			})
 		}
-		if want.Image != container.Image && others(func(other corev1.Container) bool { return other.Image == container.Image }) {
+		if want.Image != container.Image && !inplace.Mended(info.Pod, carried.name, container.Name) && others(func(other corev1.Container) bool { return other.Image == container.Image }) {
 			if info.StaleImages == nil {
 				info.StaleImages = map[string]string{}
 			}

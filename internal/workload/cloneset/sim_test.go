@@ -124,6 +124,14 @@ func (s *simulated) change(change func(*appsv1beta1.CloneSet)) {
 	})
 }
 
+// Owner implements Reader.
+func (s *simulated) Owner(context.Context, types.NamespacedName) (types.UID, error) {
+	if set, ok := s.Cached(setKey).(*appsv1beta1.CloneSet); ok {
+		return set.UID, nil
+	}
+	return "", nil
+}
+
 // Snapshot implements Reader.
 func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, error) {
 	set, ok := s.Cached(setKey).(*appsv1beta1.CloneSet)
