@@ -107,7 +107,6 @@ func (t *Tracker) Pending(ctx context.Context, owner types.UID, cached, live Rea
 		open[object] = w
 	}
 	t.mu.Unlock()
-	pending := ""
 	for object, w := range open {
 		if w.operation == unsure {
 			var err error
@@ -123,9 +122,9 @@ func (t *Tracker) Pending(ctx context.Context, owner types.UID, cached, live Rea
 			t.drop(owner, object, w)
 			continue
 		}
-		pending = fmt.Sprintf("the cache does not show the last write of %s %s yet", object.Kind, object.Name)
+		return fmt.Sprintf("the cache does not show the last write of %s %s yet", object.Kind, object.Name), nil
 	}
-	return pending, nil
+	return "", nil
 }
 
 func (t *Tracker) drop(owner types.UID, object Object, w write) {

@@ -115,17 +115,13 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.growClaims(ctx, plan))
-	result.CreateError = a.create(ctx, plan)
+	end := a.Now().Add(passTime)
+	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
+	// What brings pods back into service goes before what makes new ones, and that before what takes others out.
+	a.verdicts(ctx, plan, &result, end, func(v *Verdict) bool { return !starts(v) })
+	result.CreateError = a.create(ctx, plan, end, &result)
 	result.add(&result.ScaleError, result.CreateError)
-	var mu sync.Mutex
-	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait })
-	inParallel(len(writing), a.Parallel, func(i int) {
-		scaleErr, updateErr := a.verdict(ctx, plan, writing[i])
-		mu.Lock()
-		defer mu.Unlock()
-		result.add(&result.ScaleError, scaleErr)
-		result.add(&result.UpdateError, updateErr)
-	})
+	a.verdicts(ctx, plan, &result, end, starts)
 	if plan.PrunePodsToDelete {
 		result.add(&result.ScaleError, a.prune(ctx, plan))
 	}
@@ -137,6 +133,28 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		a.Own.Deleted(plan.Set.UID, KindRevision, old, a.Now())
 	}
 	return result
+}
+
+// passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in which
+// pods that are complete wait for the next.
+const passTime = 500 * time.Millisecond
+
+// verdicts carries out those decisions that are chosen, as long as there is time.
+func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end time.Time, chosen func(*Verdict) bool) {
+	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait || !chosen(v) })
+	var mu sync.Mutex
+	inParallel(len(writing), a.Parallel, func(i int) {
+		late := a.Now().After(end)
+		var scaleErr, updateErr error
+		if !late {
+			scaleErr, updateErr = a.verdict(ctx, plan, writing[i])
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		result.Unfinished = result.Unfinished || late
+		result.add(&result.ScaleError, scaleErr)
+		result.add(&result.UpdateError, updateErr)
+	})
 }
 
 // inParallel runs do for 0 to n-1, at most limit at a time, and waits for all.
@@ -216,8 +234,12 @@ func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.Per
 }
 
 // create makes pods in rounds of 1, 2, 4 ... parallel requests; a failure ends it after the running round (CS-047).
-func (a *Applier) create(ctx context.Context, plan *Plan) error {
+func (a *Applier) create(ctx context.Context, plan *Plan, end time.Time, result *Result) error {
 	for start, round := 0, 1; start < len(plan.Create); start, round = start+round, min(round*2, max(a.Parallel, 1)) {
+		if a.Now().After(end) {
+			result.Unfinished = true
+			return nil
+		}
 		batch := plan.Create[start:min(start+round, len(plan.Create))]
 		errs := make([]error, len(batch))
 		inParallel(len(batch), a.Parallel, func(i int) { errs[i] = a.createOne(ctx, plan, batch[i]) })

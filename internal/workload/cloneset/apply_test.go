@@ -40,7 +40,7 @@ func TestCreationInRounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			snapshot.Now, snapshot.Random = s.Now(), s.Rand.IntN
-			err = s.pass.Applier.create(t.Context(), Make(*snapshot))
+			err = s.pass.Applier.create(t.Context(), Make(*snapshot), s.Now(), &Result{})
 			if got := len(s.pods()); got != want || (err == nil) != (failing == 0) {
 				t.Errorf("%d pods, want %d; %v", got, want, err)
 			}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -78,7 +80,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Random:   rand.IntN,
 	}
 	r.client = mgr.GetClient()
-	toOwner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())
+	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
 		For(&appsv1beta1.CloneSet{}).
 		Watches(&corev1.Pod{}, toOwner).
@@ -93,6 +95,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
 	}
 	return nil
+}
+
+// ownerOf finds the CloneSet that controls an object by group and kind, whatever the version (CS-043). The library's handler asks the
+// REST mapper at every event.
+func ownerOf(_ context.Context, object client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != kind || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
 // recorder sends events to the API server.
@@ -135,8 +147,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
 		r.meters.observe(outcome.Plan)
-		if r.news(outcome.Plan) {
-			logger.V(2).Info("Plan", "plan", outcome.Plan.String())
+		if text, news := r.news(outcome.Plan); news {
+			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
 	if err != nil {
@@ -178,14 +190,17 @@ func (r *reconciler) forget(name types.NamespacedName) {
 	r.meters.forget(name)
 }
 
-// news tells whether the plan says something that was not logged before.
-func (r *reconciler) news(plan *Plan) bool {
+// news returns what there is to be logged of the plan, and whether that differs from what was logged last.
+func (r *reconciler) news(plan *Plan) (string, bool) {
 	text := plan.Headline()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.told[plan.Set.UID] == text {
-		return false
+		return "", false
 	}
 	r.told[plan.Set.UID] = text
-	return true
+	if len(plan.Verdicts) <= digestAbove {
+		text = plan.String()
+	}
+	return text, true
 }

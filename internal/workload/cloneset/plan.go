@@ -3,6 +3,7 @@ package cloneset
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -376,11 +377,47 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does.
+// digestAbove is the number of pods above which a plan is printed by groups of pods.
+const digestAbove = 20
+
+// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does. Of a large
+// set, pods with the same verdict are one line.
 func (p *Plan) Headline() string {
 	brief := *p
 	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})
-	return brief.String()
+	if len(p.Verdicts)+len(p.Create) <= digestAbove {
+		return brief.String()
+	}
+	type group struct {
+		names []string
+		words string
+	}
+	groups := map[string]*group{}
+	add := func(key, name, words string) {
+		if groups[key] == nil {
+			groups[key] = &group{words: words}
+		}
+		groups[key].names = append(groups[key].names, name)
+	}
+	for _, creation := range p.Create {
+		add("create from "+creation.Revision, creation.Name, "")
+	}
+	for _, v := range brief.Verdicts {
+		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, ": "+v.Message)
+	}
+	var b strings.Builder
+	for _, sentence := range p.Sentences {
+		b.WriteString(sentence + "\n")
+	}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[key]
+		more := ""
+		if len(g.names) > 3 {
+			more = " ..."
+		}
+		fmt.Fprintf(&b, "%d pods: %s%s (%s%s)\n", len(g.names), key, g.words, strings.Join(g.names[:min(3, len(g.names))], ", "), more)
+	}
+	return b.String()
 }

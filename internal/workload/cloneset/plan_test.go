@@ -326,3 +326,20 @@ func TestTheConditionOfHolds(t *testing.T) {
 		t.Errorf("%v", pod.Spec.ReadinessGates)
 	}
 }
+
+// TestHeadlineOfALargeSet groups the pods, so that a log of thousands can be read.
+func TestHeadlineOfALargeSet(t *testing.T) {
+	one := storedRevision(1, image("nginx:1"))
+	var pods []*corev1.Pod
+	for i := range 30 {
+		pods = append(pods, podOf(fmt.Sprintf("web-%02d", i), one.Name, settledGates))
+	}
+	plan := planOf(makeSet(30, image("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, storedRevision(2, image("nginx:2"))}, pods...)
+	lines := strings.Split(strings.TrimSpace(plan.Headline()), "\n")
+	if got, want := lines[len(lines)-1], "29 pods: wait: UpdatedPodsUnavailable: 1 pods are moving or not available after it yet, 1 may be (maxUnavailable 1) (web-01, web-02, web-03 ...)"; got != want {
+		t.Errorf("%s", got)
+	}
+	if len(lines) > 6 {
+		t.Errorf("%d lines:\n%s", len(lines), plan.Headline())
+	}
+}
