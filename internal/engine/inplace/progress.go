@@ -73,7 +73,7 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	}
 	remaining := state.remaining()
 	status := Status{Remaining: !remaining.Empty()}
-	if false && !status.Remaining && admitted(pod) {
+	if !status.Remaining && admitted(pod) {
 		return Status{Complete: true}, nil
 	}
 	var noDaemon bool
