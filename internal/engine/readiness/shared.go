@@ -34,8 +34,11 @@ func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now t
 	}
 	current := Condition(pod, pub.KruisePodReady)
 	var before []Holder
-	if current != nil && current.Message != "" {
-		_ = json.Unmarshal([]byte(current.Message), &before) // a message of somebody else's holds nobody
+	if current != nil && current.Message != "" && json.Unmarshal([]byte(current.Message), &before) != nil {
+		if current.Status == corev1.ConditionFalse {
+			return // whoever wrote what cannot be read holds the pod
+		}
+		before = nil
 	}
 	after := slices.DeleteFunc(slices.Concat(before, hold), func(h Holder) bool { return slices.Contains(release, h) })
 	slices.SortFunc(after, func(a, b Holder) int { return cmp.Or(cmp.Compare(a.UserAgent, b.UserAgent), cmp.Compare(a.Key, b.Key)) })

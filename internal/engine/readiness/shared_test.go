@@ -38,8 +38,10 @@ func TestShare(t *testing.T) {
 		"IPU-142 an existing entry": {hold, nil, gated(pod(shared(no, "["+hook+"]")), pub.KruisePodReady), true, []corev1.PodCondition{shared(no, "["+hook+"]")}},
 		"IPU-142 one of two entries goes": {nil, release, gated(pod(shared(no, "["+recreate+","+hook+"]")), pub.KruisePodReady), false,
 			[]corev1.PodCondition{shared(no, "["+recreate+"]")}},
-		"IPU-142 the last entry goes":       {nil, release, gated(pod(shared(no, "["+hook+"]")), pub.KruisePodReady), false, []corev1.PodCondition{now(shared(yes, ""))}},
-		"IPU-142 an absent entry":           {nil, release, gated(pod(shared(yes, "")), pub.KruisePodReady), true, []corev1.PodCondition{shared(yes, "")}},
+		"IPU-142 the last entry goes": {nil, release, gated(pod(shared(no, "["+hook+"]")), pub.KruisePodReady), false, []corev1.PodCondition{now(shared(yes, ""))}},
+		"IPU-142 an absent entry":     {nil, release, gated(pod(shared(yes, "")), pub.KruisePodReady), true, []corev1.PodCondition{shared(yes, "")}},
+		"IPU-142 a message that cannot be read": {nil, release, gated(pod(shared(no, "maintenance")), pub.KruisePodReady), true,
+			[]corev1.PodCondition{shared(no, "maintenance")}},
 		"IPU-317 an empty status is mended": {nil, release, gated(pod(shared("", "")), pub.KruisePodReady), false, []corev1.PodCondition{now(shared(yes, ""))}},
 	}
 	for name, tt := range tests {

@@ -420,8 +420,8 @@ func (a *Applier) steps(ctx context.Context, plan *Plan, pod *corev1.Pod, steps 
 // refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
 // policy allows one; otherwise the server's words are reported (IPU-184).
 func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error) error {
-	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsBadRequest(err) && !apierrors.IsMethodNotSupported(err) {
-		return err
+	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) {
+		return err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
 	}
 	pod, getErr := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: v.Pod.Name})
 	if getErr != nil {

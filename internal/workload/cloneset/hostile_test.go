@@ -4,10 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -66,6 +73,120 @@ func TestWebhookRewritesImages(t *testing.T) {
 				t.Errorf("%+v\n%s", status, s.describe())
 			}
 		})
+	}
+}
+
+// TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited for, and its words are shown;
+// the pod is not deleted to get round it (IPU-174, IPU-184).
+func TestForbiddenUpdates(t *testing.T) {
+	s := simulate(1, makeSet(1), Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	name, inner := s.active()[0].Name, s.pass.Applier.Cluster
+	s.pass.Applier.Cluster = forbidding{inner}
+	s.change(image("nginx:2"))
+	for range 30 {
+		s.round()
+	}
+	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "budget") {
+		t.Errorf("condition %+v", c)
+	}
+	s.pass.Applier.Cluster = inner
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 1 || len(status.Conditions) > 0 {
+		t.Errorf("pod %s instead of %s, %+v", s.active()[0].Name, name, status)
+	}
+}
+
+type forbidding struct{ Cluster }
+
+func (c forbidding) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	if strings.Contains(string(body), `"image"`) {
+		return nil, apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("admission webhook denied the request: budget"))
+	}
+	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+}
+
+// TestUnusableSpecs: whatever got past admission, pods are neither given up nor miscounted (CS-096, CS-220).
+func TestUnusableSpecs(t *testing.T) {
+	for name, spoil := range map[string]func(*appsv1beta1.CloneSet){
+		"no selector": func(set *appsv1beta1.CloneSet) { set.Spec.Selector = nil },
+		"a selector that is malformed": func(set *appsv1beta1.CloneSet) {
+			set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}
+		},
+		"a template that the selector does not match": templated(`{"metadata":{"labels":{"app":"other"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`),
+		"a template that is none":                     templated(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":"none"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(2), Features{})
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			before := s.set().Status
+			s.change(both(replicas(3), spoil))
+			writes := len(s.Writes)
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range s.Writes[writes:] {
+				if w.Key.Kind != "CloneSet" {
+					t.Errorf("%+v", w)
+				}
+			}
+			after := s.set().Status
+			if after.Replicas != 2 || after.AvailableReplicas != 2 || after.UpdatedReplicas != 2 || after.UpdateRevision != before.UpdateRevision ||
+				condition(&after, appsv1beta1.CloneSetConditionFailedUpdate) == nil {
+				t.Errorf("%+v", after)
+			}
+			s.change(both(image("nginx:1"), func(set *appsv1beta1.CloneSet) { set.Spec.Selector = makeSet(1).Spec.Selector }))
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			if after := s.set().Status; after.UpdatedAvailableReplicas != 3 || len(after.Conditions) > 0 {
+				t.Errorf("%+v", after)
+			}
+		})
+	}
+}
+
+// TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for that claim for ever (CS-063).
+func TestClaimsThatGo(t *testing.T) {
+	claim := func(name, id string, going bool) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{}
+		c.Name, c.Labels = name+"-web-"+id, map[string]string{pub.CloneSetInstanceID: id}
+		if going {
+			c.DeletionTimestamp = &metav1.Time{Time: planTime}
+		}
+		return c
+	}
+	plan := Make(Snapshot{Set: makeSet(2), Now: planTime, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc", false)}})
+	var names []string
+	for _, creation := range plan.Create {
+		names = append(names, creation.Name)
+	}
+	if len(names) != 2 || names[0] != "web-ccccc" || names[1] == "web-aaaaa" {
+		t.Error(names)
+	}
+}
+
+// TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
+func TestMessagesKeepStill(t *testing.T) {
+	if got := Make(Snapshot{Set: makeSet(0), Now: planTime, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
+		t.Error(got)
+	}
+	one, two := errors.New("one"), errors.New("two")
+	if a, b := firstOf(errors.Join(one, two), ""), firstOf(errors.Join(two, one), ""); a != b {
+		t.Errorf("%q and %q", a, b)
+	}
+	if n := len(firstOf(errors.New(strings.Repeat("ä", 1<<20)), "")); n > maxConditionMessage+3 {
+		t.Error(n)
+	}
+	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Now: planTime, Random: rand.IntN}).Create); n != maxCreate {
+		t.Errorf("%d pods in one plan", n)
 	}
 }
 

@@ -198,7 +198,7 @@ type planner struct {
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: make(map[*corev1.Pod]*Verdict, len(s.Pods)), modes: map[modeKey]mode{}}
-	p.Plan.Orphans = s.Orphans
+	p.Plan.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
 	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	for _, pod := range p.Pods {
@@ -217,14 +217,16 @@ func Make(s Snapshot) *Plan {
 func (p *planner) make() {
 	selector, err := metav1.LabelSelectorAsSelector(p.Set.Spec.Selector)
 	if err != nil {
-		p.UpdateError = fmt.Sprintf("spec.selector: %v", err)
-		p.holdAll(ReasonBadSpec, p.UpdateError)
+		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
 	p.selector = selector
 	if err := p.determineRevisions(); err != nil {
-		p.UpdateError = err.Error()
-		p.holdAll(ReasonBadSpec, p.UpdateError)
+		p.stand(err)
+		return
+	}
+	if p.Set.DeletionTimestamp == nil && !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template: its pods would be given up and made without end", selector))
 		return
 	}
 	if p.Set.DeletionTimestamp != nil {
@@ -248,6 +250,15 @@ func (p *planner) make() {
 	}
 	p.refreshPods()
 	p.prune()
+}
+
+// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+func (p *planner) stand(err error) {
+	p.UpdateError, p.NewRevision, p.Renumber, p.update = err.Error(), nil, nil, nil
+	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
+	p.Status.CollisionCount = p.Set.Status.CollisionCount
+	p.classify()
+	p.holdAll(ReasonBadSpec, p.UpdateError)
 }
 
 // limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken away (CS-096).

@@ -14,6 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
+// maxCreate is how many pods one plan makes. A wrong number of replicas must not take the memory of a manager that serves others too.
+const maxCreate = 2000
+
 // scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this pass (CS-117, CS-072).
 func (p *planner) scale() bool {
 	census := p.census(true)
@@ -25,6 +28,8 @@ func (p *planner) scale() bool {
 	p.awaitClaims(&scale)
 	p.holdCreation(&scale)
 	if scale.Create > 0 {
+		scale.Create = min(scale.Create, maxCreate)
+		scale.CreateOld = min(scale.CreateOld, scale.Create)
 		p.createPods(scale)
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,10 +33,6 @@ func (p *planner) status() {
 		status.LabelSelector = p.selector.String()
 	}
 	status.UpdateRevision, status.CurrentRevision = p.UpdateRevision, p.CurrentRevision
-	if p.UpdateRevision == "" { // the template cannot be read: what was known stays
-		status.UpdateRevision, status.CurrentRevision = old.UpdateRevision, old.CurrentRevision
-		status.CollisionCount = old.CollisionCount
-	}
 	for _, info := range p.pods {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
@@ -177,9 +174,18 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
+// maxConditionMessage bounds what a condition says: thousands of pods may fail at once.
+const maxConditionMessage = 2048
+
+// firstOf words a failure. Errors of several pods come in any order, which must not make another message.
 func firstOf(err error, text string) string {
 	if err != nil {
-		return err.Error()
+		lines := strings.Split(err.Error(), "\n")
+		slices.Sort(lines)
+		text = strings.Join(slices.Compact(lines), "\n")
+	}
+	if len(text) > maxConditionMessage {
+		text = strings.ToValidUTF8(text[:maxConditionMessage], "") + "…"
 	}
 	return text
 }
