@@ -85,6 +85,8 @@ type Result struct {
 	ScaleError, UpdateError error
 	// CreateError is the failure to create pods alone.
 	CreateError error
+	// Pruned: podsToDelete was written, so that the plan's version of the set is not the newest.
+	Pruned bool
 	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
 	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
@@ -123,7 +125,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.ScaleError, result.CreateError)
 	a.verdicts(ctx, plan, &result, end, starts)
 	if plan.PrunePodsToDelete {
-		result.add(&result.ScaleError, a.prune(ctx, plan))
+		err := a.prune(ctx, plan)
+		result.Pruned = err == nil
+		result.add(&result.ScaleError, err)
 	}
 	for _, old := range plan.History {
 		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {
@@ -137,7 +141,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 
 // passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in which
 // pods that are complete wait for the next.
-const passTime = 500 * time.Millisecond
+const passTime = 200 * time.Millisecond
 
 // verdicts carries out those decisions that are chosen, as long as there is time.
 func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end time.Time, chosen func(*Verdict) bool) {

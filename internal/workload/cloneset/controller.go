@@ -50,7 +50,7 @@ type Options struct {
 }
 
 // parallel bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
-const parallel = 32
+const parallel = 16
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -67,6 +67,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
+	r.backOff = &backOff{TypedRateLimiter: options.RateLimiter, due: map[reconcile.Request]time.Duration{}}
+	if options.RateLimiter == nil {
+		r.backOff.TypedRateLimiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	}
 	own := ownwrites.NewTracker()
 	own.Leaked = func(owner types.UID, _ ownwrites.Object) {
 		if name := r.nameOf(owner); name.Name != "" {
@@ -86,7 +90,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.Pod{}, toOwner).
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
 		Watches(&appsv1.ControllerRevision{}, toOwner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter})
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff})
 	if options.Features.PreDownload {
 		kube.pulls = newPullWatch(mgr, toOwner)
 		builder = builder.WatchesRawSource(source.Func(kube.pulls.start))
@@ -119,10 +123,39 @@ func (r recorder) Event(set *appsv1beta1.CloneSet, eventType, reason, message st
 	r.Eventf(set, nil, eventType, reason, reason, "%s", message)
 }
 
+// backOff does not outlast what a plan waits for: one pod that fails must not make others wait whose grace period is over (CS-076).
+type backOff struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	mu  sync.Mutex
+	due map[reconcile.Request]time.Duration
+}
+
+// notAfter bounds the next back-off; 0 does not.
+func (b *backOff) notAfter(request reconcile.Request, after time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after > 0 {
+		b.due[request] = after
+	}
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (b *backOff) When(request reconcile.Request) time.Duration {
+	wait := b.TypedRateLimiter.When(request)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if due, ok := b.due[request]; ok {
+		delete(b.due, request)
+		return min(wait, due)
+	}
+	return wait
+}
+
 type reconciler struct {
-	pass   *Pass
-	client client.Client
-	meters *meters
+	pass    *Pass
+	client  client.Client
+	meters  *meters
+	backOff *backOff
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]types.UID
@@ -152,6 +185,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	if err != nil {
+		r.backOff.notAfter(request, outcome.After)
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: outcome.After}, nil

@@ -200,7 +200,7 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error
 		return ctx.Err()
 	}
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
-	if !changed || plan.PrunePodsToDelete || plan.NewRevision != nil && result.Retry {
+	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
 		return nil // a version of the set that this pass has outdated itself is written by the next one
 	}
 	changes, err := statusPatch(&plan.Set.Status, status)
