@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -218,6 +219,33 @@ func TestRefusedPruning(t *testing.T) {
 	}
 	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); c == nil || !strings.Contains(c.Message, "podsToDelete") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestDetachedPodsKeepTheirClaims: whoever takes a pod out of the set by hand finds its data, and the set makes another under another
+// name, with and without reuse (CS-335, CS-348).
+func TestDetachedPodsKeepTheirClaims(t *testing.T) {
+	for _, reuse := range []bool{true, false} {
+		t.Run(fmt.Sprint("reuse ", reuse), func(t *testing.T) {
+			set := makeSet(2, claims("1Gi"))
+			set.Spec.ScaleStrategy.EnablePVCReuse = reuse
+			s := simulate(1, set, Features{})
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			name := s.active()[0].Name
+			s.Change(podKey(name), func(o client.Object) { o.SetOwnerReferences(nil) })
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			claim := s.Get(claimKey("data-" + name))
+			if claim == nil || metav1.GetControllerOf(claim).UID != s.Get(podKey(name)).GetUID() {
+				t.Errorf("%+v", claim)
+			}
+			if status := s.set().Status; status.AvailableReplicas != 2 || len(status.Conditions) > 0 {
+				t.Errorf("%+v", status)
+			}
+		})
 	}
 }
 

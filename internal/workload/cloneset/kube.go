@@ -82,6 +82,15 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	for i := range claims.Items {
 		snapshot.Claims = append(snapshot.Claims, &claims.Items[i])
 	}
+	for _, unmanned := range snapshot.unmanned() {
+		pod := &corev1.Pod{}
+		switch err := k.Client.Get(ctx, types.NamespacedName{Namespace: name.Namespace, Name: unmanned}, pod, client.UnsafeDisableDeepCopy); {
+		case err == nil:
+			snapshot.Strangers = append(snapshot.Strangers, pod)
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading pod %s: %w", unmanned, err)
+		}
+	}
 	if err := k.readPullJobs(ctx, snapshot, owned); err != nil {
 		return nil, err
 	}

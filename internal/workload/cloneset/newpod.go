@@ -26,6 +26,9 @@ func (p *planner) ids() func() string {
 	for _, pod := range p.Pods {
 		used[instanceID(pod.Labels, pod.Name, p.Set.Name)] = true
 	}
+	for _, pod := range p.Strangers {
+		used[instanceID(pod.Labels, pod.Name, p.Set.Name)] = true
+	}
 	for _, claim := range p.Claims {
 		if claim.DeletionTimestamp != nil {
 			used[claim.Labels[pub.CloneSetInstanceID]] = true // a pod could not start with it, and would not get another (CS-063)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -309,6 +310,11 @@ func (p *planner) settleClaims() {
 			active[id] = true
 		default:
 			inactive[id] = pod
+		}
+	}
+	for _, pod := range p.Strangers {
+		if id := pod.Labels[pub.CloneSetInstanceID]; id != "" && metav1.GetControllerOfNoCopy(pod) == nil {
+			released[id] = pod
 		}
 	}
 	for _, claim := range p.Claims {

@@ -154,6 +154,11 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 			snapshot.Claims = append(snapshot.Claims, o.(*corev1.PersistentVolumeClaim))
 		}
 	}
+	for _, name := range snapshot.unmanned() {
+		if pod, ok := s.Cluster.Cached(podKey(name)).(*corev1.Pod); ok {
+			snapshot.Strangers = append(snapshot.Strangers, pod)
+		}
+	}
 	for _, o := range s.List("ControllerRevision", true) {
 		snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
 	}

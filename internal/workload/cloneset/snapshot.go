@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
@@ -21,6 +22,9 @@ type Snapshot struct {
 	Claims []*corev1.PersistentVolumeClaim
 	// Revisions are the stored revisions of the set (CS-057).
 	Revisions []*appsv1.ControllerRevision
+	// Strangers are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
+	// hand (CS-335, CS-348).
+	Strangers []*corev1.Pod
 	// Orphans are the names of pods without controller that match the selector (CS-355).
 	Orphans []string
 	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
@@ -39,6 +43,22 @@ type Snapshot struct {
 	Random func(n int) int
 	// Features are the switches that the plan depends on.
 	Features Features
+}
+
+// unmanned are the names of the pods that claims are for and that the set does not control.
+func (s *Snapshot) unmanned() []string {
+	known := map[string]bool{"": true}
+	for _, pod := range s.Pods {
+		known[instanceID(pod.Labels, pod.Name, s.Set.Name)] = true
+	}
+	var names []string
+	for _, claim := range s.Claims {
+		if id := claim.Labels[pub.CloneSetInstanceID]; !known[id] {
+			known[id] = true
+			names = append(names, s.Set.Name+"-"+id)
+		}
+	}
+	return names
 }
 
 // Features are the feature gates and flags that change what is planned.
