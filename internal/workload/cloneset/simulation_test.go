@@ -103,6 +103,13 @@ func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool 
 
 // beforeWrite watches every write of the manager against the truth.
 func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object) {
+	if w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "delete" {
+		for _, pod := range r.active() {
+			if pod.Labels[pub.CloneSetInstanceID] == before.GetLabels()[pub.CloneSetInstanceID] {
+				r.fail("claim %s deleted under pod %s", w.Key.Name, pod.Name)
+			}
+		}
+	}
 	if w.Key.Kind != "Pod" {
 		return
 	}
@@ -507,6 +514,11 @@ func (r *rolloutRun) finish() {
 	}
 	if int(set.Status.UpdatedReplicas) != updated || int(set.Status.Replicas) != limits.Replicas || set.Status.ObservedGeneration != set.Generation {
 		r.fail("status %+v does not tell the truth: %d updated", set.Status, updated)
+	}
+	for _, c := range set.Status.Conditions {
+		if c.Type == appsv1beta1.CloneSetConditionFailedScale || c.Type == appsv1beta1.CloneSetConditionFailedUpdate && r.spec.env == "" {
+			r.fail("condition %s at the end: %s", c.Type, c.Message)
+		}
 	}
 	r.rests()
 }
