@@ -101,6 +101,12 @@ func TestVerdicts(t *testing.T) {
 				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
 				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 			})}, map[string]string{"a": "wait: LifecycleHook"}},
+		"IPU-153 nor is its update continued": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
+				pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":1}`}
+				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+			})}, map[string]string{"a": "wait: LifecycleHook"}},
 		"IPU-156 the entry of a hook is asserted again while the state lasts": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},

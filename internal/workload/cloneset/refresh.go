@@ -36,6 +36,7 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		p.UpdateError = info.Err.Error()
 		p.decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
 		return
+	case info.Preparing: // it is never updated (IPU-153)
 	case progress.InGrace && progress.After > 0:
 		p.decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.Now.Add(progress.After)
 		return
@@ -57,7 +58,7 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		return
 	}
 	switch {
-	case !progress.Complete:
+	case !progress.Complete && !info.Preparing:
 		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
 		p.decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
