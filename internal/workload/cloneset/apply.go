@@ -141,7 +141,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 
 // passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in which
 // pods that are complete wait for the next.
-const passTime = 200 * time.Millisecond
+const passTime = 500 * time.Millisecond
 
 // verdicts carries out those decisions that are chosen, as long as there is time.
 func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end time.Time, chosen func(*Verdict) bool) {

@@ -50,7 +50,7 @@ type Options struct {
 }
 
 // parallel bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
-const parallel = 16
+const parallel = 32
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
