@@ -288,10 +288,6 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	s.startManager(s.pass.Features)
 	s.Pass(2 * time.Hour)
 	writes := len(s.Writes)
-	p := s.active()[0]
-	st, err2 := inplace.Progress(p, s.Now())
-	t.Logf("%v %+v %v %+v", p.Annotations, st, err2, p.Spec.Containers[0].Env)
-	s.trace = true
 	if err := s.settle(100); err != nil || len(s.Writes) > writes {
 		t.Fatalf("%v %v\n%s", err, s.Writes[writes:], s.describe())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +32,8 @@ type simulated struct {
 	node   *simulation.Node
 	pass   *Pass
 	events []string
+	// eventsMu guards events while requests run in parallel.
+	eventsMu sync.Mutex
 	// due is when the manager asked to be called again; wake is set by anything else that would call it.
 	due  time.Time
 	wake bool
@@ -64,6 +67,8 @@ func (s *simulated) startManager(features Features) {
 }
 
 func (s *simulated) Event(_ *appsv1beta1.CloneSet, eventType, reason, message string) {
+	s.eventsMu.Lock() // creations run in parallel
+	defer s.eventsMu.Unlock()
 	s.events = append(s.events, eventType+" "+reason+" "+message)
 }
 
