@@ -119,6 +119,12 @@ func TestVerdicts(t *testing.T) {
 		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
 			Features{}, []*appsv1.ControllerRevision{storedRevision(1, env("x")), one, two}, map[string]func(string) *corev1.Pod{
 				"a": at(storedRevision(1, env("x")), "nginx:1"), "b": old}, map[string]string{"a": "wait: InPlaceImpossible", "b": "update in place: Outdated"}},
+		"CS-126 a pod that waits for its deletion uses up a move, so that its successor is not replaced in its place": {
+			makeSet(4, second, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), partition(2), surge(2, 0), func(set *appsv1beta1.CloneSet) {
+				set.Spec.ScaleStrategy.MaxUnavailable = number(1)
+			}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
+				"b": old, "c": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })},
+			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
 		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated", "c": "update in place: Outdated"}},
 	}

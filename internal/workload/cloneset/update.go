@@ -34,6 +34,11 @@ func (p *planner) updatePods(unusable error) {
 		}
 		return
 	}
+	for _, info := range p.pods {
+		if info.Specified && info.New != toNew && p.verdicts[info.Pod] != nil {
+			count = max(count-1, 0) // it waits to be deleted, and uses up one of the moves as well as those below
+		}
+	}
 	p.say("%d pods to move to %s", count, target.name)
 	budget := p.newBudget(toNew)
 	for _, info := range candidates {
