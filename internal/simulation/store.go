@@ -324,10 +324,10 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 	}
 	if pod, ok := after.(*corev1.Pod); ok {
 		old := before.(*corev1.Pod)
-		switch {
-		case subresource == "status":
+		switch subresource {
+		case "status":
 			pod.Spec = old.Spec
-		case subresource == "resize":
+		case "resize":
 			resized := pod.Spec.Containers
 			*pod = *old.DeepCopy()
 			for i := range resized {

@@ -110,7 +110,7 @@ func TestImagesArePulledAheadOnceJobsAreServed(t *testing.T) {
 	change(image)
 	if err := wait(func() error {
 		if err := kube.Get(ctx, key, job); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the job is still there: %v", err)
+			return fmt.Errorf("the job is still there: %w", err)
 		}
 		return nil
 	}); err != nil {

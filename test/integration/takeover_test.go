@@ -23,12 +23,12 @@ import (
 // legacy is a CloneSet as the reference leaves it behind, with its revision and pods: made by hand from the vectors of the
 // specification (CS-081, IPU-051, IPU-052), before the manager starts.
 type legacy struct {
-	name, revision, data string
-	claims               string // claim templates
-	fingerprint          string
-	ownerVersion         string // of the pods' owner references (CS-043)
-	orphan               bool   // the revision belongs to nobody (CS-057)
-	shortHash            bool   // the pods carry the short hash (CS-051)
+	name, data   string
+	claims       string // claim templates
+	fingerprint  string
+	ownerVersion string // of the pods' owner references (CS-043)
+	orphan       bool   // the revision belongs to nobody (CS-057)
+	shortHash    bool   // the pods carry the short hash (CS-051)
 }
 
 const (

@@ -114,7 +114,7 @@ go_memstats_heap_alloc_bytes 2.097152e+06
 func TestReportSaysWhatWasMissed(t *testing.T) {
 	r := newReport(scenario{name: "s", about: "About."}, "")
 	r.atMost("memory", 61, 60, "MiB")
-	r.atLeast("speed", 90, 80, "%")
+	r.atLeast("speed", 90, 80)
 	r.disturbed(&phase{Name: "create", Others: 0.5})
 	text := r.markdown()
 	for _, want := range []string{"| memory | at most 60 MiB | 61 MiB | **no** |", "| speed | at least 80 % | 90 % | yes |", `Others used 50 % of the machine during "create"`} {

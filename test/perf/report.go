@@ -136,13 +136,13 @@ func (r *report) target(name, promised, measured string, met bool) {
 	r.Targets = append(r.Targets, target{name, promised, measured, met})
 }
 
-// atMost and atLeast compare a figure with a promise.
+// atMost and atLeast compare a figure with a promise; atLeast takes percentages.
 func (r *report) atMost(name string, measured, promised float64, unit string) {
 	r.target(name, "at most "+number(promised)+" "+unit, number(measured)+" "+unit, measured <= promised)
 }
 
-func (r *report) atLeast(name string, measured, promised float64, unit string) {
-	r.target(name, "at least "+number(promised)+" "+unit, number(measured)+" "+unit, measured >= promised)
+func (r *report) atLeast(name string, measured, promised float64) {
+	r.target(name, "at least "+number(promised)+" %", number(measured)+" %", measured >= promised)
 }
 
 // find returns a phase; nil if there is none of that name.

@@ -200,7 +200,7 @@ func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string
 // judge compares with what is promised of creation and updates.
 func judge(r *report, percent int) {
 	if p, bare := r.find(stepCreate, false), r.find(stepCreate, true); p != nil && bare != nil {
-		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80, "%")
+		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80)
 		r.atMost("creation, pod writes per pod", p.PodWrites, 2.1, "")
 	}
 	name := updateStep(percent)
@@ -209,9 +209,9 @@ func judge(r *report, percent int) {
 		return
 	}
 	if percent == 100 {
-		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80, "%")
+		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80)
 	} else {
-		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90, "%")
+		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90)
 		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.", 100*bare.Budget.Mean, bare.PodsPerSecond)
 	}
 	r.atMost("update, pod writes per pod", p.PodWrites, 3, "")

@@ -271,7 +271,10 @@ func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	deadline := k.clock.Now().Add(timeout)
 	for {
 		_, err := k.Pass(ctx)
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			err = nil // the process ends
+		}
+		if err == nil {
 			return nil
 		}
 		if !k.options.External && !k.clock.Now().Before(deadline) {
@@ -404,7 +407,7 @@ func (k *Keeper) inLine() error {
 	case k.last == nil:
 		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
 	case now.Sub(k.lastPass) > staleTime:
-		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %v", k.lastPass.Format(time.RFC3339), k.lastError)
+		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339), k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):

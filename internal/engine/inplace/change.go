@@ -116,7 +116,7 @@ type Change struct {
 }
 
 // Quiet tells whether the change touches no container. It needs neither budget nor grace nor a lifecycle state (IPU-308).
-func (c *Change) Quiet() bool { return c.Parts.Empty() }
+func (c *Change) Quiet() bool { return c.Empty() }
 
 // Holds tells whether the pod is taken out of service for the change: a container is stopped that the user did not declare
 // unimportant (IPU-136, IPU-308).

@@ -56,7 +56,7 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 // unreadable record of an earlier one leaves nothing: what it lacks is found by comparing images (IPU-305).
 func (u *Update) parts(pod *corev1.Pod) Parts {
 	previous, _ := StateOf(pod)
-	return u.Change.Parts.over(previous.remaining())
+	return u.Change.over(previous.remaining())
 }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {

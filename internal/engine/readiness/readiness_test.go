@@ -215,7 +215,7 @@ func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Ti
 	if patch.Empty() != empty {
 		t.Errorf("empty %v: %s", patch.Empty(), patch)
 	}
-	if !empty && !(patch.Subresource() == "status") {
+	if !empty && patch.Subresource() != "status" {
 		t.Error("conditions belong to the status subresource")
 	}
 	got := map[corev1.PodConditionType]corev1.PodCondition{}

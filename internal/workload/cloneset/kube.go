@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -136,8 +137,11 @@ func (k *Kube) nodeLabels(ctx context.Context, s *Snapshot) error {
 // orphans finds pods that match the selector and that nobody controls (CS-355).
 func (k *Kube) orphans(ctx context.Context, s *Snapshot) error {
 	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
-	if err != nil || selector.Empty() {
-		return nil // the plan says so
+	if err != nil {
+		selector = labels.Nothing() // the plan says so
+	}
+	if selector.Empty() {
+		return nil
 	}
 	var pods corev1.PodList
 	if err := k.Client.List(ctx, &pods, client.InNamespace(s.Set.Namespace), client.MatchingFields{ownerIndex: nobody},

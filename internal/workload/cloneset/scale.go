@@ -256,7 +256,7 @@ func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
 		return
 	}
 	v := p.decide(info.Pod, Delete, reason, "%s", why)
-	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" && !(reason == ReasonSpecifiedDelete && p.keepsClaims(info.Pod)) {
+	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" && (reason != ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		for _, claim := range p.Claims {
 			if claim.Labels[pub.CloneSetInstanceID] == id && claim.DeletionTimestamp == nil {
 				v.Claims = append(v.Claims, claim)

@@ -160,7 +160,7 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 		}
 	}
 	for _, name := range snapshot.unmanned() {
-		if pod, ok := s.Cluster.Cached(podKey(name)).(*corev1.Pod); ok {
+		if pod, ok := s.Cached(podKey(name)).(*corev1.Pod); ok {
 			snapshot.Strangers = append(snapshot.Strangers, pod)
 		}
 	}
