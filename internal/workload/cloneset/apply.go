@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -424,7 +425,8 @@ func (a *Applier) steps(ctx context.Context, plan *Plan, pod *corev1.Pod, steps 
 // refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
 // policy allows one; otherwise the server's words are reported (IPU-184).
 func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error) error {
-	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) {
+	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
+	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
 		return err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
 	}
 	pod, getErr := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: v.Pod.Name})
@@ -437,6 +439,9 @@ func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error
 	_, err = a.send(ctx, plan, pod, patch)
 	return err
 }
+
+// nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there is no code for it.
+const nodeTooSmall = "node didn't have enough allocatable resources"
 
 // sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
 // revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it was

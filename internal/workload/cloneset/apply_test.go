@@ -94,7 +94,7 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.active()[0]
-			s.pass.Applier.Cluster = unresizable{s.pass.Applier.Cluster}
+			s.pass.Applier.Cluster = unresizable{Cluster: s.pass.Applier.Cluster}
 			s.change(app("nginx:1", "a", "", cpu("3")))
 			for range 30 {
 				s.round()
@@ -119,10 +119,34 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 }
 
 // unresizable answers a resize as a server does that finds it against the pod's QoS class.
-type unresizable struct{ Cluster }
+type unresizable struct {
+	Cluster
+	err error
+}
+
+// TestNodeTooSmall: a resize that the server forbids because the node can never hold it replaces the pod (IPU-315).
+func TestNodeTooSmall(t *testing.T) {
+	s := simulate(1, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	before := s.active()[0]
+	s.pass.Applier.Cluster = unresizable{s.pass.Applier.Cluster, apierrors.NewForbidden(corev1.Resource("pods"), before.Name,
+		errors.New("node didn't have enough allocatable resources: cpu, requested: 999000, allocatable: 2000"))}
+	s.change(app("nginx:1", "a", "", cpu("3")))
+	for range 30 {
+		s.round()
+	}
+	if s.Get(podKey(before.Name)) != nil {
+		t.Errorf("the pod is still there: %v", s.events)
+	}
+}
 
 func (c unresizable) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
 	if subresource == "resize" && strings.Contains(string(body), `"3"`) {
+		if c.err != nil {
+			return nil, c.err
+		}
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name,
 			field.ErrorList{field.Invalid(field.NewPath("metadata"), pod.Name, "Pod QoS is immutable")})
 	}
