@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,6 +38,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
@@ -77,7 +80,8 @@ func run(ctx context.Context, args []string) error {
 	if err := metrics.Registry.Register(gates.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	mgr, err := newManager(o)
+	pods := &podindex.Index{}
+	mgr, err := newManager(o, pods)
 	if err != nil {
 		return err
 	}
@@ -88,16 +92,31 @@ func run(ctx context.Context, args []string) error {
 	if err := addWebhooks(ctx, mgr, o, gates, qualifies); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o, gates, qualifies); err != nil {
+	if err := addControllers(ctx, mgr, o, gates, qualifies, pods); err != nil {
 		return err
 	}
 	if err := showLeadership(mgr); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
+		return fmt.Errorf("adding what frees memory: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
 	return nil
+}
+
+// freeAfterStart gives the memory back to the system that the first list of all pods took, once: it arrives whole and is kept slim, so
+// that most of it is garbage, which the process would hold on to for as long as it lives.
+func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // comes when it is filled
+			return fmt.Errorf("waiting for the pods: %w", err)
+		}
+		debug.FreeOSMemory()
+		return nil
+	}
 }
 
 // showLeadership serves the gauge kruise_manager_is_leader (OPS-092).
@@ -127,7 +146,7 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(o *options) (ctrl.Manager, error) {
+func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, err
@@ -151,6 +170,7 @@ func newManager(o *options) (ctrl.Manager, error) {
 	cacheOptions := cache.Options{
 		SyncPeriod:       resync,
 		DefaultTransform: slim.Metadata,
+		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                   {Transform: slim.Pod},
 			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
@@ -216,7 +236,7 @@ func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error)
 	return options, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index) error {
 	return cloneset.Setup(ctx, mgr, cloneset.Options{
 		Features: cloneset.Features{
 			ShortHash:               gates.Enabled(features.CloneSetShortHash),
@@ -229,6 +249,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
 		Workers: *o.workers["cloneset"],
+		Pods:    pods,
 		RateLimiter: workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
 			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)}),

@@ -532,7 +532,7 @@ func TestExplains(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Explains(tt.other, tt.want, tt.have); got != tt.explained {
+			if got := Explains(tt.other, Lacking(Quantities(tt.want), tt.have), tt.have); got != tt.explained {
 				t.Errorf("%v", got)
 			}
 		})

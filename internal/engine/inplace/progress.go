@@ -177,13 +177,13 @@ func restarted(pod *corev1.Pod, name string, state *State) string {
 // resized returns what is missing until the container has the quantities; those of other containers and kinds do not matter (IPU-128).
 func resized(pod *corev1.Pod, name string, want corev1.ResourceRequirements) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
-	if container == nil || status == nil || status.State.Running == nil || !none(lacking(want, container.Resources)) {
+	if container == nil || status == nil || status.State.Running == nil || !none(Lacking(want, container.Resources)) {
 		return "" // it starts with them, or somebody has changed them since
 	}
 	if status.Resources == nil {
 		return ""
 	}
-	if missing := lacking(want, *status.Resources); !none(missing) {
+	if missing := Lacking(want, *status.Resources); !none(missing) {
 		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), resizeWords(pod))
 	}
 	return ""

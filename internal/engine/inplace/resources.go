@@ -141,8 +141,8 @@ func resourceWords(change corev1.ResourceRequirements) string {
 	return strings.Join(words, ", ")
 }
 
-// lacking returns what of the wanted quantities the present ones do not have, by value; absent and zero are alike (IPU-112, IPU-128).
-func lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
+// Lacking returns what of the wanted quantities the present ones do not have, by value; absent and zero are alike (IPU-112, IPU-128).
+func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	missing := func(want, have corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
 		for name, quantity := range want {
@@ -172,10 +172,9 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: only(r.Limits), Requests: only(r.Requests)}
 }
 
-// Explains tells whether the pod's container has, where it lacks a quantity of the template that it should follow, the one of the other
-// template. What only the pod's has was defaulted.
-func Explains(other, want, have corev1.ResourceRequirements) bool {
-	missing := lacking(Quantities(want), have)
+// Explains tells whether the pod's container has, instead of each quantity that it lacks, the one of the other template. What only the
+// pod's has was defaulted.
+func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
 		return false
 	}
@@ -187,7 +186,7 @@ func Explains(other, want, have corev1.ResourceRequirements) bool {
 		return out
 	}
 	present := corev1.ResourceRequirements{Limits: of(have.Limits, missing.Limits), Requests: of(have.Requests, missing.Requests)}
-	return none(lacking(present, other))
+	return none(Lacking(present, other))
 }
 
 func none(r corev1.ResourceRequirements) bool { return len(r.Limits)+len(r.Requests) == 0 }

@@ -63,7 +63,7 @@ func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	for name, want := range parts.Resources {
 		if container := containerOf(pod, name); container != nil {
-			if change := lacking(want, container.Resources); !none(change) {
+			if change := Lacking(want, container.Resources); !none(change) {
 				patch.Resources(name, change)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
@@ -47,6 +48,8 @@ type Options struct {
 	Workers int
 	// RateLimiter is the back-off of failing sets; nil means the library's.
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	// Pods finds pods in the manager's caches.
+	Pods *podindex.Index
 }
 
 // parallel bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
@@ -54,7 +57,7 @@ const parallel = 32
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	for _, object := range []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
+	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, object, ownerIndex, indexByController); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", object, err)
 		}
@@ -65,7 +68,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods}
 	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
 	r.backOff = &backOff{TypedRateLimiter: options.RateLimiter, due: map[reconcile.Request]time.Duration{}}
 	if options.RateLimiter == nil {

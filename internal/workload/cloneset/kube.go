@@ -16,6 +16,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
 
 const (
@@ -37,6 +38,8 @@ type Kube struct {
 	// Client reads from the caches; Reader from the API server.
 	Client client.Client
 	Reader client.Reader
+	// Pods finds pods in the caches.
+	Pods *podindex.Index
 	// pulls is the watch of ImagePullJobs, nil without the feature.
 	pulls *pullWatch
 }
@@ -63,17 +66,14 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	}
 	snapshot := &Snapshot{Set: set}
 	owned := []client.ListOption{client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy}
-	var pods corev1.PodList
-	if err := k.Client.List(ctx, &pods, owned...); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	for i := range pods.Items {
-		snapshot.Pods = append(snapshot.Pods, &pods.Items[i])
+	var err error
+	if snapshot.Pods, err = k.Pods.ControlledBy(set.UID); err != nil {
+		return nil, err
 	}
 	if err := k.nodeLabels(ctx, snapshot); err != nil {
 		return nil, err
 	}
-	if err := k.orphans(ctx, snapshot); err != nil {
+	if err := k.orphans(snapshot); err != nil {
 		return nil, err
 	}
 	var claims corev1.PersistentVolumeClaimList
@@ -135,7 +135,7 @@ func (k *Kube) nodeLabels(ctx context.Context, s *Snapshot) error {
 }
 
 // orphans finds pods that match the selector and that nobody controls (CS-355).
-func (k *Kube) orphans(ctx context.Context, s *Snapshot) error {
+func (k *Kube) orphans(s *Snapshot) error {
 	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing() // the plan says so
@@ -143,15 +143,13 @@ func (k *Kube) orphans(ctx context.Context, s *Snapshot) error {
 	if selector.Empty() {
 		return nil
 	}
-	var pods corev1.PodList
-	if err := k.Client.List(ctx, &pods, client.InNamespace(s.Set.Namespace), client.MatchingFields{ownerIndex: nobody},
-		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing pods without owner: %w", err)
+	pods, err := k.Pods.Uncontrolled(s.Set.Namespace)
+	for _, pod := range pods {
+		if selector.Matches(labels.Set(pod.Labels)) {
+			s.Orphans = append(s.Orphans, pod.Name)
+		}
 	}
-	for i := range pods.Items {
-		s.Orphans = append(s.Orphans, pods.Items[i].Name)
-	}
-	return nil
+	return err
 }
 
 func newObject(kind ownwrites.Kind) (client.Object, error) {

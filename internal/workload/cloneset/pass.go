@@ -109,13 +109,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if result.PullError != nil && (outcome.After == 0 || outcome.After > pullRetryAfter) {
 		outcome.After = pullRetryAfter
 	}
-	if wait := p.statusMayWait(plan, result); wait > 0 {
+	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
+	if !changed {
+		return outcome, errors.Join(result.ScaleError, result.UpdateError)
+	}
+	if wait := p.statusMayWait(plan, status); wait > 0 {
 		if outcome.After == 0 || outcome.After > wait {
 			outcome.After = wait
 		}
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
-	statusErr := p.writeStatus(ctx, plan, result)
+	statusErr := p.writeStatus(ctx, plan, result, status)
 	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
 		outcome.After, statusErr = retryAfter, nil
 	}
@@ -169,11 +173,7 @@ const statusEvery = 500 * time.Millisecond
 
 // statusMayWait tells for how long the status need not be written, because only its numbers changed and it was written just before: the
 // pods of a large set change faster than anybody reads. It remembers that it is written otherwise.
-func (p *Pass) statusMayWait(plan *Plan, result Result) time.Duration {
-	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
-	if !changed {
-		return 0
-	}
+func (p *Pass) statusMayWait(plan *Plan, status *appsv1beta1.CloneSetStatus) time.Duration {
 	now := p.Applier.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,6 +188,12 @@ func (p *Pass) statusMayWait(plan *Plan, result Result) time.Duration {
 	} {
 		*numbers(old) = *numbers(status)
 	}
+	for i := range old.Conditions { // how far a rollout is, in words
+		next := condition(status, old.Conditions[i].Type)
+		if next != nil && next.Type == appsv1beta1.CloneSetConditionProgressing && next.Status == old.Conditions[i].Status && next.Reason == old.Conditions[i].Reason {
+			old.Conditions[i] = *next
+		}
+	}
 	if wait := statusEvery - now.Sub(p.told[plan.Set.UID]); wait > 0 && equality.Semantic.DeepEqual(*old, *status) {
 		return wait
 	}
@@ -195,12 +201,11 @@ func (p *Pass) statusMayWait(plan *Plan, result Result) time.Duration {
 	return 0
 }
 
-func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result) error {
+func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result, status *appsv1beta1.CloneSetStatus) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
-	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
+	if result.Pruned || plan.NewRevision != nil && result.Retry {
 		return nil // a version of the set that this pass has outdated itself is written by the next one
 	}
 	changes, err := statusPatch(&plan.Set.Status, status)

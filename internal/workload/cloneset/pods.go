@@ -132,8 +132,12 @@ func (p *planner) findStale(info *podInfo) {
 			}
 			info.StaleImages[container.Name] = want.Image
 		}
-		if p.Features.InPlace.Resize && others(func(other corev1.Container) bool {
-			return inplace.Explains(other.Resources, want.Resources, container.Resources)
+		if !p.Features.InPlace.Resize {
+			continue
+		}
+		missing := inplace.Lacking(want.Resources, container.Resources)
+		if len(missing.Limits)+len(missing.Requests) > 0 && others(func(other corev1.Container) bool {
+			return inplace.Explains(other.Resources, missing, container.Resources)
 		}) {
 			if info.StaleResources == nil {
 				info.StaleResources = map[string]corev1.ResourceRequirements{}

@@ -1,0 +1,72 @@
+package podindex
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+)
+
+func serving(objects ...corev1.Pod) toolscache.ListerWatcher {
+	source := fcache.NewFakeControllerSource()
+	for i := range objects {
+		source.Add(&objects[i])
+	}
+	return source
+}
+
+func pod(namespace, name, controller string) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if controller != "" {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{UID: "other"}, {UID: "set", Controller: &yes}}
+	}
+	return p
+}
+
+// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355).
+func TestIndex(t *testing.T) {
+	index := &Index{}
+	synced := []toolscache.InformerSynced{}
+	informers := []toolscache.SharedIndexInformer{
+		index.NewInformer(serving(pod("a", "owned", "set"), pod("a", "free", "")), &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}),
+		index.NewInformer(serving(pod("b", "owned", "set"), pod("b", "free", "")), &corev1.Pod{}, 0, nil),
+	}
+	for _, informer := range informers {
+		synced = append(synced, informer.HasSynced)
+		go informer.RunWithContext(t.Context())
+	}
+	if !toolscache.WaitForCacheSync(t.Context().Done(), synced...) {
+		t.Fatal("not synced")
+	}
+	owned, err := index.ControlledBy("set")
+	if diff := cmp.Diff([]string{"a/owned", "b/owned"}, names(owned)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	free, err := index.Uncontrolled("b")
+	if diff := cmp.Diff([]string{"b/free"}, names(free)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	if others, err := index.ControlledBy("other"); len(others) != 0 || err != nil {
+		t.Error("an owner that is no controller finds pods", others, err)
+	}
+	if cached, _, _ := informers[1].GetIndexer().GetByKey("b/free"); cached != any(free[0]) {
+		t.Error("the pod is a copy")
+	}
+	if claims := index.NewInformer(serving(), &corev1.PersistentVolumeClaim{}, 0, toolscache.Indexers{}); len(claims.GetIndexer().GetIndexers()) != 0 {
+		t.Error("claims are indexed too")
+	}
+}
+
+func names(pods []*corev1.Pod) []string {
+	var all []string
+	for _, p := range pods {
+		all = append(all, p.Namespace+"/"+p.Name)
+	}
+	slices.Sort(all)
+	return all
+}
