@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type bareClient struct {
 	namespace string
 	pods      *observer
 	slots     chan struct{}
+	// annotations are further ones of the pods.
+	annotations map[string]string
 }
 
 func newBareClient(kube kubernetes.Interface, namespace string, pods *observer) *bareClient {
@@ -65,8 +68,9 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 	ready := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
 	begin = time.Now()
 	err = each(n, func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"},
-			Annotations: map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}}, Spec: podSpec(image)}
+		annotations := map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}
+		maps.Copy(annotations, c.annotations)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"}, Annotations: annotations}, Spec: podSpec(image)}
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 		if err := c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})

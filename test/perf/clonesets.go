@@ -49,6 +49,8 @@ type sets struct {
 	version string
 	// spec makes the spec of the pods.
 	spec func(image string) corev1.PodSpec
+	// annotations are those of the pods.
+	annotations map[string]string
 }
 
 func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
@@ -83,7 +85,7 @@ func (s *sets) object(name string, replicas int, unavailable string) (*unstructu
 		"apiVersion": "apps.kruise.io/" + s.version, "kind": "CloneSet", "metadata": map[string]any{"name": name, "namespace": ours},
 		"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "updateStrategy": strategy,
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}}, "spec": s.spec(images[0])},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations}, "spec": s.spec(images[0])},
 		},
 	}
 	b, err := json.Marshal(set)

@@ -28,6 +28,8 @@ func scenarios() []scenario {
 				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 10 %%, scaled down to nothing.", n)})
 	}
 	return append(all,
+		scenario{name: "paced-1000", about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
+			"the pace is that of the pods, not that of the API server.", run: paced},
 		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
 		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.", run: startUp},
 		scenario{name: "rest", about: "5,000 pods of CloneSets at rest for one minute, then events of single pods.", run: atRest},
@@ -45,6 +47,9 @@ func ceiling(ctx context.Context, b *bench, n, percent int) error {
 	}
 	defer pods.close()
 	c := newBareClient(b.bare, others, pods)
+	if b.sets != nil {
+		c.annotations = b.sets.annotations
+	}
 	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
@@ -152,6 +157,12 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 	judge(b.report, percent)
 	judgeGrowth(b.report, n, percent)
 	return nil
+}
+
+// paced measures a rollout that waits for the pods: there the budget is in use as far as the manager sees to it.
+func paced(ctx context.Context, b *bench) error {
+	b.sets.annotations = map[string]string{"afloat.dev/simulated-restart": "5s", "afloat.dev/simulated-restart-at-most": "15s"}
+	return oneSet(ctx, b, 1000, 10)
 }
 
 // measureUpdate moves all pods of the sets in place to an image; that a pod is replaced, or more than the budget are out of service,

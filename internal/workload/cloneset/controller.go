@@ -69,7 +69,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods}
-	r := &reconciler{meters: meters, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
+	r := &reconciler{meters: meters, paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
 	r.backOff = &backOff{TypedRateLimiter: options.RateLimiter, due: map[reconcile.Request]time.Duration{}}
 	if options.RateLimiter == nil {
 		r.backOff.TypedRateLimiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
@@ -161,6 +161,7 @@ type reconciler struct {
 	backOff *backOff
 
 	mu    sync.Mutex
+	paces map[types.NamespacedName]time.Time // when a plan may be made again
 	known map[types.NamespacedName]types.UID
 	told  map[types.UID]string // the last narrative logged, so that it is logged only when it changes (OPS-096)
 }
@@ -176,7 +177,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("reading CloneSet: %w", err)
 	}
 	r.remember(request.NamespacedName, set.UID)
+	begin := r.pass.Applier.Now()
+	if wait := r.early(request.NamespacedName, begin); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	outcome, err := r.pass.Run(ctx, request.NamespacedName)
+	r.pace(request.NamespacedName, begin, outcome, err)
 	logger := log.FromContext(ctx)
 	switch {
 	case outcome.Pending != "":
@@ -192,6 +198,31 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: outcome.After}, nil
+}
+
+// A plan looks at all pods of its set. While their events come one by one, the next plan of a large set waits for more of them, by so
+// much for each pod of the set: otherwise a rollout's cost would grow with the square of the pods. A set at rest answers at once.
+const (
+	paceByPod  = 200 * time.Microsecond
+	paceAtMost = time.Second
+)
+
+// pace notes when the set may be planned again; at once if there is more to be written, or nothing was planned. After an error the queue
+// decides.
+func (r *reconciler) pace(name types.NamespacedName, begin time.Time, outcome Outcome, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.paces, name)
+	if outcome.Plan != nil && !outcome.Unfinished && err == nil {
+		r.paces[name] = begin.Add(min(time.Duration(len(outcome.Plan.Verdicts))*paceByPod, paceAtMost))
+	}
+}
+
+// early returns how long the next plan of the set has to wait.
+func (r *reconciler) early(name types.NamespacedName, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paces[name].Sub(now)
 }
 
 func (r *reconciler) remember(name types.NamespacedName, uid types.UID) {
@@ -219,6 +250,7 @@ func (r *reconciler) nameOf(uid types.UID) types.NamespacedName {
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.paces, name)
 	if uid, ok := r.known[name]; ok {
 		r.pass.Forget(uid)
 		delete(r.told, uid)

@@ -66,6 +66,8 @@ type Outcome struct {
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
+	// Unfinished: there is more to be written at once.
+	Unfinished bool
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -99,7 +101,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	p.announce(plan)
 	p.created(plan, result.CreateError)
 	p.pulled(plan, result)
-	outcome := Outcome{Plan: plan, After: plan.After}
+	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished}
 	if result.Unfinished {
 		outcome.After = time.Millisecond
 	}
