@@ -177,11 +177,13 @@ var testTags = []struct{ repository, tag, same string }{
 	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""}, {"nginx", "1.28", ""},
 	{"nginx", "1.27-same", "1.27"},
 	{"app", "v1", ""}, {"app", "v2", ""}, {"app", "v3", ""},
+	{"private/app", "v1", ""}, {"private/app", "v2", ""},
 }
 
 // pushTestImages makes the test images and puts them into the registry, unless they are there.
 func (c *cluster) pushTestImages(force bool) error {
-	last, err := c.reference("app:v3")
+	newest := testTags[len(testTags)-1]
+	last, err := c.reference(newest.repository + ":" + newest.tag)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -97,5 +98,39 @@ func TestImagesSurviveTheRegistry(t *testing.T) {
 func TestADynamicBinaryIsRefused(t *testing.T) {
 	if err := checkStatic("/bin/sh"); err == nil {
 		t.Error("/bin/sh is linked dynamically and was accepted")
+	}
+}
+
+func TestPrivateRepositoriesAskForTheAccount(t *testing.T) {
+	c := registryCluster(t, t.TempDir())
+	base, err := layer(accounts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := webImage(base, "private/app:v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.push(img, "private/app:v1", "app:v1"); err != nil {
+		t.Fatal(err)
+	}
+	get := func(repository, user, password string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.registry()+"/v2/"+repository+"/manifests/v1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if user != "" {
+			request.SetBasicAuth(user, password)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	if a, b, d, e := get("app", "", ""), get("private/app", "", ""), get("private/app", privateUser, "guess"), get("private/app", privateUser, privatePassword); a != 200 || b != 401 || d != 401 || e != 200 {
+		t.Errorf("open %d, no account %d, wrong account %d, account %d", a, b, d, e)
 	}
 }

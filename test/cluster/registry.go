@@ -68,7 +68,20 @@ type manifest struct {
 	Body              []byte
 }
 
+// Repositories below private/ are read with this account only.
+const (
+	privateRepositories          = "/v2/private/"
+	privateUser, privatePassword = "afloat", "let-me-in"
+)
+
 func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, privateRepositories) {
+		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {
+			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return
+		}
+	}
 	if rest, ok := strings.CutPrefix(r.URL.Path, "/v2/library/"); ok {
 		r.URL.Path, r.URL.RawPath = "/v2/"+rest, ""
 	}
