@@ -223,6 +223,7 @@ func judge(r *report, percent int) {
 		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80)
 	} else {
 		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90)
+		r.atLeast("update, budget in use, part of what the bare client has in use", 100*p.Budget.Mean/bare.Budget.Mean, 90)
 		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.", 100*bare.Budget.Mean, bare.PodsPerSecond)
 	}
 	r.atMost("update, pod writes per pod", p.PodWrites, 3, "")

@@ -118,7 +118,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.growClaims(ctx, plan))
-	end := a.Now().Add(passTime)
+	end := a.Now().Add(max(passTime, pace(len(plan.Verdicts)+len(plan.Create))))
 	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
 	// What brings pods back into service goes before what makes new ones, and that before what takes others out.
 	a.verdicts(ctx, plan, &result, end, func(v *Verdict) bool { return !starts(v) })
@@ -140,8 +140,8 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	return result
 }
 
-// passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in which
-// pods that are complete wait for the next.
+// passTime bounds how long a pass goes on taking up pods, but for a huge set, whose plans cost more. A plan for a large set would
+// otherwise be carried out for many seconds in which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
 
 // verdicts carries out those decisions that are chosen, as long as there is time.

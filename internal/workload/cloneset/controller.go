@@ -207,6 +207,8 @@ const (
 	paceAtMost = time.Second
 )
 
+func pace(pods int) time.Duration { return min(time.Duration(pods)*paceByPod, paceAtMost) }
+
 // pace notes when the set may be planned again; at once if there is more to be written, or nothing was planned. After an error the queue
 // decides.
 func (r *reconciler) pace(name types.NamespacedName, begin time.Time, outcome Outcome, err error) {
@@ -214,7 +216,7 @@ func (r *reconciler) pace(name types.NamespacedName, begin time.Time, outcome Ou
 	defer r.mu.Unlock()
 	delete(r.paces, name)
 	if outcome.Plan != nil && !outcome.Unfinished && err == nil {
-		r.paces[name] = begin.Add(min(time.Duration(len(outcome.Plan.Verdicts))*paceByPod, paceAtMost))
+		r.paces[name] = begin.Add(pace(len(outcome.Plan.Verdicts)))
 	}
 }
 
