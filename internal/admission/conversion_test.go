@@ -164,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(&cloneSetWebhooks{})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -177,7 +177,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
 				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" || cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
-				cmp.Diff([]string{"clonesets"}, hook.Rules[0].Resources) != "" {
+				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) || len(hook.Rules[0].Resources) != 1 {
 				t.Errorf("%s: %+v", hook.Name, hook)
 			}
 			got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -188,7 +188,10 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	}
 	var m admissionv1.ValidatingWebhookConfiguration // both kinds are alike in what is compared
 	read(t, "../../config/webhook/mutating.yaml", &m)
-	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{"mcloneset.kb.io " + mutateCloneSetPath: {"CREATE", "UPDATE"}})
+	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
+		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
+		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
+	})
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"}})

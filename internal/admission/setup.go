@@ -56,6 +56,10 @@ type Options struct {
 	TemplateDefaults, HostPorts bool
 	// InPlace is what may change under InPlaceOnly (CS-033).
 	InPlace inplace.Options
+	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
+	Daemon, PullJobs bool
+	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
+	Pods, GateAllPods bool
 }
 
 // Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
@@ -80,7 +84,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
-	handlers := admissionHandlers(&cloneSetWebhooks{
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
 		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
@@ -88,7 +92,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
-	})
+	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()}})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -118,11 +122,18 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
+// kinds are what admits each kind.
+type kinds struct {
+	cloneSets *cloneSetWebhooks
+	recreates *recreateWebhook
+}
+
 // admissionHandlers are the admission webhooks by path.
-func admissionHandlers(cloneSets *cloneSetWebhooks) map[string]admission.Handler {
+func admissionHandlers(w kinds) map[string]admission.Handler {
 	return map[string]admission.Handler{
-		mutateCloneSetPath:   inTime(cloneSets.mutate),
-		validateCloneSetPath: inTime(cloneSets.validate),
+		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
+		validateCloneSetPath: inTime(w.cloneSets.validate),
+		mutateRecreatePath:   inTime(w.recreates.mutate),
 	}
 }
 
