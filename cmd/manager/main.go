@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -37,6 +38,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
@@ -257,6 +259,13 @@ func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gat
 		if err := containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()}); err != nil {
 			return err
 		}
+	}
+	if served(mgr, "NodeImage", "ImagePullJob", "ImageListPullJob") {
+		return imagepull.Setup(ctx, mgr, imagepull.Options{
+			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
+			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,
+			Namespace: o.daemonNamespace, Jobs: gates.Enabled(features.ImagePullJobGate), RateLimiter: limiter,
+		})
 	}
 	return nil
 }

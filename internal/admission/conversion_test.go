@@ -164,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -191,10 +191,18 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
 		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
 		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
+		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
+		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},
+		"mimagelistpulljob-v1beta1.kb.io " + mutatePullListPath: {"CREATE", "UPDATE"},
 	})
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
-	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"}})
+	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{
+		"vcloneset.kb.io " + validateCloneSetPath:                 {"CREATE", "UPDATE", "DELETE"},
+		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
+		"vimagepulljob-v1beta1.kb.io " + validatePullJobPath:      {"CREATE", "UPDATE"},
+		"vimagelistpulljob-v1beta1.kb.io " + validatePullListPath: {"CREATE", "UPDATE"},
+	})
 }
 
 func read(t *testing.T, file string, into any) {

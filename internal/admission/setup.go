@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -92,7 +93,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
-	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()}})
+	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
+		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -126,15 +128,18 @@ const admissionTime = 7 * time.Second
 type kinds struct {
 	cloneSets *cloneSetWebhooks
 	recreates *recreateWebhook
+	images    *imageWebhooks
 }
 
 // admissionHandlers are the admission webhooks by path.
 func admissionHandlers(w kinds) map[string]admission.Handler {
-	return map[string]admission.Handler{
+	handlers := map[string]admission.Handler{
 		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
 		validateCloneSetPath: inTime(w.cloneSets.validate),
 		mutateRecreatePath:   inTime(w.recreates.mutate),
 	}
+	maps.Copy(handlers, w.images.handlers())
+	return handlers
 }
 
 func inTime(handle admission.HandlerFunc) admission.Handler {

@@ -21,7 +21,6 @@ type Refusal struct {
 	Message string
 }
 
-
 func bad(format string, args ...any) *Refusal {
 	return &Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
