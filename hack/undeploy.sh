@@ -14,5 +14,15 @@ fi
 for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
   "$kubectl" patch "$crd" --type=json -p '[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]'
 done
+# Nobody is left to remove the finalizers of the manager (IMG-121).
+for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.io; do
+  ("$kubectl" get "$kind" -A -o jsonpath='{range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.finalizers}{"\n"}{end}' 2>/dev/null || true) |
+    while read -r namespace name finalizers; do
+      rest=$(sed -E 's#"(apps\.kruise\.io/deletion-protection|crr\.apps\.kruise\.io/unready-acquired)",?##; s#,\]$#]#' <<<"$finalizers")
+      if [ "$rest" != "$finalizers" ]; then
+        "$kubectl" -n "$namespace" patch "$kind" "$name" --type=merge -p "{\"metadata\":{\"finalizers\":$rest}}"
+      fi
+    done
+done
 "$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
 "$kubectl" kustomize config/rbac | "$kubectl" delete --ignore-not-found -f -

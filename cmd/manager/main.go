@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,9 +39,12 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
@@ -237,6 +242,17 @@ func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error)
 }
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index) error {
+	limiter := func() workqueue.TypedRateLimiter[reconcile.Request] {
+		return workqueue.NewTypedMaxOfRateLimiter(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
+			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
+	}
+	if err := addDaemonControllers(ctx, mgr, o, gates, limiter); err != nil {
+		return err
+	}
+	if err := readinessgate.Setup(mgr); err != nil {
+		return err
+	}
 	return cloneset.Setup(ctx, mgr, cloneset.Options{
 		Features: cloneset.Features{
 			ShortHash:               gates.Enabled(features.CloneSetShortHash),
@@ -248,10 +264,40 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			DeferredResize:          o.deferredResize,
 			PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
-		Workers: *o.workers["cloneset"],
-		Pods:    pods,
-		RateLimiter: workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
-			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)}),
+		Workers:     *o.workers["cloneset"],
+		Pods:        pods,
+		RateLimiter: limiter(),
 	})
+}
+
+// addDaemonControllers adds what needs the node daemon, of the kinds that are served here: an older installation may lack their
+// definitions.
+func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, limiter func() workqueue.TypedRateLimiter[reconcile.Request]) error {
+	if !gates.Enabled(features.KruiseDaemon) {
+		return nil
+	}
+	if served(mgr, "ContainerRecreateRequest") {
+		if err := containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()}); err != nil {
+			return err
+		}
+	}
+	if served(mgr, "NodeImage", "ImagePullJob", "ImageListPullJob") {
+		return imagepull.Setup(ctx, mgr, imagepull.Options{
+			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
+			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,
+			Namespace: o.daemonNamespace, Jobs: gates.Enabled(features.ImagePullJobGate), RateLimiter: limiter,
+		})
+	}
+	return nil
+}
+
+// served tells whether the API server serves all the kinds of apps.kruise.io/v1beta1.
+func served(mgr ctrl.Manager, kinds ...string) bool {
+	for _, kind := range kinds {
+		if _, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind}, appsv1beta1.GroupVersion.Version); err != nil {
+			mgr.GetLogger().Info("A kind is not served, its controller is not started", "kind", kind, "why", err.Error())
+			return false
+		}
+	}
+	return true
 }

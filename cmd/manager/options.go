@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
@@ -38,9 +40,12 @@ type options struct {
 	deferredResize         time.Duration
 	excludePreparingDelete bool
 	allowPrivileged        bool
+	nodeImageDelay         time.Duration
+	nodeImageTTL           int
 	logging                *logsapi.LoggingConfiguration
 
 	installNamespace string
+	daemonNamespace  string
 	webhookPort      int
 	certDir          string
 	secretName       string
@@ -56,8 +61,6 @@ type accepted struct {
 	expectationTimeout             time.Duration
 	noDeepCopy                     bool
 	bcjByScheduler, adsByScheduler bool
-	nodeImageDelay                 time.Duration
-	nodeImageTTL                   int
 	versionedStatus, protection    string
 }
 
@@ -100,8 +103,8 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")
 	fs.BoolVar(&a.bcjByScheduler, "assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
 	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
-	fs.DurationVar(&a.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
-	fs.IntVar(&a.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
+	fs.DurationVar(&o.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
+	fs.IntVar(&o.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
 	fs.StringVar(&a.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
 	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
 	logsapi.AddFlags(o.logging, fs)
@@ -121,10 +124,14 @@ func parseOptions(args []string) (*options, error) {
 	if o.leaderElectionResourceLock != "leases" {
 		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases", o.leaderElectionResourceLock)
 	}
+	if month := 31 * 24 * 60 * 60; o.nodeImageTTL < 0 || o.nodeImageTTL > month {
+		return nil, fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d", o.nodeImageTTL, month)
+	}
 	return o, o.environment()
 }
 
 func (o *options) environment() error {
+	o.daemonNamespace = env("KRUISE_DAEMON_CONFIG_NS", pub.DaemonConfigNamespace)
 	o.installNamespace = env("POD_NAMESPACE", "kruise-system")
 	o.certDir = env("WEBHOOK_CERT_DIR", "/tmp/kruise-webhook-certs")
 	o.secretName = env("SECRET_NAME", "kruise-webhook-certs")

@@ -28,6 +28,10 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		InitTimeout:      o.webhookInitTimeout,
 		TemplateDefaults: !gates.Enabled(features.TemplateNoDefaults),
 		InPlace:          qualifies,
+		Daemon:           gates.Enabled(features.KruiseDaemon),
+		PullJobs:         gates.Enabled(features.ImagePullJobGate),
+		Pods:             gates.Enabled(features.PodWebhook),
+		GateAllPods:      gates.Enabled(features.KruisePodReadinessGate),
 		HostPorts:        gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
 	if o.renewBefore != "" {

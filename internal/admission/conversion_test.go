@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
@@ -70,7 +71,7 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil); err == nil || !strings.Contains(err.Error(), "oops") {
+	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil, schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: %v", err)
 	}
 }
@@ -107,6 +108,34 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// OPS-070: all kinds whose versions differ convert, and fields that their types do not know go along.
+func TestConvertAllKinds(t *testing.T) {
+	for kind, spec := range map[string]string{
+		"CloneSet":                 `{"replicas":1,"future":1}`,
+		"ContainerRecreateRequest": `{"podName":"p","containers":[{"name":"a","future":2}]}`,
+		"NodeImage":                `{"images":{"a.b/c":{"tags":[{"tag":"1.2","future":3}]}}}`,
+	} {
+		for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
+			got := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`","kind":"`+kind+`","metadata":{"name":"x"},"spec":`+spec+`}`, to)
+			want, err := decodeDocument([]byte(spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got["apiVersion"] != "apps.kruise.io/"+to || got["kind"] != kind {
+				t.Errorf("%v %v", got["apiVersion"], got["kind"])
+			}
+			members, _ := got["spec"].(document)
+			delete(members, "template")
+			delete(members, "selector")
+			delete(members, "updateStrategy")
+			delete(members, "scaleStrategy")
+			if diff := cmp.Diff(want, members); diff != "" {
+				t.Errorf("%s from %s (-given +got):\n%s", kind, from, diff)
+			}
+		}
+	}
+}
+
 func convertOne(t *testing.T, object, to string) document {
 	t.Helper()
 	_, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/`+to+`","objects":[`+object+`]}}`)
@@ -135,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(&cloneSetWebhooks{})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -148,7 +177,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
 				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" || cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
-				cmp.Diff([]string{"clonesets"}, hook.Rules[0].Resources) != "" {
+				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) || len(hook.Rules[0].Resources) != 1 {
 				t.Errorf("%s: %+v", hook.Name, hook)
 			}
 			got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -159,10 +188,21 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	}
 	var m admissionv1.ValidatingWebhookConfiguration // both kinds are alike in what is compared
 	read(t, "../../config/webhook/mutating.yaml", &m)
-	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{"mcloneset.kb.io " + mutateCloneSetPath: {"CREATE", "UPDATE"}})
+	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
+		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
+		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
+		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
+		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},
+		"mimagelistpulljob-v1beta1.kb.io " + mutatePullListPath: {"CREATE", "UPDATE"},
+	})
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
-	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"}})
+	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{
+		"vcloneset.kb.io " + validateCloneSetPath:                 {"CREATE", "UPDATE", "DELETE"},
+		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
+		"vimagepulljob-v1beta1.kb.io " + validatePullJobPath:      {"CREATE", "UPDATE"},
+		"vimagelistpulljob-v1beta1.kb.io " + validatePullListPath: {"CREATE", "UPDATE"},
+	})
 }
 
 func read(t *testing.T, file string, into any) {

@@ -44,3 +44,17 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 func undecodable(request *admission.Request, err error) admission.Response {
 	return invalid(request, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()}})
 }
+
+// refused refuses a request with the HTTP status.
+func refused(code int32, message string) admission.Response {
+	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusForbidden: metav1.StatusReasonForbidden,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError}
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: message,
+	}}}
+}
+
+// gateOff refuses what a feature gate forbids (CRR-020, IMG-020, IMG-030).
+func gateOff(gate string) admission.Response {
+	return refused(http.StatusForbidden, fmt.Sprintf("feature gate %s is off", gate))
+}

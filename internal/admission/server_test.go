@@ -29,7 +29,7 @@ func testServer(t *testing.T, options Options) *server {
 			t.Fatal(err)
 		}
 	}
-	keeping := options.keeper(admissionHandlers(&cloneSetWebhooks{}))
+	keeping := options.keeper(admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}}))
 	keeping.CRDs, keeping.OtherCRDs = nil, nil
 	s := &server{Server: newServer(options), timeout: time.Nanosecond,
 		keeper: certificate.New(fake.NewClientBuilder().WithScheme(scheme).Build(), clock.RealClock{}, logr.Discard(), keeping)}

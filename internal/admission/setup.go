@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -26,9 +27,8 @@ const (
 
 // convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
 var (
-	convertedCRDs = []string{"clonesets.apps.kruise.io"}
-	otherCRDs     = []string{"advancedcronjobs.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "daemonsets.apps.kruise.io",
-		"nodeimages.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
+	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io"}
+	otherCRDs     = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
 		"resourcedistributions.apps.kruise.io", "sidecarsets.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
 		"workloadspreads.apps.kruise.io"}
 )
@@ -57,6 +57,10 @@ type Options struct {
 	TemplateDefaults, HostPorts bool
 	// InPlace is what may change under InPlaceOnly (CS-033).
 	InPlace inplace.Options
+	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
+	Daemon, PullJobs bool
+	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
+	Pods, GateAllPods bool
 }
 
 // Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
@@ -66,8 +70,8 @@ type Options struct {
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
 
 // Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
@@ -81,7 +85,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
-	handlers := admissionHandlers(&cloneSetWebhooks{
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
 		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
@@ -89,7 +93,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
-	})
+	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
+		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -119,12 +124,22 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
+// kinds are what admits each kind.
+type kinds struct {
+	cloneSets *cloneSetWebhooks
+	recreates *recreateWebhook
+	images    *imageWebhooks
+}
+
 // admissionHandlers are the admission webhooks by path.
-func admissionHandlers(cloneSets *cloneSetWebhooks) map[string]admission.Handler {
-	return map[string]admission.Handler{
-		mutateCloneSetPath:   inTime(cloneSets.mutate),
-		validateCloneSetPath: inTime(cloneSets.validate),
+func admissionHandlers(w kinds) map[string]admission.Handler {
+	handlers := map[string]admission.Handler{
+		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
+		validateCloneSetPath: inTime(w.cloneSets.validate),
+		mutateRecreatePath:   inTime(w.recreates.mutate),
 	}
+	maps.Copy(handlers, w.images.handlers())
+	return handlers
 }
 
 func inTime(handle admission.HandlerFunc) admission.Handler {

@@ -71,8 +71,14 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	// Not by envtest, which takes the conversion webhook out.
-	if err := create("../../config/crd/bases/apps.kruise.io_clonesets.yaml"); err != nil {
+	definitions, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	if err != nil {
 		return 0, err
+	}
+	for _, definition := range definitions {
+		if err := create(definition); err != nil {
+			return 0, err
+		}
 	}
 	if err := wait(func() error { return kube.List(context.Background(), &appsv1beta1.CloneSetList{}) }); err != nil {
 		return 0, fmt.Errorf("the CRD is not served: %w", err)

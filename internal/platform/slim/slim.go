@@ -37,7 +37,8 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Pod keeps of a pod of ours what decisions read, and of any other pod the metadata that finds its owner.
+// Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
+// looked at: by ContainerRecreateRequests (CRR-055), at its readiness gate (CRR-087), or at its launch barrier (ND-135).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -45,17 +46,66 @@ func Pod(object any) (any, error) {
 	}
 	pod.ManagedFields = nil
 	if !ours(pod) {
-		pod.Annotations = nil
-		pod.Spec, pod.Status = corev1.PodSpec{NodeName: pod.Spec.NodeName}, corev1.PodStatus{Phase: pod.Status.Phase}
+		ofOthers(pod)
 		return pod, nil
 	}
 	status := pod.Status
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
 		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates,
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
 		Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers)}
 	return pod, nil
+}
+
+// ofOthers slims a pod of others.
+func ofOthers(pod *corev1.Pod) {
+	spec, status := pod.Spec, pod.Status
+	annotations := pod.Annotations
+	pod.Annotations = nil
+	pod.Spec, pod.Status = corev1.PodSpec{NodeName: spec.NodeName}, corev1.PodStatus{Phase: status.Phase}
+	keep := func(conditionType corev1.PodConditionType) {
+		for i := range status.Conditions {
+			if status.Conditions[i].Type == conditionType {
+				pod.Status.Conditions = append(pod.Status.Conditions, status.Conditions[i])
+			}
+		}
+	}
+	if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); slices.Contains(spec.ReadinessGates, gate) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
+		keep(pub.KruisePodReady)
+	}
+	for i := range spec.Containers {
+		for j := range spec.Containers[i].Env {
+			if spec.Containers[i].Env[j].Name == pub.ContainerBarrierEnv {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]}})
+			}
+		}
+	}
+	barrier := len(pod.Spec.Containers) > 0
+	if barrier {
+		pod.Spec.RestartPolicy = spec.RestartPolicy
+		if value, ok := annotations[pub.LaunchCompleted]; ok {
+			pod.Annotations = map[string]string{pub.LaunchCompleted: value}
+		}
+		keep(corev1.ContainersReady)
+	}
+	pod.Status.ContainerStatuses = outline(status.ContainerStatuses, barrier)
+	pod.Status.InitContainerStatuses = outline(restartable(spec.InitContainers, status.InitContainerStatuses), false)
+}
+
+// outline keeps of statuses what shows that something happened to a container.
+func outline(statuses []corev1.ContainerStatus, state bool) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range statuses {
+		s := &statuses[i]
+		k := corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount, ContainerID: s.ContainerID}
+		if state {
+			k.State = s.State
+		}
+		kept = append(kept, k)
+	}
+	return kept
 }
 
 // containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata

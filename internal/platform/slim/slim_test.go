@@ -119,11 +119,36 @@ func TestPodOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
 			want.ManagedFields, want.Annotations = nil, nil
-			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning}
+			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning,
+				ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4, ContainerID: "c-2"}}, // CRR-055
+				InitContainerStatuses: []corev1.ContainerStatus{{Name: "native"}}}
 			if diff := cmp.Diff(want, transformed(t, Pod, fat(owner))); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// CRR-087, ND-135: pods of others keep what shows that their gate or their barrier is to be opened.
+func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
+	pod := fat("apps/v1")
+	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "p_1"}}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}
+	gates := []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
+	pod.Spec.ReadinessGates = append([]corev1.PodReadinessGate{{ConditionType: "Own"}}, gates...)
+	pod.Spec.RestartPolicy, pod.Spec.Containers[0].Env = corev1.RestartPolicyNever, append(pod.Spec.Containers[0].Env, barrier)
+	pod.Status.ContainerStatuses[0].State = ended
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.KruisePodReady, Status: "True"})
+	pod.Annotations[pub.LaunchCompleted] = "true"
+	want := pod.DeepCopy()
+	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true"}
+	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}}}}
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+		Conditions:            []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
+		ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4, ContainerID: "c-2", State: ended}},
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "native"}}}
+	if diff := cmp.Diff(want, transformed(t, Pod, pod)); diff != "" {
+		t.Error(diff)
 	}
 }
 

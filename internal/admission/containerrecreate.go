@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/recreate"
+	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+)
+
+const mutateRecreatePath = "/mutate-apps-kruise-io-containerrecreaterequest"
+
+// recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
+type recreateWebhook struct {
+	// daemon is gate KruiseDaemon (CRR-020).
+	daemon bool
+	// live reads from the API server: what is written into a request must be true of the pod as it is now.
+	live client.Reader
+	// cached is good enough for warnings.
+	cached client.Reader
+}
+
+func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	if !w.daemon {
+		return gateOff("KruiseDaemon")
+	}
+	updated, hub, warnings, err := readRecreate(request.Object.Raw, &request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	var response admission.Response
+	if request.Operation == admissionv1.Update {
+		old, oldHub, _, err := readRecreate(request.OldObject.Raw, &request)
+		if err != nil {
+			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		}
+		response = admission.Allowed("")
+		if refusal := containerrecreate.CheckUpdate(hub, oldHub, updated, old); refusal != nil {
+			response = refused(refusal.Code, refusal.Message)
+		}
+	} else {
+		response = w.create(ctx, &request, hub)
+	}
+	return response.WithWarnings(warnings...)
+}
+
+// readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1 annotation of CRR-047.
+func readRecreate(raw []byte, request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
+	document, err := decodeDocument(raw)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
+	}
+	switch version := versionOf(document, request); version {
+	case appsv1alpha1.GroupVersion.Version:
+		given := &appsv1alpha1.ContainerRecreateRequest{}
+		if _, err := decodeStrictly(raw, given); err != nil {
+			return "", nil, nil, err
+		}
+		for _, key := range given.UnreadableAnnotations() {
+			warnings = append(warnings, fmt.Sprintf("annotation %s cannot be read and means nothing", key))
+		}
+		return given.Annotations[pub.RecreateUnreadyAcquired], given.ToV1beta1(), warnings, nil
+	case appsv1beta1.GroupVersion.Version:
+		given := &appsv1beta1.ContainerRecreateRequest{}
+		_, err := decodeStrictly(raw, given)
+		return "", given, nil, err
+	default:
+		return "", nil, nil, fmt.Errorf("version %q of ContainerRecreateRequest is not known", version)
+	}
+}
+
+func (w *recreateWebhook) create(ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
+	if refusal := containerrecreate.Check(hub); refusal != nil {
+		return refused(refusal.Code, refusal.Message)
+	}
+	pod := &corev1.Pod{}
+	if err := w.live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName}, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return refused(http.StatusBadRequest, fmt.Sprintf("no found Pod named %s", hub.Spec.PodName))
+		}
+		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Pod %s: %v", hub.Spec.PodName, err))
+	}
+	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
+		return refused(refusal.Code, refusal.Message)
+	}
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	if err := w.live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return refused(http.StatusBadRequest, fmt.Sprintf("no found Node named %s", pod.Spec.NodeName))
+		}
+		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Node %s: %v", pod.Spec.NodeName, err))
+	}
+	patch, refusal := containerrecreate.Freeze(hub, hub.Labels != nil, pod, node.Labels)
+	if refusal != nil {
+		return refused(refusal.Code, refusal.Message)
+	}
+	return admission.Patched("", patch...).WithWarnings(w.ahead(ctx, pod)...)
+}
+
+// ahead warns that other requests for the pod come first (CRR-164).
+func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) []string {
+	var list appsv1beta1.ContainerRecreateRequestList
+	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"})
+	if err != nil {
+		return nil // no warning rather than a wrong one
+	}
+	var first *appsv1beta1.ContainerRecreateRequest
+	for i := range list.Items {
+		other := &list.Items[i]
+		if recreate.Completed(other) || other.DeletionTimestamp != nil {
+			continue
+		}
+		if first == nil || other.CreationTimestamp.Before(&first.CreationTimestamp) {
+			first = other
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("ContainerRecreateRequest %s for Pod %s is not finished: this one waits for it", first.Name, pod.Name)}
+}

@@ -1,0 +1,222 @@
+package admission
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatchapply "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// recreatable is a pod with all sorts of containers.
+func recreatable(changes ...func(*corev1.Pod)) *corev1.Pod {
+	always, grace := corev1.ContainerRestartPolicyAlways, int64(45)
+	hook := func(h corev1.LifecycleHandler) *corev1.Lifecycle { return &corev1.Lifecycle{PreStop: &h} }
+	ports := []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP"}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1"},
+		Spec: corev1.PodSpec{NodeName: "node-a", TerminationGracePeriodSeconds: &grace,
+			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: &always}},
+			Containers: []corev1.Container{
+				{Name: "plain", Ports: ports},
+				{Name: "exec", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}})},
+				{Name: "http", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
+				{Name: "tcp", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
+				{Name: "sleep", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}})},
+				{Name: "new"}, {Name: "unseen"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "new"}}},
+	}
+	for _, name := range []string{"plain", "exec", "http", "tcp", "sleep"} {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "c://" + name, RestartCount: 2})
+	}
+	for _, name := range []string{"init", "native"} {
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "c://" + name})
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+func recreateHandler(t *testing.T, pod *corev1.Pod, more ...runtime.Object) *recreateWebhook {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"type": "virtual-kubelet"}}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, pod).WithRuntimeObjects(more...).Build()
+	return &recreateWebhook{daemon: true, live: c, cached: c}
+}
+
+func crr(version, metadata, spec string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ContainerRecreateRequest","metadata":{"name":"r","namespace":"shop"` + metadata + `},"spec":` + spec + `}`
+}
+
+// CRR-011, CRR-021, CRR-035 to CRR-040: what admission writes into a request, in both versions.
+func TestRecreateRequestsAreFrozen(t *testing.T) {
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged"}`,
+			`{"podName":"web-7","future":12345678901234567890,"containers":[{"name":"plain","future":1},{"name":"exec"},{"name":"http"},{"name":"tcp"},{"name":"sleep"},{"name":"native"}]}`)
+		handler := inTime(recreateHandler(t, recreatable()).mutate)
+		response := review(t, handler, admissionv1.Create, given, "")
+		if !response.Allowed {
+			t.Fatalf("%+v", response.Result)
+		}
+		patch, err := jsonpatchapply.DecodePatch(response.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := patch.Apply([]byte(given))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeDocument(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		context := func(name string, n string) document {
+			return document{"containerID": "c://" + name, "restartCount": json.Number(n)}
+		}
+		ports := []any{document{"name": "http", "containerPort": json.Number("80"), "protocol": "TCP"}}
+		want := document{
+			"podName": "web-7", "future": json.Number("12345678901234567890"),
+			"strategy": document{"failurePolicy": "Fail", "terminationGracePeriodSeconds": json.Number("45")},
+			"containers": []any{
+				document{"name": "plain", "future": json.Number("1"), "statusContext": context("plain", "2")},
+				document{"name": "exec", "statusContext": context("exec", "2"), "preStop": document{"exec": document{"command": []any{"stop"}}}},
+				document{"name": "http", "statusContext": context("http", "2"), "preStop": document{"httpGet": document{"path": "/stop", "port": "http"}}, "ports": ports},
+				document{"name": "tcp", "statusContext": context("tcp", "2"), "preStop": document{"tcpSocket": document{"port": json.Number("80")}}, "ports": ports},
+				document{"name": "sleep", "statusContext": context("sleep", "2")},
+				document{"name": "native", "statusContext": context("native", "0")}, // CRR-034
+			},
+		}
+		if diff := cmp.Diff(want, got["spec"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+		labels := document{"a": "b", "crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/node-name": "node-a", "crr.apps.kruise.io/pod-uid": "pod-1", "type": "virtual-kubelet"}
+		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+	}
+}
+
+func TestRecreateRequestsAreRefused(t *testing.T) {
+	one := func(more string) string { return `{"podName":"web-7","containers":[{"name":"plain"}]` + more + `}` }
+	strategy := func(s string) string { return one(`,"strategy":{` + s + `}`) }
+	cases := map[string]struct {
+		spec    string
+		pod     *corev1.Pod
+		code    int32
+		message string
+	}{
+		"CRR-022 no pod named":         {`{"podName":"","containers":[{"name":"plain"}]}`, nil, 400, "podName can not be empty"},
+		"CRR-023 no containers":        {`{"podName":"web-7","containers":[]}`, nil, 400, "containers list can not be null"},
+		"CRR-024 a short deadline":     {one(`,"activeDeadlineSeconds":2`), nil, 400, "activeDeadlineSeconds can not be less than 3s"},
+		"CRR-025 a negative TTL":       {one(`,"ttlSecondsAfterFinished":-1`), nil, 400, "non-negative"},
+		"CRR-025 negative termination": {strategy(`"terminationGracePeriodSeconds":-1`), nil, 400, "non-negative"},
+		"CRR-025 negative unready":     {strategy(`"unreadyGracePeriodSeconds":-1`), nil, 400, "non-negative"},
+		"CRR-025 negative started":     {strategy(`"minStartedSeconds":-1`), nil, 400, "non-negative"},
+		"CRR-026 an unknown policy":    {strategy(`"failurePolicy":"Retry"`), nil, 400, "unknown failurePolicy"},
+		"CRR-027 no such pod":          {`{"podName":"web-8","containers":[{"name":"plain"}]}`, nil, 400, "no found Pod named web-8"},
+		"CRR-028 a finished pod":       {one(""), recreatable(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), 400, "inactive Pod"},
+		"CRR-028 a pod being deleted": {one(""), recreatable(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"f"}
+		}), 400, "inactive Pod"},
+		"CRR-028 a finished pod whose sidecars end": {one(""), recreatable(func(p *corev1.Pod) {
+			p.Status.Phase, p.Status.Conditions = corev1.PodSucceeded, []corev1.PodCondition{{Type: "SidecarTerminated", Status: "False"}}
+		}), 200, ""},
+		"CRR-029 no node":                    {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
+		"CRR-030 the node is gone":           {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400, "no found Node named node-b"},
+		"CRR-031 twice":                      {`{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain"}]}`, nil, 400, "can not recreate plain multi times"},
+		"CRR-010, CRR-032 own context":       {`{"podName":"web-7","containers":[{"name":"plain","statusContext":{"containerID":"x","restartCount":0}}]}`, nil, 400, "read-only"},
+		"CRR-032 own hook":                   {`{"podName":"web-7","containers":[{"name":"plain","preStop":{}}]}`, nil, 400, "read-only"},
+		"CRR-033 no such container":          {`{"podName":"web-7","containers":[{"name":"none"}]}`, nil, 400, "container none not found in Pod"},
+		"CRR-033 no status":                  {`{"podName":"web-7","containers":[{"name":"unseen"}]}`, nil, 400, "not found unseen containerStatus in Pod Status"},
+		"CRR-033 no ID":                      {`{"podName":"web-7","containers":[{"name":"new"}]}`, nil, 400, "initialized"},
+		"CRR-034 an ordinary init container": {`{"podName":"web-7","containers":[{"name":"init"}]}`, nil, 400, "init container"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := test.pod
+			if pod == nil {
+				pod = recreatable()
+			}
+			for _, version := range []string{"v1alpha1", "v1beta1"} {
+				response := review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
+				if response.Allowed != (test.code == 200) || !response.Allowed && (response.Result.Code != test.code || !strings.Contains(response.Result.Message, test.message)) {
+					t.Errorf("%s: %+v", version, response.Result)
+				}
+			}
+		})
+	}
+	off := recreateHandler(t, recreatable())
+	off.daemon = false
+	if response := review(t, inTime(off.mutate), admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed || response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
+		t.Errorf("CRR-020: %+v", response.Result)
+	}
+}
+
+func TestRecreateUpdates(t *testing.T) {
+	const labels = `,"labels":{"crr.apps.kruise.io/active":"true","crr.apps.kruise.io/node-name":"n","crr.apps.kruise.io/pod-uid":"u"}`
+	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
+	acquired := `,"annotations":{"crr.apps.kruise.io/unready-acquired":"2026-01-01T10:00:00Z"}`
+	cases := map[string]struct {
+		version, old, updated string
+		message               string
+	}{
+		"CRR-045 the spec":                    {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels, strings.Replace(spec, "plain", "exec", 1)), "spec of ContainerRecreateRequest is immutable"},
+		"CRR-046 the node":                    {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `"n"`, `"m"`, 1), spec), "not allowed to update immutable label crr.apps.kruise.io/node-name"},
+		"CRR-046 the pod removed":             {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `,"crr.apps.kruise.io/pod-uid":"u"`, "", 1), spec), "pod-uid"},
+		"CRR-046 the pod added":               {"v1beta1", crr("v1beta1", "", spec), crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":""}`, spec), "pod-uid"},
+		"CRR-047 the time":                    {"v1alpha1", crr("v1alpha1", acquired, spec), crr("v1alpha1", strings.Replace(acquired, "10:00", "11:00", 1), spec), "not allowed to update immutable annotation"},
+		"CRR-047 the time removed":            {"v1alpha1", crr("v1alpha1", acquired, spec), crr("v1alpha1", "", spec), "not allowed to update immutable annotation"},
+		"CRR-047 the time set":                {"v1alpha1", crr("v1alpha1", "", spec), crr("v1alpha1", acquired, spec), ""},
+		"CRR-048, CRR-141 the active label":   {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `"crr.apps.kruise.io/active":"true",`, "", 1), spec), ""},
+		"CRR-048 other metadata":              {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels+`,"finalizers":["f"],"annotations":{"a":"b"}`, spec), ""},
+		"CRR-049 the same spec in other text": {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels, `{"containers":[{"name":"plain"}],"podName":"web-7"}`), ""},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			response := review(t, inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
+			if response.Allowed != (test.message == "") || !response.Allowed && (response.Result.Code != 403 || !strings.Contains(response.Result.Message, test.message)) {
+				t.Errorf("%+v", response.Result)
+			}
+			if len(response.Patch) != 0 {
+				t.Errorf("%s", response.Patch)
+			}
+		})
+	}
+}
+
+// CRR-164: who comes second is told so. CRR-146, CRR-147: what cannot be read is named.
+func TestRecreateWarnings(t *testing.T) {
+	other := func(name string, done bool) *appsv1beta1.ContainerRecreateRequest {
+		r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+			Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
+		if done {
+			now := metav1.Now()
+			r.Status.CompletionTime = &now
+		}
+		return r
+	}
+	handler := inTime(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
+	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
+	response := review(t, handler, admissionv1.Create, crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
+	want := []string{"ContainerRecreateRequest before for Pod web-7 is not finished: this one waits for it",
+		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
+	if diff := cmp.Diff(want, response.Warnings); diff != "" {
+		t.Error(diff)
+	}
+}

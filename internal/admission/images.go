@@ -1,0 +1,149 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/operation/imagepull"
+)
+
+// Paths of the webhooks of images (OPS-060).
+const (
+	mutateNodeImagePath   = "/mutate-apps-kruise-io-nodeimage"
+	validateNodeImagePath = "/validate-apps-kruise-io-nodeimage"
+	mutatePullJobPath     = "/mutate-apps-kruise-io-imagepulljob"
+	validatePullJobPath   = "/validate-apps-kruise-io-imagepulljob"
+	mutatePullListPath    = "/mutate-apps-kruise-io-imagelistpulljob"
+	validatePullListPath  = "/validate-apps-kruise-io-imagelistpulljob"
+)
+
+// imageWebhooks admits NodeImages, ImagePullJobs and ImageListPullJobs of both versions (IMG-020 to IMG-046).
+type imageWebhooks struct {
+	// daemon and jobs are gates KruiseDaemon (IMG-020) and ImagePullJobGate (IMG-030).
+	daemon, jobs bool
+	now          func() time.Time
+}
+
+func (w *imageWebhooks) handlers() map[string]admission.Handler {
+	return map[string]admission.Handler{
+		mutateNodeImagePath:   inTime(w.gated(false, w.mutateNode)),
+		validateNodeImagePath: inTime(w.gated(false, w.validateNode)),
+		mutatePullJobPath:     inTime(w.gated(true, w.mutateJob)),
+		validatePullJobPath:   inTime(w.gated(true, w.validateJob)),
+		mutatePullListPath:    inTime(w.gated(true, w.mutateList)),
+		validatePullListPath:  inTime(w.gated(true, w.validateList)),
+	}
+}
+
+// gated asks the handler about creations and updates, unless a gate is off.
+func (w *imageWebhooks) gated(jobs bool, handle func(*admission.Request) admission.Response) admission.HandlerFunc {
+	return func(_ context.Context, request admission.Request) admission.Response {
+		switch {
+		case request.Operation != admissionv1.Create && request.Operation != admissionv1.Update:
+			return admission.Allowed("")
+		case !w.daemon:
+			return gateOff("KruiseDaemon")
+		case jobs && !w.jobs:
+			return gateOff("ImagePullJobGate")
+		}
+		return handle(&request)
+	}
+}
+
+func (w *imageWebhooks) mutateNode(request *admission.Request) admission.Response {
+	object, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	return admission.Patched("", imagepull.DefaultNodeImage(object, w.now())...)
+}
+
+func (w *imageWebhooks) validateNode(request *admission.Request) admission.Response {
+	object, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	var node *appsv1beta1.NodeImage
+	if versionOf(object, request) == appsv1alpha1.GroupVersion.Version {
+		given := &appsv1alpha1.NodeImage{}
+		if _, err := decodeStrictly(request.Object.Raw, given); err != nil {
+			return undecodable(request, err)
+		}
+		node = given.ToV1beta1()
+	} else {
+		node = &appsv1beta1.NodeImage{}
+		if _, err := decodeStrictly(request.Object.Raw, node); err != nil {
+			return undecodable(request, err)
+		}
+	}
+	if node.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	return judged(imagepull.CheckNodeImage(node))
+}
+
+func (w *imageWebhooks) mutateJob(request *admission.Request) admission.Response {
+	object, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	return admission.Patched("", imagepull.DefaultJob(object, false, request.Operation == admissionv1.Create)...)
+}
+
+func (w *imageWebhooks) mutateList(request *admission.Request) admission.Response {
+	object, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return undecodable(request, err)
+	}
+	return admission.Patched("", imagepull.DefaultJob(object, true, false)...)
+}
+
+// Both versions of the jobs have the same fields (IMG-010), so one type reads them (IMG-041).
+func (w *imageWebhooks) validateJob(request *admission.Request) admission.Response {
+	job, old := &appsv1beta1.ImagePullJob{}, (*appsv1beta1.ImagePullJob)(nil)
+	if _, err := decodeStrictly(request.Object.Raw, job); err != nil {
+		return undecodable(request, err)
+	}
+	if request.Operation == admissionv1.Update {
+		old = &appsv1beta1.ImagePullJob{}
+		if _, err := decodeStrictly(request.OldObject.Raw, old); err != nil {
+			return undecodable(request, fmt.Errorf("stored object: %w", err))
+		}
+		if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
+			return admission.Allowed("") // metadata only, such as the last finalizer
+		}
+	}
+	response := judged(imagepull.CheckJob(job, old))
+	if old != nil && old.Status.CompletionTime != nil { // IMG-042, IMG-222
+		response = response.WithWarnings("the job has completed: changes of its spec have no effect, create another job")
+	}
+	return response
+}
+
+func (w *imageWebhooks) validateList(request *admission.Request) admission.Response {
+	list, old := &appsv1beta1.ImageListPullJob{}, &appsv1beta1.ImageListPullJob{}
+	if _, err := decodeStrictly(request.Object.Raw, list); err != nil {
+		return undecodable(request, err)
+	}
+	if request.Operation == admissionv1.Update {
+		if _, err := decodeStrictly(request.OldObject.Raw, old); err == nil && equality.Semantic.DeepEqual(list.Spec, old.Spec) {
+			return admission.Allowed("")
+		}
+	}
+	return judged(imagepull.CheckList(list))
+}
+
+func judged(err error) admission.Response {
+	if err != nil {
+		return refused(http.StatusBadRequest, err.Error())
+	}
+	return admission.Allowed("")
+}

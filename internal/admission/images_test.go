@@ -1,0 +1,177 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatchapply "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+func images() *imageWebhooks {
+	return &imageWebhooks{daemon: true, jobs: true, now: func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) }}
+}
+
+func of(version, kind, metadata, spec string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"` + kind + `","metadata":{"name":"x"` + metadata + `},"spec":` + spec + `}`
+}
+
+func mutated(t *testing.T, path, object string) document {
+	t.Helper()
+	response := review(t, images().handlers()[path], admissionv1.Create, object, "")
+	if !response.Allowed {
+		t.Fatalf("%+v", response.Result)
+	}
+	text := []byte(object)
+	if len(response.Patch) > 0 {
+		patch, err := jsonpatchapply.DecodePatch(response.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err = patch.Apply(text); err != nil {
+			t.Fatalf("%s: %v", response.Patch, err)
+		}
+	}
+	got, err := decodeDocument(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestImageDefaults(t *testing.T) {
+	const full = `"pullPolicy":{"backoffLimit":3,"timeoutSeconds":600}`
+	cases := map[string]struct{ path, kind, metadata, spec, want, finalizers string }{
+		"IMG-031, IMG-032 a job": {mutatePullJobPath, "ImagePullJob", "", `{"image":"a","completionPolicy":{},"future":12345678901234567890}`,
+			`{"image":"a","completionPolicy":{"type":"Always"},"future":12345678901234567890,"imagePullPolicy":"IfNotPresent",` + full + `}`, `["apps.kruise.io/deletion-protection"]`},
+		"IMG-031 what is given stays": {mutatePullJobPath, "ImagePullJob", `,"finalizers":["f"]`, `{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0}}`,
+			`{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0,"timeoutSeconds":600}}`, `["f","apps.kruise.io/deletion-protection"]`},
+		"IMG-045 a list": {mutatePullListPath, "ImageListPullJob", "", `{"images":["a"]}`, `{"images":["a"],"completionPolicy":{"type":"Always"},` + full + `}`, ""},
+		"IMG-015, IMG-021, IMG-022, IMG-026 a node": {mutateNodeImagePath, "NodeImage", "", `{"images":{"r.io/a/b":{"future":1,"tags":[{"tag":"2","future":2},{"tag":"1","createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"backoffLimit":-1,"ttlSecondsAfterFinished":5}}]}}}`,
+			`{"images":{"r.io/a/b":{"future":1,"tags":[` +
+				`{"tag":"1","createdAt":"2025-01-01T00:00:00Z","imagePullPolicy":"IfNotPresent","pullPolicy":{"backoffLimit":3,"timeoutSeconds":600,"ttlSecondsAfterFinished":5}},` +
+				`{"tag":"2","future":2,"createdAt":"2026-01-01T10:00:00Z","imagePullPolicy":"IfNotPresent",` + full + `}]}}}`, ""},
+	}
+	for name, test := range cases {
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				got := mutated(t, test.path, of(version, test.kind, test.metadata, test.spec))
+				want, err := decodeDocument([]byte(test.want))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got["spec"]); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				finalizers := ""
+				if list, ok := got["metadata"].(document)["finalizers"]; ok {
+					text, _ := json.Marshal(list)
+					finalizers = string(text)
+				}
+				if finalizers != test.finalizers {
+					t.Errorf("finalizers %s", finalizers)
+				}
+			})
+		}
+	}
+	object := strings.Replace(of("v1beta1", "NodeImage", "", `{}`), `"spec":{}`, `"spec":{},"status":{"desired":2,"imageStatuses":{"a":{"tags":[{"tag":"2","phase":"Failed"},{"tag":"1","phase":"Failed"}]}}}`, 1)
+	tags := mutated(t, mutateNodeImagePath, object)["status"].(document)["imageStatuses"].(document)["a"].(document)["tags"].([]any)
+	if tags[0].(document)["tag"] != "1" {
+		t.Errorf("IMG-022: %v", tags)
+	}
+}
+
+func TestImageRefusals(t *testing.T) {
+	many := func(n int) (entries, list string) {
+		var a, b []string
+		for i := range n {
+			a, b = append(a, fmt.Sprintf(`"i%d":{"tags":[]}`, i)), append(b, fmt.Sprintf(`"i%d"`, i))
+		}
+		return `{"images":{` + strings.Join(a, ",") + `}}`, `{"images":[` + strings.Join(b, ",") + `]}`
+	}
+	full, fullList := many(257)
+	fit, fitList := many(255)
+	tag := func(more string) string {
+		return `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}` + more + `}]}}}`
+	}
+	job := func(more string) string { return `{"image":"a","completionPolicy":{"type":"Always"}` + more + `}` }
+	cases := map[string]struct{ kind, spec, message string }{
+		"IMG-023 too many images":           {"NodeImage", full, "257"},
+		"IMG-023 many images":               {"NodeImage", fit, ""},
+		"IMG-024 no name":                   {"NodeImage", `{"images":{"":{"tags":[]}}}`, "empty"},
+		"IMG-024 no tag":                    {"NodeImage", `{"images":{"a":{"tags":[{"tag":""}]}}}`, "empty tag"},
+		"IMG-024 a tag twice":               {"NodeImage", strings.Replace(tag(""), `"tags":[`, `"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}},`, 1), "a:1 is listed twice"},
+		"IMG-025 no createdAt":              {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1"}]}}}`, "a:1: createdAt"},
+		"IMG-025 no pull policy":            {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z"}]}}}`, "pullPolicy is missing"},
+		"IMG-025 no TTL":                    {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{}}]}}}`, "ttlSecondsAfterFinished"},
+		"IMG-025 a negative version":        {"NodeImage", tag(`,"version":-1`), "negative"},
+		"IMG-026 a negative time":           {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":-1}}]}}}`, "negative"},
+		"IMG-026 no name of an image":       {"NodeImage", `{"images":{"A B":{"tags":[]}}}`, "no name"},
+		"IMG-026 a tag in the name":         {"NodeImage", `{"images":{"a:1":{"tags":[]}}}`, "belongs into tags"},
+		"IMG-014 an unknown pull policy":    {"NodeImage", tag(`,"imagePullPolicy":"Never"`), "imagePullPolicy"},
+		"a good node":                       {"NodeImage", tag(""), ""},
+		"a good job":                        {"ImagePullJob", job(""), ""},
+		"IMG-034 names and labels":          {"ImagePullJob", job(`,"selector":{"names":["n"],"matchLabels":{"a":"b"}}`), "excludes"},
+		"IMG-034 a bad selector":            {"ImagePullJob", job(`,"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`), "selector"},
+		"IMG-034 a name twice":              {"ImagePullJob", job(`,"selector":{"names":["n","m","n"]}`), "twice"},
+		"IMG-035 both selectors":            {"ImagePullJob", job(`,"selector":{},"podSelector":{}`), "exclude"},
+		"IMG-035 a bad pod selector":        {"ImagePullJob", job(`,"podSelector":{"matchLabels":{"a b":"c"}}`), "podSelector"},
+		"IMG-036 no image":                  {"ImagePullJob", `{"image":"","completionPolicy":{}}`, "spec.image"},
+		"IMG-036 a bad image":               {"ImagePullJob", `{"image":"a b","completionPolicy":{}}`, "spec.image"},
+		"IMG-037 a percentage":              {"ImagePullJob", job(`,"parallelism":"10%"`), "does not support percentage value"},
+		"IMG-037 no number":                 {"ImagePullJob", job(`,"parallelism":"many"`), "no number"},
+		"IMG-037 negative":                  {"ImagePullJob", job(`,"parallelism":-1`), "negative"},
+		"IMG-037 negative text":             {"ImagePullJob", job(`,"parallelism":"-1"`), "negative"},
+		"IMG-017 zero, as text":             {"ImagePullJob", job(`,"parallelism":"0"`), ""},
+		"IMG-038 too short":                 {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`, "must be greater"},
+		"IMG-038 equal":                     {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":10},"pullPolicy":{"timeoutSeconds":10}}`, ""},
+		"IMG-039 never with a deadline":     {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Never","activeDeadlineSeconds":9}}`, "can not be set"},
+		"IMG-039 never with a TTL":          {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Never","ttlSecondsAfterFinished":9}}`, "can not be set"},
+		"IMG-040 an unknown type":           {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Once"}}`, "Once"},
+		"IMG-045 no images":                 {"ImageListPullJob", `{"images":[],"completionPolicy":{}}`, "image can not be empty"},
+		"IMG-045 too many":                  {"ImageListPullJob", fullList, "257"},
+		"IMG-045 many":                      {"ImageListPullJob", fitList, ""},
+		"IMG-045 the deadline is free":      {"ImageListPullJob", `{"images":["a"],"completionPolicy":{"activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`, ""},
+		"IMG-046 the same image":            {"ImageListPullJob", `{"images":["nginx","docker.io/library/nginx:latest"],"completionPolicy":{}}`, "same image"},
+		"IMG-045 percentage of a list":      {"ImageListPullJob", `{"images":["a"],"completionPolicy":{},"parallelism":"5%"}`, "percentage"},
+		"IMG-016 neither type is necessary": {"ImageListPullJob", `{"images":["a"],"completionPolicy":{}}`, ""},
+	}
+	paths := map[string]string{"NodeImage": validateNodeImagePath, "ImagePullJob": validatePullJobPath, "ImageListPullJob": validatePullListPath}
+	for name, test := range cases {
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				response := review(t, images().handlers()[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
+				if response.Allowed != (test.message == "") || !response.Allowed && (response.Result.Code != 400 || !strings.Contains(response.Result.Message, test.message)) {
+					t.Errorf("%+v", response.Result)
+				}
+			})
+		}
+	}
+}
+
+func TestImageUpdatesAndGates(t *testing.T) {
+	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
+	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
+	if r := review(t, images().handlers()[validatePullJobPath], admissionv1.Update, after, before); r.Allowed || !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
+		t.Errorf("IMG-033: %+v", r.Result)
+	}
+	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
+	if r := review(t, images().handlers()[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
+		t.Errorf("IMG-042: %+v", r)
+	}
+	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false, validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
+		off, noJobs := images(), images()
+		off.daemon, noJobs.jobs = false, false
+		if r := review(t, off.handlers()[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 || !strings.Contains(r.Result.Message, "KruiseDaemon") {
+			t.Errorf("IMG-020, IMG-030 %s: %+v", path, r.Result)
+		}
+		r := review(t, noJobs.handlers()[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
+		if r.Allowed != node || !node && (r.Result.Code != 403 || !strings.Contains(r.Result.Message, "ImagePullJobGate")) {
+			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: %+v", path, r.Result)
+		}
+	}
+}

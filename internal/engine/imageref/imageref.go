@@ -1,0 +1,33 @@
+// Package imageref brings names of images into the one form by which NodeImages know them (IMG-011 to IMG-013).
+package imageref
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/distribution/reference"
+)
+
+// Parse splits an image into its name in familiar form and its tag, or its digest if it has one; without either the tag is latest.
+func Parse(image string) (name, tag string, err error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return "", "", fmt.Errorf("image %q: %w", image, err)
+	}
+	name = reference.FamiliarName(named)
+	if digested, ok := named.(reference.Digested); ok {
+		return name, digested.Digest().String(), nil
+	}
+	if tagged, ok := named.(reference.Tagged); ok {
+		return name, tagged.Tag(), nil
+	}
+	return name, "latest", nil
+}
+
+// Full is the reference to pull.
+func Full(name, tag string) string {
+	if strings.Contains(tag, ":") { // no tag has one, every digest has
+		return name + "@" + tag
+	}
+	return name + ":" + tag
+}

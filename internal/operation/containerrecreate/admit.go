@@ -1,0 +1,195 @@
+package containerrecreate
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Refusal is why a request is not accepted.
+type Refusal struct {
+	// Code is the HTTP status.
+	Code    int32
+	Message string
+}
+
+func bad(format string, args ...any) *Refusal {
+	return &Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+func forbidden(format string, args ...any) *Refusal {
+	return &Refusal{Code: http.StatusForbidden, Message: fmt.Sprintf(format, args...)}
+}
+
+const minActiveDeadline = 3 // seconds
+
+// Check judges a new request by itself (CRR-022 to CRR-026, CRR-031, CRR-032).
+func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
+	spec := &request.Spec
+	switch {
+	case spec.PodName == "":
+		return bad("podName can not be empty")
+	case len(spec.Containers) == 0:
+		return bad("containers list can not be null")
+	case spec.ActiveDeadlineSeconds != nil && *spec.ActiveDeadlineSeconds < minActiveDeadline:
+		return bad("activeDeadlineSeconds can not be less than %ds", minActiveDeadline)
+	case spec.TTLSecondsAfterFinished != nil && *spec.TTLSecondsAfterFinished < 0:
+		return bad("ttlSecondsAfterFinished must be non-negative integer")
+	}
+	if s := spec.Strategy; s != nil {
+		switch {
+		case s.TerminationGracePeriodSeconds != nil && *s.TerminationGracePeriodSeconds < 0:
+			return bad("terminationGracePeriodSeconds must be non-negative integer")
+		case s.UnreadyGracePeriodSeconds != nil && *s.UnreadyGracePeriodSeconds < 0:
+			return bad("unreadyGracePeriodSeconds must be non-negative integer")
+		case s.MinStartedSeconds < 0:
+			return bad("minStartedSeconds must be non-negative integer")
+		case s.FailurePolicy != "" && s.FailurePolicy != appsv1beta1.ContainerRecreateRequestFailurePolicyFail &&
+			s.FailurePolicy != appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
+			return bad("unknown failurePolicy %s, it is %s or %s", s.FailurePolicy,
+				appsv1beta1.ContainerRecreateRequestFailurePolicyFail, appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore)
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range spec.Containers {
+		switch {
+		case seen[c.Name]:
+			return bad("can not recreate %s multi times", c.Name)
+		case c.PreStop != nil || c.Ports != nil || c.StatusContext != nil:
+			return bad("container %s: preStop, ports and statusContext are read-only, the system fills them in", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029).
+func CheckPod(pod *corev1.Pod) *Refusal {
+	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	terminated := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
+	switch {
+	case (finished || pod.DeletionTimestamp != nil) && !terminated:
+		return bad("not allowed to recreate containers in an inactive Pod")
+	case pod.Spec.NodeName == "":
+		return bad("not allowed to recreate containers in a pending Pod")
+	}
+	return nil
+}
+
+// Freeze returns the JSON patch that writes the facts about the pod and the defaults into a new request (CRR-011, CRR-033 to CRR-040).
+// hasLabels says whether the document has labels; the request is its typed view.
+func Freeze(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod, nodeLabels map[string]string) ([]jsonpatch.Operation, *Refusal) {
+	labels := map[string]string{
+		pub.RecreateActive:   "true",
+		pub.RecreateNodeName: pod.Spec.NodeName,
+		pub.RecreatePodUID:   string(pod.UID),
+	}
+	if nodeLabels[pub.NodeType] == pub.VirtualNode {
+		labels[pub.NodeType] = pub.VirtualNode
+	}
+	var patch []jsonpatch.Operation
+	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }
+	if hasLabels {
+		for _, key := range []string{pub.RecreateActive, pub.RecreateNodeName, pub.RecreatePodUID, pub.NodeType} {
+			if value, ok := labels[key]; ok {
+				add("/metadata/labels/"+strings.ReplaceAll(key, "/", "~1"), value)
+			}
+		}
+	} else {
+		add("/metadata/labels", labels)
+	}
+	strategy := map[string]any{"failurePolicy": string(appsv1beta1.ContainerRecreateRequestFailurePolicyFail)}
+	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		strategy["terminationGracePeriodSeconds"] = *seconds
+	}
+	if given := request.Spec.Strategy; given == nil {
+		add("/spec/strategy", strategy)
+	} else {
+		if given.FailurePolicy == "" {
+			add("/spec/strategy/failurePolicy", strategy["failurePolicy"])
+		}
+		if seconds, ok := strategy["terminationGracePeriodSeconds"]; ok && given.TerminationGracePeriodSeconds == nil {
+			add("/spec/strategy/terminationGracePeriodSeconds", seconds)
+		}
+	}
+	for i := range request.Spec.Containers {
+		container, status, refusal := find(pod, request.Spec.Containers[i].Name)
+		if refusal != nil {
+			return nil, refusal
+		}
+		at := fmt.Sprintf("/spec/containers/%d", i)
+		add(at+"/statusContext", appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID, RestartCount: status.RestartCount})
+		hook := preStop(container)
+		if hook == nil {
+			continue
+		}
+		add(at+"/preStop", hook)
+		if (hook.HTTPGet != nil || hook.TCPSocket != nil) && len(container.Ports) > 0 {
+			add(at+"/ports", container.Ports)
+		}
+	}
+	return patch, nil
+}
+
+// find returns a container with its status (CRR-033, CRR-034).
+func find(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus, *Refusal) {
+	named := func(c corev1.Container) bool { return c.Name == name }
+	ofName := func(s corev1.ContainerStatus) bool { return s.Name == name }
+	list, statuses := pod.Spec.Containers, pod.Status.ContainerStatuses
+	i := slices.IndexFunc(list, named)
+	if i < 0 {
+		list, statuses = pod.Spec.InitContainers, pod.Status.InitContainerStatuses
+		if i = slices.IndexFunc(list, named); i < 0 {
+			return nil, nil, bad("container %s not found in Pod", name)
+		}
+		if policy := list[i].RestartPolicy; policy == nil || *policy != corev1.ContainerRestartPolicyAlways {
+			return nil, nil, bad("container %s is an init container that does not run on (restartPolicy is not Always), so it can not be recreated", name)
+		}
+	}
+	container := &list[i]
+	s := slices.IndexFunc(statuses, ofName)
+	switch {
+	case s < 0:
+		return nil, nil, bad("not found %s containerStatus in Pod Status", name)
+	case statuses[s].ContainerID == "":
+		return nil, nil, bad("no containerID in %s containerStatus, maybe the container has not been initialized", name)
+	}
+	return container, &statuses[s], nil
+}
+
+// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry (CRR-038, CRR-040).
+func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
+	if container.Lifecycle == nil || container.Lifecycle.PreStop == nil {
+		return nil
+	}
+	hook := container.Lifecycle.PreStop
+	if hook.Exec == nil && hook.HTTPGet == nil && hook.TCPSocket == nil {
+		return nil
+	}
+	return &appsv1beta1.ProbeHandler{Exec: hook.Exec, HTTPGet: hook.HTTPGet, TCPSocket: hook.TCPSocket}
+}
+
+// CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and after; empty in v1beta1.
+func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string) *Refusal {
+	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
+		return forbidden("spec of ContainerRecreateRequest is immutable")
+	}
+	for _, key := range []string{pub.RecreatePodUID, pub.RecreateNodeName} {
+		value, ok := updated.Labels[key]
+		if before, had := old.Labels[key]; value != before || ok != had {
+			return forbidden("not allowed to update immutable label %s", key)
+		}
+	}
+	if acquiredBefore != "" && acquired != acquiredBefore {
+		return forbidden("not allowed to update immutable annotation %s", pub.RecreateUnreadyAcquired)
+	}
+	return nil
+}

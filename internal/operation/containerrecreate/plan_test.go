@@ -1,0 +1,267 @@
+package containerrecreate
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ptr[T any](v T) *T { return &v }
+
+// running is a request for two containers, created at noon and being worked on.
+func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
+	r := &appsv1beta1.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(noon),
+			Labels: map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
+				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1", RestartCount: 1}},
+				{Name: "proxy", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://proxy-1"}}}},
+		Status: appsv1beta1.ContainerRecreateRequestStatus{Phase: appsv1beta1.ContainerRecreateRequestRecreating},
+	}
+	for _, change := range changes {
+		change(r)
+	}
+	return r
+}
+
+func done(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
+}
+
+func held(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Finalizers = []string{"other", pub.RecreateUnreadyAcquired}
+}
+
+func grace(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Spec.Strategy.UnreadyGracePeriodSeconds = ptr(int64(0))
+}
+
+func deadline(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Spec.ActiveDeadlineSeconds = ptr(int64(300))
+}
+
+func phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
+	return func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = p }
+}
+
+// web is the pod, with its containers as they were when the request was made.
+func web(changes ...func(*corev1.Pod)) *corev1.Pod {
+	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
+		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}, {Type: pub.KruisePodReady, Status: "True"}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
+				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func heldPod(p *corev1.Pod) {
+	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False", Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}
+}
+
+func restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
+	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
+}
+
+// writes shows what a plan writes.
+type writes struct {
+	Finalizer, Pod, Released, Status, Delete, Ended string
+}
+
+func shown(t *testing.T, p *Plan) writes {
+	t.Helper()
+	w := writes{Ended: string(p.Ended)}
+	if p.AddFinalizer {
+		w.Finalizer = "add"
+	}
+	if p.RemoveFinalizer {
+		w.Finalizer = "remove"
+	}
+	if !p.Pod.Empty() {
+		w.Pod = p.Pod.String()
+	}
+	if p.RemoveActive {
+		w.Released = "active"
+	}
+	if p.Delete {
+		w.Delete = "delete"
+	}
+	if p.Status != nil {
+		data, err := json.Marshal(p.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Status = string(data)
+	}
+	return w
+}
+
+func abandoned(why string) string {
+	return `{"completionTime":"2026-01-01T12:00:10Z","containerRecreateStates":[{"name":"app","phase":"Failed","message":"` + why + `"},{"name":"proxy","phase":"Failed","message":"` + why + `"}],"message":"` + why + `","phase":"Completed"}`
+}
+
+const condition = `"conditions":[{"type":"PreRecreateGrace","status":"True","lastTransitionTime":"2026-01-01T12:00:10Z","reason":"PreRecreateGrace","message":"`
+
+func TestPlan(t *testing.T) {
+	request := running
+	cases := map[string]struct {
+		request *appsv1beta1.ContainerRecreateRequest
+		pod     *corev1.Pod
+		at      time.Duration // after noon; 0 is 10 s
+		want    writes
+		after   time.Duration
+	}{
+		"CRR-056 deleted: nothing held, nothing to do": {request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), nil, 0, writes{}, 0},
+		"CRR-083, CRR-140 deleted while the pod is held": {request(held, func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), web(heldPod), 0,
+			writes{Finalizer: "remove", Pod: "KruisePodReady=True"}, 0},
+		"CRR-083 a pod that is gone does not block the finalizer": {request(held, done), nil, 0, writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
+		"CRR-083 a pod being deleted is left alone": {request(held, done), web(heldPod, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
+			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
+		"CRR-083 another pod of that name is left alone": {request(held, done), web(heldPod, func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
+			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
+		"CRR-057 completed: out of the daemons' watch": {request(done, succeeded), nil, 0, writes{Released: "active", Ended: "Succeeded"}, 0},
+		"completed and out of the watch: rest":         {request(done, idle), nil, 0, writes{}, 0},
+		"CRR-058 completed, the TTL runs": {request(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(600)) }), nil, 0,
+			writes{}, 590 * time.Second},
+		"CRR-058 completed, the TTL is over": {request(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }), nil, 0,
+			writes{Delete: "delete"}, 0},
+		"CRR-059, CRR-065, CRR-066 no pod": {request(), nil, 0, writes{Status: abandoned("pod has gone")}, 0},
+		"CRR-059 a pod being deleted":      {request(), web(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0, writes{Status: abandoned("pod has gone")}, 0},
+		"CRR-059 another pod":              {request(), web(func(p *corev1.Pod) { p.UID = "pod-2" }), 0, writes{Status: abandoned("pod has gone")}, 0},
+		"CRR-060 no answer yet":            {request(phase("")), web(), 0, writes{}, 50 * time.Second},
+		"CRR-060 no answer for a minute": {request(phase("")), web(), time.Minute,
+			writes{Status: strings.ReplaceAll(abandoned("daemon has not responded for a long time"), "12:00:10", "12:01:00")}, 0},
+		"CRR-061 the deadline counts from creation, queued or not": {request(phase("Pending"), deadline), web(), 0, writes{}, 290 * time.Second},
+		"CRR-061, CRR-141, CRR-162 the deadline is over": {request(phase("Pending"), deadline), web(), 300 * time.Second,
+			writes{Status: strings.ReplaceAll(abandoned("recreating has exceeded the activeDeadlineSeconds"), "12:00:10", "12:05:00")}, 0},
+		"CRR-062 the earlier timer counts":        {request(phase(""), deadline), web(), 0, writes{}, 50 * time.Second},
+		"CRR-062 queued, no deadline":             {request(phase("Pending")), web(), 0, writes{}, 0},
+		"CRR-063 at work: nothing new":            {request(), web(), 0, writes{}, 3 * time.Second},
+		"CRR-063 at work: the deadline is nearer": {request(deadline), web(), 299 * time.Second, writes{}, time.Second},
+		"CRR-070, CRR-071, CRR-072 a new container, by its identity": {request(), web(restarted), 0,
+			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
+		"CRR-070 in the order of the request": {request(), web(restarted, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "c://proxy-2" }), 0,
+			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"},{"name":"proxy","ready":true,"restartCount":0,"containerID":"c://proxy-2"}]}`}, 3 * time.Second},
+		"CRR-073 between two starts the old snapshot stays": {request(snapshot), web(restarted, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		}), 0, writes{}, 3 * time.Second},
+		"CRR-074 the same snapshot is not written": {request(snapshot), web(restarted), 0, writes{}, 3 * time.Second},
+		"CRR-075 a container without status": {request(), web(restarted, func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:] }), 0,
+			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
+		"CRR-064, CRR-080, CRR-082, CRR-085 out of service first": {request(grace), web(), 0,
+			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
+		"CRR-082 the condition is made where there is none": {request(grace), web(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), 0,
+			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
+		"CRR-081 died after the pod was held: only the condition is missing": {request(grace, held), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+			writes{Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
+		"CRR-084 no gate": {request(grace), web(func(p *corev1.Pod) { p.Spec.ReadinessGates = nil }), 0,
+			writes{Status: `{` + condition + `the pod has no readiness gate KruisePodReady, so it stays as ready as it is"}]}`}, 3 * time.Second},
+		"CRR-085 recorded: its time does not move, nothing is written": {request(grace, held, recorded), web(heldPod), 0, writes{}, 3 * time.Second},
+		"CRR-085 other conditions stay": {request(grace, held, recorded, func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Conditions[0].Type = "Other" }), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+			writes{Status: `{"conditions":[{"type":"Other","status":"True","lastTransitionTime":"2026-01-01T12:00:00Z","reason":"R","message":"m"},` +
+				strings.TrimPrefix(condition, `"conditions":[`) + `the pod is not ready for this request"}]}`}, 3 * time.Second},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			now := noon.Add(10 * time.Second)
+			if test.at > 0 {
+				now = noon.Add(test.at)
+			}
+			before := test.request.DeepCopy()
+			plan := NewPlan(Snapshot{Request: test.request, Pod: test.pod, Now: now})
+			if diff := cmp.Diff(test.want, shown(t, plan)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if plan.After != test.after || plan.Why == "" {
+				t.Errorf("again in %s, why %q", plan.After, plan.Why)
+			}
+			if diff := cmp.Diff(before, test.request); diff != "" {
+				t.Errorf("the input was modified:\n%s", diff)
+			}
+		})
+	}
+}
+
+func idle(r *appsv1beta1.ContainerRecreateRequest) { delete(r.Labels, pub.RecreateActive) }
+
+func recorded(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "R", Message: "m", LastTransitionTime: metav1.NewTime(noon)}}
+}
+
+func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Status.ContainerStatusSnapshot = []appsv1beta1.ContainerRecreateRequestContainerStatus{{Name: "app", Ready: true, RestartCount: 2, ContainerID: "c://app-2"}}
+}
+
+func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
+		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
+}
+
+// CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.
+func TestAbandonedContainers(t *testing.T) {
+	request := running(deadline, succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Status.ContainerRecreateStates[1].Phase = "Recreating"
+		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "log"}, appsv1beta1.ContainerRecreateRequestContainer{Name: "broken"})
+		r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates, appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: "broken", Phase: "Failed", Message: "kill container error: x"})
+	})
+	plan := NewPlan(Snapshot{Request: request, Pod: web(), Now: noon.Add(time.Hour)})
+	want := []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
+		{Name: "app", Phase: "Succeeded", IsKilled: true},
+		{Name: "proxy", Phase: "Failed", IsKilled: true, Message: "recreating has exceeded the activeDeadlineSeconds"},
+		{Name: "log", Phase: "Failed", Message: "recreating has exceeded the activeDeadlineSeconds"},
+		{Name: "broken", Phase: "Failed", Message: "kill container error: x"},
+	}
+	if diff := cmp.Diff(any(want), plan.Status["containerRecreateStates"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// CRR-136, CRR-137: how it ended is told with the containers that failed.
+func TestHowRequestsEnd(t *testing.T) {
+	cases := map[string]struct {
+		change func(*appsv1beta1.ContainerRecreateRequest)
+		want   [4]string
+	}{
+		"all came back": {succeeded, [4]string{"Succeeded", "Normal", "Completed", "all containers were recreated"}},
+		"CRR-015 one failed": {func(r *appsv1beta1.ContainerRecreateRequest) {
+			succeeded(r)
+			r.Status.ContainerRecreateStates[0].Phase, r.Status.ContainerRecreateStates[0].Message = "Failed", "kill container error: no"
+		}, [4]string{"Failed", "Warning", "Failed", "failed containers: app (kill container error: no)"}},
+		"the deadline": {func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Status.Message = "recreating has exceeded the activeDeadlineSeconds"
+		}, [4]string{"DeadlineExceeded", "Warning", "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds"}},
+		"no answer": {func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Status.Message = "daemon has not responded for a long time"
+		}, [4]string{"NoAnswer", "Warning", "Failed", "daemon has not responded for a long time"}},
+		"no pod":     {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "pod has gone" }, [4]string{"PodGone", "Warning", "Failed", "pod has gone"}},
+		"no runtime": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "failed to find runtime service: x" }, [4]string{"Failed", "Warning", "Failed", "failed to find runtime service: x"}},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			request := running(done, test.change)
+			result := ResultOf(request)
+			kind, reason, note := Event(request, result)
+			if got := [4]string{string(result), kind, reason, note}; got != test.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

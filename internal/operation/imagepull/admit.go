@@ -1,0 +1,308 @@
+package imagepull
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distribution/reference"
+	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
+)
+
+// Document is a JSON object as an admission request holds it.
+type Document = map[string]any
+
+// Defaults (IMG-021, IMG-031).
+const (
+	defaultTimeout = 600
+	defaultBackoff = 3
+	maxImages      = 256 // of a NodeImage (IMG-023)
+	maxListed      = 255 // of an ImageListPullJob (IMG-045)
+)
+
+type patch struct{ operations []jsonpatch.Operation }
+
+func (p *patch) set(op, path string, value any) {
+	p.operations = append(p.operations, jsonpatch.NewOperation(op, path, value))
+}
+
+// add adds a member unless there is one; null and the empty text are none.
+func (p *patch) add(object Document, at, key string, value any) {
+	if present, ok := object[key]; !ok || present == nil || present == "" {
+		p.set("add", at+"/"+escape(key), value)
+	}
+}
+
+func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+
+// DefaultJob completes an ImagePullJob (IMG-031, IMG-032), and what an ImageListPullJob has of it (IMG-045).
+func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
+	var p patch
+	spec, ok := job["spec"].(Document)
+	if !ok {
+		return nil // refused as such
+	}
+	if policy, ok := spec["completionPolicy"].(Document); ok {
+		p.add(policy, "/spec/completionPolicy", "type", string(appsv1beta1.CompletionAlways))
+	} else {
+		p.add(spec, "/spec", "completionPolicy", Document{"type": string(appsv1beta1.CompletionAlways)})
+	}
+	if policy, ok := spec["pullPolicy"].(Document); ok {
+		p.add(policy, "/spec/pullPolicy", "timeoutSeconds", defaultTimeout)
+		p.add(policy, "/spec/pullPolicy", "backoffLimit", defaultBackoff)
+	} else {
+		p.add(spec, "/spec", "pullPolicy", Document{"timeoutSeconds": defaultTimeout, "backoffLimit": defaultBackoff})
+	}
+	if list {
+		return p.operations
+	}
+	p.add(spec, "/spec", "imagePullPolicy", string(appsv1beta1.PullIfNotPresent))
+	if metadata, ok := job["metadata"].(Document); ok && create {
+		finalizers, _ := metadata["finalizers"].([]any)
+		switch {
+		case len(finalizers) == 0:
+			p.set("add", "/metadata/finalizers", []string{pub.PullJobProtection})
+		case !slices.Contains(finalizers, any(pub.PullJobProtection)):
+			p.set("add", "/metadata/finalizers/-", pub.PullJobProtection)
+		}
+	}
+	return p.operations
+}
+
+// DefaultNodeImage completes the tags of a NodeImage and sorts them (IMG-021, IMG-022).
+func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
+	var p patch
+	spec, _ := node["spec"].(Document)
+	images, _ := spec["images"].(Document)
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		image, _ := images[name].(Document)
+		tags, _ := image["tags"].([]any)
+		completed, changed := make([]any, 0, len(tags)), false
+		for _, item := range tags {
+			tag, ok := item.(Document)
+			if !ok {
+				completed = append(completed, item)
+				continue
+			}
+			tag = maps.Clone(tag)
+			policy, _ := tag["pullPolicy"].(Document)
+			if policy = maps.Clone(policy); policy == nil {
+				policy = Document{}
+			}
+			fill := func(object Document, key string, value any) {
+				if present, ok := object[key]; !ok || present == nil || present == "" {
+					object[key], changed = value, true
+				}
+			}
+			fill(tag, "createdAt", now.UTC().Format(time.RFC3339))
+			fill(policy, "timeoutSeconds", defaultTimeout)
+			fill(policy, "backoffLimit", defaultBackoff)
+			if limit, ok := policy["backoffLimit"].(json.Number); ok && strings.HasPrefix(limit.String(), "-") { // IMG-026
+				policy["backoffLimit"], changed = defaultBackoff, true
+			}
+			fill(tag, "imagePullPolicy", string(appsv1beta1.PullIfNotPresent))
+			tag["pullPolicy"] = policy
+			completed = append(completed, tag)
+		}
+		if sortTags(completed) || changed {
+			p.set("replace", "/spec/images/"+escape(name)+"/tags", completed)
+		}
+	}
+	status, _ := node["status"].(Document)
+	statuses, _ := status["imageStatuses"].(Document)
+	for _, name := range slices.Sorted(maps.Keys(statuses)) {
+		image, _ := statuses[name].(Document)
+		tags, _ := image["tags"].([]any)
+		if tags = slices.Clone(tags); sortTags(tags) {
+			p.set("replace", "/status/imageStatuses/"+escape(name)+"/tags", tags)
+		}
+	}
+	return p.operations
+}
+
+// sortTags sorts by tag and tells whether it had to.
+func sortTags(tags []any) bool {
+	compare := func(a, b any) int {
+		left, _ := a.(Document)
+		right, _ := b.(Document)
+		x, _ := left["tag"].(string)
+		y, _ := right["tag"].(string)
+		return strings.Compare(x, y)
+	}
+	if slices.IsSortedFunc(tags, compare) {
+		return false
+	}
+	slices.SortStableFunc(tags, compare)
+	return true
+}
+
+// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026).
+func CheckNodeImage(node *appsv1beta1.NodeImage) error {
+	if n := len(node.Spec.Images); n > maxImages {
+		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxImages)
+	}
+	for _, name := range slices.Sorted(maps.Keys(node.Spec.Images)) {
+		if name == "" {
+			return fmt.Errorf("spec.images: the name of an image is empty")
+		}
+		named, err := reference.ParseNormalizedNamed(name)
+		if err != nil {
+			return fmt.Errorf("spec.images: %q is no name of an image: %w", name, err)
+		}
+		if !reference.IsNameOnly(named) {
+			return fmt.Errorf("spec.images: %q has a tag or digest, which belongs into tags", name)
+		}
+		seen := map[string]bool{}
+		for _, tag := range node.Spec.Images[name].Tags {
+			at := fmt.Sprintf("image %s:%s", name, tag.Tag)
+			if tag.Tag == "" {
+				return fmt.Errorf("image %s has an empty tag", name)
+			}
+			if seen[tag.Tag] {
+				return fmt.Errorf("%s is listed twice", at)
+			}
+			seen[tag.Tag] = true
+			if err := checkTag(&tag); err != nil {
+				return fmt.Errorf("%s: %w", at, err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkTag(tag *appsv1beta1.ImageTagSpec) error {
+	p := tag.PullPolicy
+	switch {
+	case tag.CreatedAt == nil:
+		return fmt.Errorf("createdAt is missing")
+	case p == nil:
+		return fmt.Errorf("pullPolicy is missing")
+	case p.TTLSecondsAfterFinished == nil:
+		return fmt.Errorf("pullPolicy.ttlSecondsAfterFinished is missing")
+	case tag.Version < 0:
+		return fmt.Errorf("version %d is negative", tag.Version)
+	case *p.TTLSecondsAfterFinished < 0, p.TimeoutSeconds != nil && *p.TimeoutSeconds < 0, p.ActiveDeadlineSeconds != nil && *p.ActiveDeadlineSeconds < 0:
+		return fmt.Errorf("pullPolicy has a negative time")
+	}
+	return checkPullPolicy(tag.ImagePullPolicy)
+}
+
+func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
+	switch policy {
+	case "", appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent:
+		return nil
+	}
+	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
+}
+
+// CheckJob judges an ImagePullJob (IMG-033 to IMG-040). old is nil on create.
+func CheckJob(job, old *appsv1beta1.ImagePullJob) error {
+	if old != nil && !slices.Equal(job.Spec.PullSecrets, old.Spec.PullSecrets) {
+		return fmt.Errorf("spec.pullSecrets is immutable")
+	}
+	if _, _, err := imageref.Parse(job.Spec.Image); err != nil {
+		return fmt.Errorf("spec.image: %w", err)
+	}
+	if err := checkTemplate(&job.Spec.ImagePullJobTemplate); err != nil {
+		return err
+	}
+	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
+	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil && pull.TimeoutSeconds != nil &&
+		*completion.ActiveDeadlineSeconds < int64(*pull.TimeoutSeconds) {
+		return fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds must be greater than spec.pullPolicy.timeoutSeconds (%d)", *pull.TimeoutSeconds)
+	}
+	return nil
+}
+
+// CheckList judges an ImageListPullJob (IMG-045, IMG-046).
+func CheckList(list *appsv1beta1.ImageListPullJob) error {
+	switch n := len(list.Spec.Images); {
+	case n == 0:
+		return fmt.Errorf("spec.images: image can not be empty")
+	case n > maxListed:
+		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxListed)
+	}
+	seen := map[string]string{}
+	for i, image := range list.Spec.Images {
+		name, tag, err := imageref.Parse(image)
+		if err != nil {
+			return fmt.Errorf("spec.images[%d]: %w", i, err)
+		}
+		full := imageref.Full(name, tag)
+		if first, ok := seen[full]; ok {
+			return fmt.Errorf("spec.images[%d]: %q is the same image as %q", i, image, first)
+		}
+		seen[full] = image
+	}
+	return checkTemplate(&list.Spec.ImagePullJobTemplate)
+}
+
+func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) error {
+	if s := t.Selector; s != nil {
+		if t.PodSelector != nil {
+			return fmt.Errorf("spec.selector and spec.podSelector exclude each other")
+		}
+		if len(s.Names) > 0 && (len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0) {
+			return fmt.Errorf("spec.selector.names excludes matchLabels and matchExpressions")
+		}
+		names := slices.Sorted(slices.Values(s.Names))
+		if len(slices.Compact(names)) < len(s.Names) {
+			return fmt.Errorf("spec.selector.names has a name twice")
+		}
+		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
+			return fmt.Errorf("spec.selector: %w", err)
+		}
+	}
+	if s := t.PodSelector; s != nil {
+		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
+			return fmt.Errorf("spec.podSelector: %w", err)
+		}
+	}
+	if _, err := parallelism(t.Parallelism); err != nil {
+		return fmt.Errorf("spec.parallelism: %w", err)
+	}
+	if err := checkPullPolicy(t.ImagePullPolicy); err != nil {
+		return fmt.Errorf("spec.%w", err)
+	}
+	switch t.CompletionPolicy.Type {
+	case appsv1beta1.CompletionAlways, "":
+	case appsv1beta1.CompletionNever:
+		if t.CompletionPolicy.ActiveDeadlineSeconds != nil || t.CompletionPolicy.TTLSecondsAfterFinished != nil {
+			return fmt.Errorf("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s", appsv1beta1.CompletionNever)
+		}
+	default:
+		return fmt.Errorf("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
+	}
+	return nil
+}
+
+// parallelism is the number of nodes at a time (IMG-017, IMG-037).
+func parallelism(value *intstr.IntOrString) (int, error) {
+	if value == nil {
+		return 1, nil
+	}
+	n := value.IntValue()
+	if value.Type == intstr.String {
+		if strings.HasSuffix(value.StrVal, "%") {
+			return 0, fmt.Errorf("does not support percentage value %s", value.StrVal)
+		}
+		var err error
+		if n, err = strconv.Atoi(value.StrVal); err != nil {
+			return 0, fmt.Errorf("%q is no number", value.StrVal)
+		}
+	}
+	if n < 0 {
+		return 0, fmt.Errorf("%d is negative", n)
+	}
+	return n, nil
+}

@@ -1,0 +1,224 @@
+package imagepull
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+func fakeClient(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1beta1.ImagePullJob{}, &appsv1beta1.NodeImage{}).
+		WithIndex(&appsv1beta1.NodeImage{}, ownersOf, indexOwners).Build()
+}
+
+// IMG-075, IMG-076, IMG-225: with 200 jobs on 100 nodes a changed tag of a node calls for a pass over the job that owns it, and for no
+// other; a hundred nodes that report within a moment for one pass together.
+func TestOneTagConcernsItsJobsOnly(t *testing.T) {
+	const jobs, nodes = 200, 100
+	var objects []client.Object
+	images := map[string]appsv1beta1.ImageSpec{}
+	for i := range jobs {
+		name := fmt.Sprintf("job-%d", i)
+		job := warm(func(j *appsv1beta1.ImagePullJob) {
+			j.Name, j.UID, j.ResourceVersion, j.Spec.Image = name, types.UID("uid-"+name), "", fmt.Sprintf("image-%d:1", i)
+			j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{} // IMG-076: all nodes
+		})
+		objects = append(objects, job)
+		images[fmt.Sprintf("image-%d", i)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", OwnerReferences: []corev1.ObjectReference{owner(name)}}}}
+	}
+	c := fakeClient(t, objects...)
+	synctest.Test(t, func(t *testing.T) {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		handle := (&jobEvents{reader: c}).ofNodeImages()
+		settled := func() []string {
+			time.Sleep(time.Second) // of the bubble's clock
+			synctest.Wait()
+			var names []string
+			for q.Len() > 0 {
+				item, _ := q.Get()
+				q.Done(item)
+				names = append(names, item.Name)
+			}
+			return names
+		}
+		for i := range nodes {
+			before := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: appsv1beta1.NodeImageSpec{Images: images}}
+			after := before.DeepCopy()
+			after.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"image-7": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Phase: "Succeeded"}}}}
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+			progressed := after.DeepCopy()
+			progressed.Status.ImageStatuses["image-7"].Tags[0].Progress = 50
+			progressed.Status.Pulling = 3
+			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: progressed}, q)
+		}
+		if got := settled(); len(got) != 1 || got[0] != "job-7" {
+			t.Errorf("%d passes: %v", len(got), got)
+		}
+		same := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: appsv1beta1.NodeImageSpec{Images: images}}
+		touched := same.DeepCopy()
+		touched.Annotations = map[string]string{"a": "b"}
+		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
+		if got := settled(); len(got) != 0 {
+			t.Errorf("an unrelated change: %v", got)
+		}
+		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
+		if got := settled(); len(got) != jobs {
+			t.Errorf("a new node concerns all jobs for all nodes, not %d", len(got))
+		}
+		touched.Labels = map[string]string{"pool": "web"}
+		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
+		if got := settled(); len(got) != 0 {
+			t.Errorf("IMG-075: labels that no selection reads: %v", got)
+		}
+	})
+}
+
+// IMG-082, IMG-085, IMG-213, IMG-214: a whole job; NodeImages that another job has just written get this one too, and its entry stays.
+func TestJobRunsToItsEnd(t *testing.T) {
+	job := warm(width(2), func(j *appsv1beta1.ImagePullJob) {
+		j.ResourceVersion, j.Finalizers, j.Status = "", nil, appsv1beta1.ImagePullJobStatus{}
+		j.Spec.PullSecrets = []string{"login"}
+	})
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login", Labels: map[string]string{"gitops": "x"}}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}, Immutable: ptr(true)}
+	objects := []client.Object{job, source}
+	for i := range 4 {
+		node := blank(fmt.Sprint("n", i))
+		node.ResourceVersion = ""
+		objects = append(objects, node)
+	}
+	c := fakeClient(t, objects...)
+	recorder := events.NewFakeRecorder(100)
+	now := noon
+	r := &JobReconciler{Client: c, Live: c, Events: recorder, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: ownwrites.NewTracker(),
+		Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
+	key := client.ObjectKeyFromObject(job)
+	pass := func() {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var once sync.Once
+	for range 10 {
+		pass()
+		var list appsv1beta1.NodeImageList
+		if err := c.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		active := 0
+		for i := range list.Items {
+			node := &list.Items[i]
+			entry := ownedTag(node, "app", "1", job.UID)
+			if entry == nil {
+				continue
+			}
+			if len(node.Spec.Images["app"].PullSecrets) != 1 || node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
+				t.Errorf("IMG-118: %+v", node.Spec.Images["app"].PullSecrets)
+			}
+			if TagStatus(node, "app", "1") == nil {
+				active++
+				node.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Version: entry.Version, Phase: "Succeeded"}}}}
+				if err := c.Status().Update(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if active > 2 {
+			t.Errorf("IMG-085: %d nodes at once", active)
+		}
+		once.Do(func() {
+			var copied corev1.SecretList
+			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil || len(copied.Items) != 1 {
+				t.Fatalf("IMG-110, IMG-114: %v %d", err, len(copied.Items))
+			}
+			s := &copied.Items[0]
+			if s.Annotations[pub.SecretSource] != "shop/login" || s.Annotations[pub.SecretReferences] != "shop/warm" || s.Type != source.Type || s.Labels["gitops"] != "" || s.Immutable != nil {
+				t.Errorf("IMG-113, IMG-115, IMG-117: %+v", s)
+			}
+		})
+	}
+	if err := c.Get(t.Context(), key, job); err != nil {
+		t.Fatal(err)
+	}
+	if s := job.Status; s.CompletionTime == nil || s.Succeeded != 4 || s.Message != "job has completed" || len(job.Finalizers) != 0 {
+		t.Errorf("IMG-092: %+v %v", s, job.Finalizers)
+	}
+	var left corev1.SecretList
+	if err := c.List(t.Context(), &left, client.InNamespace("config")); err != nil || len(left.Items) != 0 {
+		t.Errorf("IMG-120: %v %d copies are left", err, len(left.Items))
+	}
+}
+
+// IMG-114, IMG-116, IMG-119, IMG-120: jobs share a copy, it follows its source, foreign secrets are not touched.
+func TestSecretsAreShared(t *testing.T) {
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}}
+	c := fakeClient(t, source, foreign)
+	s := &Secrets{Client: c, Live: c, Namespace: "config"}
+	one := warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
+	two := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
+	first, missing, err := s.Sync(t.Context(), one)
+	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "missing" {
+		t.Fatalf("%v %v %v", first, missing, err)
+	}
+	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}
+	if err := c.Update(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := s.Sync(t.Context(), two)
+	if err != nil || len(second) != 1 || second[0] != first[0] {
+		t.Errorf("IMG-114: %v %v", second, err)
+	}
+	copied := &corev1.Secret{}
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "config", Name: first[0].Name}, copied); err != nil {
+		t.Fatal(err)
+	}
+	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" || len(copied.Data) != 1 || string(copied.Data[".dockercfg"]) != `{"a":1}` {
+		t.Errorf("IMG-116: %+v", copied)
+	}
+	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "warm"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Annotations[pub.SecretReferences] != "shop/cold" {
+		t.Errorf("IMG-120: %v %v", err, copied.Annotations)
+	}
+	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "cold"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("IMG-120: the copy is still there: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Errorf("IMG-119: %v", err)
+	}
+	own := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "config", []string{"foreign"} })
+	if refs, _, err := s.Sync(t.Context(), own); err != nil || len(refs) != 1 || refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
+		t.Errorf("IMG-111: %v %v", refs, err)
+	}
+}

@@ -1,0 +1,182 @@
+package imagepull
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// coalesce is for how long the results of many nodes are gathered into one pass over a job.
+const coalesce = 300 * time.Millisecond
+
+// jobEvents finds the jobs that an event concerns (IMG-075, IMG-076, IMG-225).
+type jobEvents struct{ reader client.Reader }
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (j *jobEvents) ofNodeImages() handler.EventHandler {
+	selection := func(ctx context.Context, q queue, before, after labels.Set) {
+		j.unfinished(ctx, "", func(job *appsv1beta1.ImagePullJob) {
+			if job.Spec.PodSelector != nil || selects(job, before) != selects(job, after) || before == nil || after == nil {
+				add(q, job.Namespace, job.Name)
+			}
+		})
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { selection(ctx, q, nil, withName(e.Object)) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { selection(ctx, q, withName(e.Object), nil) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, ok := e.ObjectOld.(*appsv1beta1.NodeImage)
+			after, same := e.ObjectNew.(*appsv1beta1.NodeImage)
+			if !ok || !same {
+				return
+			}
+			for _, job := range concerned(before, after) {
+				q.AddAfter(reconcile.Request{NamespacedName: job}, coalesce)
+			}
+			if !maps.Equal(before.Labels, after.Labels) {
+				selection(ctx, q, withName(before), withName(after))
+			}
+		},
+	}
+}
+
+// withName are the labels of a NodeImage, and its name as one that no object can have.
+func withName(object client.Object) labels.Set {
+	set := labels.Set{nameKey: object.GetName()}
+	maps.Copy(set, object.GetLabels())
+	return set
+}
+
+const nameKey = " name"
+
+// selects tells whether the job selects a NodeImage with the labels by its own selector.
+func selects(job *appsv1beta1.ImagePullJob, node labels.Set) bool {
+	if node == nil {
+		return false
+	}
+	selector := job.Spec.Selector
+	if selector == nil {
+		return true
+	}
+	for _, name := range selector.Names {
+		if name == node[nameKey] {
+			return true
+		}
+	}
+	if len(selector.Names) > 0 {
+		return false
+	}
+	matching, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
+	return err == nil && matching.Matches(node)
+}
+
+// concerned are the jobs that own, or owned, a tag that changed, or whose status did.
+func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
+	found := map[types.NamespacedName]bool{}
+	visit := func(of, other *appsv1beta1.NodeImage) {
+		for name, image := range of.Spec.Images {
+			theirs := map[string]*appsv1beta1.ImageTagSpec{}
+			counterpart := other.Spec.Images[name]
+			for i := range counterpart.Tags {
+				theirs[counterpart.Tags[i].Tag] = &counterpart.Tags[i]
+			}
+			secrets := equality.Semantic.DeepEqual(image.PullSecrets, counterpart.PullSecrets)
+			for i := range image.Tags {
+				tag := &image.Tags[i]
+				peer := theirs[tag.Tag]
+				if secrets && peer != nil && equality.Semantic.DeepEqual(tag, peer) &&
+					sameResult(TagStatus(of, name, tag.Tag), TagStatus(other, name, tag.Tag)) {
+					continue
+				}
+				for _, ref := range tag.OwnerReferences {
+					if isJob(ref) {
+						found[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+					}
+				}
+			}
+		}
+	}
+	visit(after, before)
+	visit(before, after)
+	jobs := make([]types.NamespacedName, 0, len(found))
+	for job := range found {
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+// sameResult compares what jobs read of a status.
+func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Version == b.Version && a.Phase == b.Phase
+}
+
+// ofPods finds the jobs that select their nodes by a pod that got a node, went, or has other labels.
+func (j *jobEvents) ofPods() handler.EventHandler {
+	notify := func(ctx context.Context, q queue, pods ...*corev1.Pod) {
+		j.unfinished(ctx, pods[0].Namespace, func(job *appsv1beta1.ImagePullJob) {
+			if job.Spec.PodSelector == nil {
+				return
+			}
+			matching, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
+			for _, pod := range pods {
+				if err == nil && matching.Matches(labels.Set(pod.Labels)) {
+					q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, coalesce)
+				}
+			}
+		})
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if pod, ok := e.Object.(*corev1.Pod); ok && hasNode(pod) {
+				notify(ctx, q, pod)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+				notify(ctx, q, pod)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, ok := e.ObjectOld.(*corev1.Pod)
+			after, same := e.ObjectNew.(*corev1.Pod)
+			if ok && same && (hasNode(before) != hasNode(after) || hasNode(after) && !maps.Equal(before.Labels, after.Labels)) {
+				notify(ctx, q, before, after)
+			}
+		},
+	}
+}
+
+func (j *jobEvents) unfinished(ctx context.Context, namespace string, visit func(*appsv1beta1.ImagePullJob)) {
+	var list appsv1beta1.ImagePullJobList
+	if err := j.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing ImagePullJobs")
+		return
+	}
+	for i := range list.Items {
+		if job := &list.Items[i]; job.Status.CompletionTime == nil && job.DeletionTimestamp == nil {
+			visit(job)
+		}
+	}
+}
+
+func add(q queue, namespace, name string) {
+	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}, coalesce)
+}

@@ -1,0 +1,369 @@
+package imagepull
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/imageref"
+)
+
+const (
+	silentAfter   = time.Minute      // a node that does not answer gives its slot back (IMG-098)
+	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled (IMG-092)
+	neverDeadline = 1800             // seconds (IMG-090)
+	neverTTL      = 24 * time.Hour   // IMG-090
+	neverSpread   = 10 * time.Minute // IMG-090
+	maxFailed     = 500              // names in status.failedNodes (IMG-099)
+)
+
+// ErrFull says that a NodeImage has no room for another image (IMG-097).
+var ErrFull = errors.New("the NodeImage has as many images as it can hold")
+
+// JobSnapshot is what the plan of an ImagePullJob is made from.
+type JobSnapshot struct {
+	Job *appsv1beta1.ImagePullJob
+	// Nodes are the selected NodeImages, in the order in which they are to pull (IMG-071 to IMG-073); Owned are NodeImages with tags that
+	// this job owns, selected or not.
+	Nodes, Owned []*appsv1beta1.NodeImage
+	// Secrets are the pull secrets as NodeImages refer to them (IMG-118).
+	Secrets []appsv1beta1.ReferenceObject
+	Now     time.Time
+}
+
+// JobPlan is what is to be done about an ImagePullJob.
+type JobPlan struct {
+	// Finish releases the secrets and removes the finalizer (IMG-080).
+	Finish, AddFinalizer, Delete bool
+	// Assign are the nodes that get the job now; Supply those that have it and lack secrets (IMG-089); Drop those with tags that the job
+	// does not ask for any more (IMG-095).
+	Assign, Supply, Drop []string
+	// Status is the status to write, nil if it stays.
+	Status *appsv1beta1.ImagePullJobStatus
+	After  time.Duration
+	Why    string
+}
+
+// Idle tells whether nothing is to be written.
+func (p *JobPlan) Idle() bool {
+	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 && p.Status == nil
+}
+
+// PlanJob decides about an ImagePullJob (IMG-080 to IMG-099).
+func PlanJob(s JobSnapshot) *JobPlan {
+	p := &JobPlan{}
+	job := s.Job
+	held := slices.Contains(job.Finalizers, pub.PullJobProtection)
+	if job.DeletionTimestamp != nil || job.Status.CompletionTime != nil {
+		p.Finish, p.Why = held, "finished"
+		if ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished; job.DeletionTimestamp == nil && ttl != nil {
+			if left := job.Status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(s.Now); left > 0 {
+				p.After = left
+			} else {
+				p.Delete = true
+			}
+		}
+		return p
+	}
+	name, tag, err := imageref.Parse(job.Spec.Image)
+	if err != nil {
+		p.Why = err.Error() // admission refuses it
+		return p
+	}
+	p.AddFinalizer = !held
+	status := &appsv1beta1.ImagePullJobStatus{StartTime: job.Status.StartTime, Desired: int32(len(s.Nodes))}
+	if status.StartTime == nil {
+		now := metav1.NewTime(s.Now)
+		status.StartTime = &now
+	}
+	due := clock{now: s.Now}
+	var failed, full, waiting []string
+	occupied := 0
+	for _, node := range s.Nodes {
+		entry := ownedTag(node, name, tag, job.UID)
+		if entry == nil {
+			if _, has := node.Spec.Images[name]; !has && len(node.Spec.Images) >= maxImages {
+				full = append(full, node.Name)
+				continue
+			}
+			waiting = append(waiting, node.Name)
+			continue
+		}
+		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) {
+			p.Supply = append(p.Supply, node.Name)
+		}
+		result := TagStatus(node, name, tag)
+		switch {
+		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded:
+			status.Succeeded++
+		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseFailed:
+			failed = append(failed, node.Name)
+		default:
+			status.Active++
+			silent := (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter))
+			if !silent {
+				occupied++
+			}
+		}
+	}
+	p.Drop = stale(s.Owned, name, tag, job.UID)
+	limit, err := parallelism(job.Spec.Parallelism)
+	if err != nil {
+		limit = 1 // admission refuses it
+	}
+	p.Assign = waiting[:min(max(limit-occupied, 0), len(waiting))]
+	p.conclude(s, status, &due, failed, full, waiting)
+	if !equality.Semantic.DeepEqual(*status, job.Status) {
+		p.Status = status
+	}
+	p.After, p.Why = due.next, status.Message
+	return p
+}
+
+// conclude counts, words and ends the job (IMG-084, IMG-092 to IMG-094, IMG-097, IMG-099).
+func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, waiting []string) {
+	job := s.Job
+	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
+	notes := ""
+	if len(full) > 0 {
+		notes += fmt.Sprintf("; %d nodes have no room for another image (at most %d), such as %s", len(full), maxImages, full[0])
+	}
+	failed = append(failed, full...)
+	completed := false
+	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; always && deadline != nil {
+		at := status.StartTime.Add(time.Duration(*deadline) * time.Second)
+		if int(status.Succeeded)+len(failed) < int(status.Desired) && due.over(at) {
+			failed = failed[:0]
+			name, tag, _ := imageref.Parse(job.Spec.Image)
+			for _, node := range s.Nodes {
+				if !succeeded(node, name, tag, job.UID) {
+					failed = append(failed, node.Name)
+				}
+			}
+			status.Active, completed = 0, true
+			status.Message = "job exceeds activeDeadlineSeconds"
+		}
+	}
+	slices.Sort(failed)
+	status.Failed = int32(len(failed))
+	if status.FailedNodes = failed; len(failed) > maxFailed {
+		status.FailedNodes = failed[:maxFailed:maxFailed]
+		notes += fmt.Sprintf("; %d nodes failed, the first %d are listed", len(failed), maxFailed)
+	}
+	done := status.Succeeded + status.Failed
+	switch {
+	case completed:
+	case always && done == status.Desired && (status.Desired > 0 || !s.expectsPods(due)):
+		completed = true
+		status.Message = "job has completed"
+	case status.Desired == 0:
+		status.Message = "job is running, no progress"
+	default:
+		status.Message = fmt.Sprintf("job is running, progress %.1f%%", 100*float64(done)/float64(status.Desired))
+	}
+	status.Message += notes
+	if completed {
+		now := metav1.NewTime(s.Now)
+		status.CompletionTime = &now
+		p.Assign, p.Supply, due.next = nil, nil, 0
+	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil && job.Spec.Parallelism.String() == "0" {
+		status.Message += "; paused, parallelism is 0"
+	}
+}
+
+// expectsPods tells whether the pods of the workload that made the job may still be scheduled (IMG-092).
+func (s *JobSnapshot) expectsPods(due *clock) bool {
+	job := s.Job
+	if job.Spec.PodSelector == nil || metav1.GetControllerOf(job) == nil {
+		return false
+	}
+	wait := podsWithin
+	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil {
+		wait = time.Duration(*deadline) * time.Second
+	}
+	start := s.Now
+	if job.Status.StartTime != nil {
+		start = job.Status.StartTime.Time
+	}
+	return !due.over(start.Add(wait))
+}
+
+func succeeded(node *appsv1beta1.NodeImage, name, tag string, job types.UID) bool {
+	entry, result := ownedTag(node, name, tag, job), TagStatus(node, name, tag)
+	return entry != nil && result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded
+}
+
+// ownedTag returns the tag if the job owns it (IMG-083).
+func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *appsv1beta1.ImageTagSpec {
+	tags := node.Spec.Images[name].Tags
+	for i := range tags {
+		if tags[i].Tag == tag && owns(&tags[i], job) {
+			return &tags[i]
+		}
+	}
+	return nil
+}
+
+func owns(tag *appsv1beta1.ImageTagSpec, job types.UID) bool {
+	return slices.ContainsFunc(tag.OwnerReferences, func(ref corev1.ObjectReference) bool { return ref.UID == job })
+}
+
+func lacksSecrets(present, wanted []appsv1beta1.ReferenceObject) bool {
+	return slices.ContainsFunc(wanted, func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
+}
+
+// stale names the NodeImages in which the job owns another tag than it asks for (IMG-095).
+func stale(owned []*appsv1beta1.NodeImage, name, tag string, job types.UID) []string {
+	var names []string
+	for _, node := range owned {
+		for image, spec := range node.Spec.Images {
+			if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool { return (image != name || t.Tag != tag) && owns(&t, job) }) {
+				names = append(names, node.Name)
+				break
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Assigner changes NodeImages for a job.
+type Assigner struct {
+	Job     *appsv1beta1.ImagePullJob
+	Secrets []appsv1beta1.ReferenceObject
+	// ExtraTTL is flag --default-ttlseconds-for-always-nodeimage.
+	ExtraTTL time.Duration
+	Now      time.Time
+	Random   func() float64
+}
+
+// Assign returns the image of the NodeImage with the job in it (IMG-086 to IMG-088). It changes nothing if the job is there already, but
+// for missing secrets.
+func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) {
+	name, tag, err := imageref.Parse(a.Job.Spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	present, has := node.Spec.Images[name]
+	if !has && len(node.Spec.Images) >= maxImages {
+		return nil, ErrFull
+	}
+	image := *present.DeepCopy()
+	for _, secret := range a.Secrets {
+		if !slices.Contains(image.PullSecrets, secret) {
+			image.PullSecrets = append(image.PullSecrets, secret)
+		}
+	}
+	i := slices.IndexFunc(image.Tags, func(t appsv1beta1.ImageTagSpec) bool { return t.Tag == tag })
+	if i < 0 || !owns(&image.Tags[i], a.Job.UID) {
+		if a.Job.Spec.SandboxConfig != nil {
+			image.SandboxConfig = a.Job.Spec.SandboxConfig
+		}
+		now := metav1.NewTime(a.Now)
+		policy := a.pullPolicy()
+		if i < 0 {
+			version := int64(0)
+			if status := TagStatus(node, name, tag); status != nil {
+				version = status.Version + 1
+			}
+			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: tag, Version: version})
+			i = len(image.Tags) - 1
+		} else {
+			image.Tags[i].Version++
+			policy = longest(policy, image.Tags[i].PullPolicy)
+		}
+		entry := &image.Tags[i]
+		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, a.Job.Spec.ImagePullPolicy
+		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind,
+			Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
+		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
+	}
+	if equality.Semantic.DeepEqual(present, image) {
+		return nil, nil
+	}
+	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
+}
+
+// Drop returns the images of the NodeImage without the job, but for the tag that it asks for (IMG-095).
+func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.ImageSpec {
+	name, tag, err := imageref.Parse(a.Job.Spec.Image)
+	if err != nil {
+		return nil
+	}
+	changed := map[string]*appsv1beta1.ImageSpec{}
+	for _, image := range slices.Sorted(maps.Keys(node.Spec.Images)) {
+		spec := node.Spec.Images[image]
+		next := *spec.DeepCopy()
+		next.Tags = nil
+		for _, t := range spec.Tags {
+			if (image != name || t.Tag != tag) && owns(&t, a.Job.UID) {
+				t.OwnerReferences = slices.DeleteFunc(slices.Clone(t.OwnerReferences), func(ref corev1.ObjectReference) bool { return ref.UID == a.Job.UID })
+				if len(t.OwnerReferences) == 0 {
+					continue
+				}
+			}
+			next.Tags = append(next.Tags, t)
+		}
+		switch {
+		case len(next.Tags) == 0 && len(spec.Tags) > 0:
+			changed[image] = nil
+		case !equality.Semantic.DeepEqual(next, spec):
+			changed[image] = &next
+		}
+	}
+	return changed
+}
+
+// pullPolicy is what the job says of pulls on a node (IMG-090).
+func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
+	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
+	if p := a.Job.Spec.PullPolicy; p != nil {
+		if p.TimeoutSeconds != nil {
+			timeout = *p.TimeoutSeconds
+		}
+		if p.BackoffLimit != nil && *p.BackoffLimit >= 0 {
+			backoff = *p.BackoffLimit
+		}
+	}
+	policy := &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: &timeout, BackoffLimit: &backoff}
+	var ttl int64
+	completion := a.Job.Spec.CompletionPolicy
+	if completion.Type == appsv1beta1.CompletionNever {
+		deadline := max(int64(neverDeadline), int64(timeout))
+		policy.ActiveDeadlineSeconds = &deadline
+		ttl = int64((neverTTL + time.Duration((2*a.Random()-1)*float64(neverSpread))) / time.Second)
+	} else {
+		policy.ActiveDeadlineSeconds = completion.ActiveDeadlineSeconds
+		switch {
+		case completion.TTLSecondsAfterFinished != nil:
+			ttl = int64(*completion.TTLSecondsAfterFinished)
+		case completion.ActiveDeadlineSeconds != nil:
+			ttl = *completion.ActiveDeadlineSeconds
+		default:
+			ttl = int64(timeout) * int64(backoff)
+		}
+		ttl += int64(a.ExtraTTL/time.Second) + int64(a.Random()*300)
+	}
+	seconds := int32(min(ttl, 1<<31-1))
+	policy.TTLSecondsAfterFinished = &seconds
+	return policy
+}
+
+// longest is the policy of the newest job, with the longer TTL (IMG-088).
+func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
+	if before != nil && before.TTLSecondsAfterFinished != nil && *before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
+		ttl := *before.TTLSecondsAfterFinished
+		policy.TTLSecondsAfterFinished = &ttl
+	}
+	return policy
+}

@@ -1,0 +1,309 @@
+package imagepull
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;patch;delete
+
+const (
+	listWorkers = 3
+	// KindJob is the kind of a list's own writes.
+	KindJob ownwrites.Kind = "ImagePullJob"
+	// childrenOf indexes ImagePullJobs by the list that made them.
+	childrenOf = "imagepull.list"
+)
+
+// ListPlan is what is to be done about an ImageListPullJob.
+type ListPlan struct {
+	// Hash is the label of the list, and of its jobs, if it is to change (IMG-151).
+	Hash      string
+	Relabel   bool
+	Create    []*appsv1beta1.ImagePullJob
+	Delete    []*appsv1beta1.ImagePullJob
+	Status    *appsv1beta1.ImageListPullJobStatus
+	DeleteAll bool // the list itself (IMG-156)
+	After     time.Duration
+}
+
+// templateHash is the hash of what a list asks of its jobs.
+func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
+	data, _ := json.Marshal(template) // plain data
+	sum := fnv.New32a()
+	_, _ = sum.Write(data)
+	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
+}
+
+// childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has ended (IMG-157), and with the
+// defaults that admission would add, so that the two can be compared (IMG-161).
+func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
+	t := *template.DeepCopy()
+	t.CompletionPolicy.TTLSecondsAfterFinished = nil
+	if t.CompletionPolicy.Type == "" {
+		t.CompletionPolicy.Type = appsv1beta1.CompletionAlways
+	}
+	if t.PullPolicy == nil {
+		t.PullPolicy = &appsv1beta1.PullPolicy{}
+	}
+	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
+	if t.PullPolicy.TimeoutSeconds == nil {
+		t.PullPolicy.TimeoutSeconds = &timeout
+	}
+	if t.PullPolicy.BackoffLimit == nil {
+		t.PullPolicy.BackoffLimit = &backoff
+	}
+	if t.ImagePullPolicy == "" {
+		t.ImagePullPolicy = appsv1beta1.PullIfNotPresent
+	}
+	return t
+}
+
+// PlanList decides about a list and the jobs that it has made (IMG-150 to IMG-161).
+func PlanList(list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImagePullJob, now time.Time) *ListPlan {
+	p := &ListPlan{}
+	if list.DeletionTimestamp != nil {
+		return p
+	}
+	if end := list.Status.CompletionTime; end != nil {
+		if ttl := list.Spec.CompletionPolicy.TTLSecondsAfterFinished; ttl != nil {
+			if left := end.Add(time.Duration(*ttl) * time.Second).Sub(now); left > 0 {
+				p.After = left
+			} else {
+				p.DeleteAll = true
+			}
+		}
+		return p
+	}
+	p.Hash = templateHash(&list.Spec.ImagePullJobTemplate)
+	p.Relabel = list.Labels[pub.ControllerRevisionHash] != p.Hash
+	wanted := childTemplate(&list.Spec.ImagePullJobTemplate)
+	kept := map[string]*appsv1beta1.ImagePullJob{}
+	children = slices.Clone(children)
+	slices.SortFunc(children, func(a, b *appsv1beta1.ImagePullJob) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, child := range children {
+		if child.DeletionTimestamp != nil {
+			continue
+		}
+		present := childTemplate(&child.Spec.ImagePullJobTemplate)
+		consistent := child.Labels[pub.ControllerRevisionHash] == p.Hash || equality.Semantic.DeepEqual(present, wanted)
+		if kept[child.Spec.Image] != nil || !consistent || !slices.Contains(list.Spec.Images, child.Spec.Image) {
+			p.Delete = append(p.Delete, child)
+			continue
+		}
+		kept[child.Spec.Image] = child
+	}
+	for _, image := range list.Spec.Images {
+		if kept[image] == nil {
+			p.Create = append(p.Create, newChild(list, image, p.Hash))
+		}
+	}
+	status := listStatus(list, kept, now)
+	if !equality.Semantic.DeepEqual(*status, list.Status) {
+		p.Status = status
+	}
+	return p
+}
+
+func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1beta1.ImagePullJob {
+	yes := true
+	return &appsv1beta1.ImagePullJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: list.Namespace, GenerateName: list.Name + "-", Labels: map[string]string{pub.ControllerRevisionHash: hash},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ImageListPullJob", Name: list.Name, UID: list.UID,
+				Controller: &yes, BlockOwnerDeletion: &yes}}},
+		Spec: appsv1beta1.ImagePullJobSpec{Image: image, ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate)},
+	}
+}
+
+func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob, now time.Time) *appsv1beta1.ImageListPullJobStatus {
+	status := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: int32(len(list.Spec.Images))}
+	if status.StartTime == nil {
+		start := metav1.NewTime(now)
+		status.StartTime = &start
+	}
+	for _, image := range list.Spec.Images { // in this order, so that the status does not flap (IMG-154)
+		child := children[image]
+		if child == nil || child.Status.StartTime == nil {
+			continue
+		}
+		s := &child.Status
+		if s.Active > 0 {
+			status.Active++
+		}
+		if s.Desired == s.Failed+s.Succeeded {
+			status.Completed++
+		}
+		if s.Desired == s.Succeeded {
+			status.Succeeded++
+		}
+		if s.Failed > 0 {
+			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
+				Message: fmt.Sprintf("%d of %d nodes failed, see ImagePullJob %s", s.Failed, s.Desired, child.Name)})
+		}
+	}
+	if list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && status.Completed == status.Desired {
+		end := metav1.NewTime(now)
+		status.CompletionTime = &end
+	}
+	return status
+}
+
+// ListReconciler carries out plans of ImageListPullJobs. Its fields are for tests to fill in.
+type ListReconciler struct {
+	Client client.Client
+	Live   client.Reader
+	Events events.EventRecorder
+	Own    *ownwrites.Tracker
+	Now    func() time.Time
+}
+
+func indexChildren(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "ImageListPullJob" {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf, indexChildren); err != nil {
+		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
+	}
+	r := &ListReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagelistpulljob-controller"), Own: ownwrites.NewTracker(), Now: time.Now}
+	err := ctrl.NewControllerManagedBy(mgr).Named("imagelistpulljob").
+		For(&appsv1beta1.ImageListPullJob{}).
+		Owns(&appsv1beta1.ImagePullJob{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: listWorkers, RateLimiter: options.limiter()}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the ImageListPullJob controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *ListReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	list := &appsv1beta1.ImageListPullJob{}
+	if err := r.Client.Get(ctx, request.NamespacedName, list); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	now := r.Now()
+	if pending, err := r.Own.Pending(ctx, list.UID, readingJobs(r.Client), readingJobs(r.Live), now); err != nil || pending != "" {
+		return reconcile.Result{RequeueAfter: retryConflict}, err
+	}
+	var owned appsv1beta1.ImagePullJobList
+	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace), client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the jobs of the list: %w", err)
+	}
+	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
+	for i := range owned.Items {
+		children = append(children, &owned.Items[i])
+	}
+	plan := PlanList(list, children, now)
+	if err := r.apply(ctx, list, plan); err != nil {
+		return again(err)
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
+	if plan.DeleteAll {
+		uid := list.UID
+		r.Own.Forget(uid)
+		return client.IgnoreNotFound(r.Client.Delete(ctx, list, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
+	if plan.Relabel {
+		body := map[string]any{"metadata": map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}}
+		if err := patchExactly(ctx, r.Client, list, false, body); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	for _, child := range plan.Delete {
+		uid := child.UID
+		if err := r.Client.Delete(ctx, child, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedDelete", "Delete", "%s", bounded(fmt.Sprintf("deleting ImagePullJob %s: %v", child.Name, err)))
+			return fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
+		}
+		r.Own.Deleted(list.UID, KindJob, child, r.Now())
+		r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Delete", "deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image)
+	}
+	if err := r.create(ctx, list, plan.Create); err != nil {
+		return err
+	}
+	if plan.Status == nil {
+		return nil
+	}
+	status := plan.Status
+	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired, "active": status.Active,
+		"completed": status.Completed, "succeeded": status.Succeeded, "failedImageStatuses": nil}
+	if len(status.FailedImageStatuses) > 0 {
+		document["failedImageStatuses"] = status.FailedImageStatuses
+	}
+	return client.IgnoreNotFound(patchExactly(ctx, r.Client, list, true, map[string]any{"status": document}))
+}
+
+// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was lost and took place is
+// found by the next plan, which deletes the younger of two.
+func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
+	for batch := 1; len(jobs) > 0; batch *= 2 {
+		n := min(batch, len(jobs))
+		work := make([]func() error, 0, n)
+		for _, job := range jobs[:n] {
+			work = append(work, func() error {
+				if err := r.Client.Create(ctx, job); err != nil {
+					if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+						return nil
+					}
+					r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedCreate", "Create", "%s", bounded(fmt.Sprintf("creating the ImagePullJob for image %s: %v", job.Spec.Image, err)))
+					return fmt.Errorf("creating the ImagePullJob for image %s: %w", job.Spec.Image, err)
+				}
+				r.Own.Created(list.UID, KindJob, job, r.Now())
+				r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Create", "created ImagePullJob %s for image %s", job.Name, job.Spec.Image)
+				return nil
+			})
+		}
+		if err := inParallel(work); err != nil {
+			return errors.Join(err)
+		}
+		jobs = jobs[n:]
+	}
+	return nil
+}
+
+func readingJobs(reader client.Reader) ownwrites.Read {
+	return func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+		job := &appsv1beta1.ImagePullJob{}
+		if err := reader.Get(ctx, object.NamespacedName, job); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return job, nil
+	}
+}

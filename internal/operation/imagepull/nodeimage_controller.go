@@ -1,0 +1,295 @@
+package imagepull
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controllers.
+type Options struct {
+	NodeWorkers, JobWorkers int
+	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag --default-ttlseconds-for-always-nodeimage.
+	CreationDelay, ExtraTTL time.Duration
+	// Namespace is the one in which node daemons read secrets.
+	Namespace string
+	// Jobs is gate ImagePullJobGate.
+	Jobs bool
+	// RateLimiter makes the back-off of a controller; nil means the library's.
+	RateLimiter func() workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+func (o Options) limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	if o.RateLimiter == nil {
+		return nil
+	}
+	return o.RateLimiter()
+}
+
+// ownersOf indexes NodeImages by the UIDs of the jobs that own tags in them.
+const ownersOf = "imagepull.owners"
+
+func indexOwners(object client.Object) []string {
+	node, ok := object.(*appsv1beta1.NodeImage)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	var uids []string
+	for _, image := range node.Spec.Images {
+		for _, tag := range image.Tags {
+			for _, ref := range tag.OwnerReferences {
+				if isJob(ref) && !seen[string(ref.UID)] {
+					seen[string(ref.UID)] = true
+					uids = append(uids, string(ref.UID))
+				}
+			}
+		}
+	}
+	return uids
+}
+
+// NodeReconciler carries out plans of NodeImages. Its fields are for tests to fill in.
+type NodeReconciler struct {
+	Client  client.Client
+	Live    client.Reader
+	Events  events.EventRecorder
+	Options Options
+	Now     func() time.Time
+	Random  func() float64
+
+	mu   sync.Mutex
+	used map[string]inUse
+}
+
+// Setup adds the controllers to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf, indexOwners); err != nil {
+		return fmt.Errorf("indexing NodeImages by job: %w", err)
+	}
+	r := &NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nodeimage-controller"),
+		Options: options, Now: time.Now, Random: rand.Float64}
+	err := ctrl.NewControllerManagedBy(mgr).Named("nodeimage").
+		For(&appsv1beta1.NodeImage{}).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
+		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.ofJob(ctx, e.Object, queue)
+		}}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.NodeWorkers, RateLimiter: options.limiter()}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the NodeImage controller: %w", err)
+	}
+	if !options.Jobs {
+		return nil
+	}
+	if err := setupJobs(ctx, mgr, options); err != nil {
+		return err
+	}
+	return setupLists(ctx, mgr, options)
+}
+
+// nodeEvents are what a NodeImage waits for; nodes report to the API server all the time.
+var nodeEvents = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isNode := e.ObjectOld.(*corev1.Node)
+		after, same := e.ObjectNew.(*corev1.Node)
+		return isNode && same && (before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			fmt.Sprint(before.Labels) != fmt.Sprint(after.Labels) || readySince(before) != readySince(after))
+	},
+}
+
+func readySince(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return string(c.Status) + c.LastTransitionTime.UTC().String()
+		}
+	}
+	return ""
+}
+
+// ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
+func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	var list appsv1beta1.NodeImageList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", client.ObjectKeyFromObject(job))
+		return
+	}
+	for i := range list.Items {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+	}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	s := NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
+		JobUID: func(namespace, name string) (types.UID, bool) { return r.jobUID(ctx, namespace, name) },
+		Busy:   func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
+		SecretUsers: func(namespace, name string, owners map[string]bool) ([]string, bool, bool) {
+			return r.secretUsers(ctx, namespace, name, owners)
+		}}
+	image, node := &appsv1beta1.NodeImage{}, &corev1.Node{}
+	for _, object := range []client.Object{image, node} {
+		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return reconcile.Result{}, fmt.Errorf("reading %T %s: %w", object, request.Name, err)
+		case err == nil && object == client.Object(image):
+			s.NodeImage = image
+		case err == nil:
+			s.Node = node
+		}
+	}
+	plan := PlanNode(s)
+	if !plan.Idle() {
+		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why)
+	}
+	switch err := r.apply(ctx, &s, plan); {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: retryConflict}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+const retryConflict = 200 * time.Millisecond
+
+func (r *NodeReconciler) apply(ctx context.Context, s *NodeSnapshot, plan *NodePlan) error {
+	switch {
+	case plan.Create:
+		image := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}
+		if err := r.Client.Create(ctx, image); err != nil {
+			return fmt.Errorf("creating the NodeImage: %w", err)
+		}
+		return nil
+	case plan.Delete:
+		uid := s.NodeImage.UID
+		if err := r.Client.Delete(ctx, s.NodeImage, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting the NodeImage: %w", err)
+		}
+		return nil
+	}
+	present := s.NodeImage.DeepCopy()
+	if plan.Relabel || len(plan.Images) > 0 {
+		body := map[string]any{}
+		if plan.Relabel {
+			body["metadata"] = map[string]any{"labels": replacing(present.Labels, plan.Labels)}
+		}
+		if len(plan.Images) > 0 {
+			body["spec"] = imagesPatch(present, plan.Images)
+		}
+		if err := patchExactly(ctx, r.Client, present, false, body); err != nil {
+			return fmt.Errorf("patching the NodeImage: %w", err)
+		}
+	}
+	if plan.Status == nil {
+		return nil
+	}
+	if err := patchExactly(ctx, r.Client, present, true, statusPatch(s.NodeImage, plan.Status)); err != nil {
+		return fmt.Errorf("patching the status of the NodeImage: %w", err)
+	}
+	for _, g := range plan.GaveUp {
+		note := bounded(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
+		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
+			var on runtime.Object = &owner
+			if owner.UID == "" {
+				on = s.NodeImage
+			}
+			r.Events.Eventf(on, nil, corev1.EventTypeWarning, "PullImageFailed", "Pull", "%s", note)
+		}
+	}
+	return nil
+}
+
+// job reads a job. A job that the cache does not show may be too new for it: only the API server can say that there is none.
+func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*appsv1beta1.ImagePullJob, error) {
+	job := &appsv1beta1.ImagePullJob{}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, job)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return job, err
+}
+
+func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string) (types.UID, bool) {
+	job, err := r.job(ctx, namespace, name)
+	if err != nil || job == nil {
+		return "", err == nil
+	}
+	return job.UID, true
+}
+
+func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
+	job, err := r.job(ctx, namespace, name)
+	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
+}
+
+// inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped is looked up.
+type inUse struct {
+	users []string
+	at    time.Time
+}
+
+const rememberUse = time.Minute
+
+// secretUsers reads a secret in the namespace of the node daemons; nothing is known of others.
+func (r *NodeReconciler) secretUsers(ctx context.Context, namespace, name string, owners map[string]bool) (using []string, exists, known bool) {
+	if namespace != r.Options.Namespace || !r.Options.Jobs {
+		return nil, false, false
+	}
+	r.mu.Lock()
+	before, ok := r.used[name]
+	r.mu.Unlock()
+	if ok && r.Now().Sub(before.at) < rememberUse && slices.ContainsFunc(before.users, func(job string) bool { return owners[job] }) {
+		return before.users, true, true
+	}
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, true
+	case err != nil:
+		return nil, false, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used == nil {
+		r.used = map[string]inUse{}
+	}
+	r.used[name] = inUse{users: users(secret), at: r.Now()}
+	return users(secret), true, true
+}

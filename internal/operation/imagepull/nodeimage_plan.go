@@ -1,0 +1,303 @@
+package imagepull
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+const (
+	nodeAnswersWithin = 10 * time.Minute // IMG-058, IMG-059
+	jobKind           = "ImagePullJob"
+	// MessageNoNode and MessageDeadline tell why the manager gave a tag up (IMG-058, IMG-059).
+	MessageNoNode   = "node has not responded for a long time"
+	MessageDeadline = "pulling exceeds the activeDeadlineSeconds"
+)
+
+// NodeSnapshot is what the plan of a NodeImage is made from.
+type NodeSnapshot struct {
+	Name string
+	// NodeImage and Node are nil if they do not exist.
+	NodeImage *appsv1beta1.NodeImage
+	Node      *corev1.Node
+	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out.
+	JobUID func(namespace, name string) (uid types.UID, known bool)
+	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these stay (IMG-054). Without that
+	// a job whose nodes take longer than the TTL would begin anew with the first of them for ever.
+	Busy func(namespace, name string) bool
+	// SecretUsers returns the jobs that use a copy of a secret; exists is false if there is no such secret, known if that is sure.
+	// owners are the jobs that own tags of the image.
+	SecretUsers func(namespace, name string, owners map[string]bool) (users []string, exists, known bool)
+	Delay       time.Duration // --nodeimage-creation-delay
+	Now         time.Time
+	Random      func() float64 // in [0, 1)
+}
+
+// NodePlan is what is to be done about a NodeImage.
+type NodePlan struct {
+	Create, Delete bool
+	// Labels are those that the NodeImage is to have, if Relabel is set (IMG-053).
+	Relabel bool
+	Labels  map[string]string
+	// Images holds the images that change, nil for those that go (IMG-054 to IMG-057).
+	Images map[string]*appsv1beta1.ImageSpec
+	// Status is the status to write, nil if it stays.
+	Status *appsv1beta1.NodeImageStatus
+	// GaveUp are the tags that the manager sets Failed (IMG-060).
+	GaveUp []GivenUp
+	After  time.Duration
+	Why    string
+}
+
+// GivenUp is a tag that the manager sets Failed.
+type GivenUp struct {
+	Image, Tag, Message string
+	Owners              []corev1.ObjectReference
+}
+
+// Idle tells whether nothing is to be written.
+func (p *NodePlan) Idle() bool {
+	return !p.Create && !p.Delete && !p.Relabel && len(p.Images) == 0 && p.Status == nil
+}
+
+// PlanNode decides about the NodeImage of a node (IMG-050 to IMG-062).
+func PlanNode(s NodeSnapshot) *NodePlan {
+	p := &NodePlan{}
+	node, image := s.Node, s.NodeImage
+	if image == nil {
+		p.create(s)
+		return p
+	}
+	if image.DeletionTimestamp != nil {
+		p.Why = "being deleted"
+		return p
+	}
+	if node == nil || node.DeletionTimestamp != nil {
+		if _, fake := image.Labels[pub.FakeNodeImage]; !fake {
+			p.Delete, p.Why = true, "the node is gone"
+			return p
+		}
+	} else if !maps.Equal(image.Labels, node.Labels) {
+		p.Relabel, p.Labels = true, node.Labels
+	}
+	due := clock{now: s.Now}
+	remaining := p.clean(s, &due)
+	p.giveUp(s, remaining, &due)
+	if due.next > 0 {
+		p.After = due.next
+		if p.After < 3*time.Second {
+			p.After = 3*time.Second + time.Duration(s.Random()*float64(2*time.Second))
+		}
+	}
+	p.Why = fmt.Sprintf("%d images wanted", len(remaining))
+	return p
+}
+
+// create makes the NodeImage of a node that has been ready for a while (IMG-051).
+func (p *NodePlan) create(s NodeSnapshot) {
+	if s.Node == nil || s.Node.DeletionTimestamp != nil || s.Node.Labels[pub.NodeType] == pub.VirtualNode {
+		p.Why = "there is no such node"
+		return
+	}
+	for _, c := range s.Node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			if left := c.LastTransitionTime.Add(s.Delay).Sub(s.Now); left > 0 {
+				p.After, p.Why = left, "waiting until the node has been ready for a while"
+				return
+			}
+			p.Create, p.Labels, p.Why = true, s.Node.Labels, "the node is ready"
+			return
+		}
+	}
+	p.Why = "waiting for the node to be ready"
+}
+
+// clock finds the next time to look again.
+type clock struct {
+	now  time.Time
+	next time.Duration
+}
+
+// over tells whether the time has come, and else remembers it.
+func (c *clock) over(at time.Time) bool {
+	left := at.Sub(c.now)
+	if left <= 0 {
+		return true
+	}
+	if c.next == 0 || left < c.next {
+		c.next = left
+	}
+	return false
+}
+
+// clean drops what nobody asks for any more, and returns what remains (IMG-054 to IMG-057).
+func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.ImageSpec {
+	remaining := map[string]appsv1beta1.ImageSpec{}
+	p.Images = map[string]*appsv1beta1.ImageSpec{}
+	for name, image := range s.NodeImage.Spec.Images {
+		cleaned := appsv1beta1.ImageSpec{SandboxConfig: image.SandboxConfig}
+		users := map[string]bool{}
+		for i := range image.Tags {
+			tag := image.Tags[i]
+			if tag.CreatedAt == nil {
+				continue
+			}
+			owners := s.owners(tag.OwnerReferences)
+			if len(owners) == 0 && len(tag.OwnerReferences) > 0 {
+				continue
+			}
+			if s.expired(name, &tag, due) {
+				continue
+			}
+			tag.OwnerReferences = owners
+			for _, owner := range owners {
+				users[owner.Namespace+"/"+owner.Name] = true
+			}
+			cleaned.Tags = append(cleaned.Tags, tag)
+		}
+		if len(cleaned.Tags) == 0 {
+			p.Images[name] = nil
+			continue
+		}
+		for _, secret := range image.PullSecrets {
+			using, exists, known := s.SecretUsers(secret.Namespace, secret.Name, users)
+			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch && !slices.ContainsFunc(using, func(job string) bool { return users[job] })
+			if !stale {
+				cleaned.PullSecrets = append(cleaned.PullSecrets, secret)
+			}
+		}
+		if !equality.Semantic.DeepEqual(image, cleaned) {
+			p.Images[name] = &cleaned
+		}
+		remaining[name] = cleaned
+	}
+	return remaining
+}
+
+// owners returns the references that stay (IMG-054 b).
+func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectReference {
+	var kept []corev1.ObjectReference
+	for _, ref := range all {
+		if isJob(ref) {
+			if uid, known := s.JobUID(ref.Namespace, ref.Name); known && uid != ref.UID {
+				continue
+			}
+		}
+		kept = append(kept, ref)
+	}
+	return kept
+}
+
+func isJob(ref corev1.ObjectReference) bool {
+	return ref.Kind == jobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+}
+
+// expired tells whether the time to keep a finished tag is over (IMG-054 d).
+func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
+	status := TagStatus(s.NodeImage, name, tag.Tag)
+	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version || status.CompletionTime == nil {
+		return false
+	}
+	if !due.over(status.CompletionTime.Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
+		return false
+	}
+	for _, ref := range tag.OwnerReferences {
+		if isJob(ref) && s.Busy(ref.Namespace, ref.Name) {
+			due.over(s.Now.Add(time.Minute))
+			return false
+		}
+	}
+	return true
+}
+
+// giveUp sets tags Failed that no node works on (IMG-058 to IMG-061).
+func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpec, due *clock) {
+	failed := map[[2]string]appsv1beta1.ImageTagStatus{}
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		for _, tag := range images[name].Tags {
+			status := TagStatus(s.NodeImage, name, tag.Tag)
+			message := ""
+			if status == nil || status.Version != tag.Version {
+				if due.over(tag.CreatedAt.Add(nodeAnswersWithin)) {
+					message = MessageNoNode
+				}
+			} else if status.CompletionTime != nil {
+				continue
+			}
+			if policy := tag.PullPolicy; message == "" && policy != nil && policy.ActiveDeadlineSeconds != nil {
+				if due.over(tag.CreatedAt.Add(time.Duration(*policy.ActiveDeadlineSeconds)*time.Second + nodeAnswersWithin)) {
+					message = MessageDeadline
+				}
+			}
+			if message == "" {
+				continue
+			}
+			next := appsv1beta1.ImageTagStatus{Tag: tag.Tag}
+			if status != nil && status.Version == tag.Version {
+				next = *status
+			}
+			now := metav1.NewTime(s.Now)
+			next.Version, next.Phase, next.CompletionTime, next.Message = tag.Version, appsv1beta1.ImagePhaseFailed, &now, message
+			failed[[2]string{name, tag.Tag}] = next
+			p.GaveUp = append(p.GaveUp, GivenUp{Image: name, Tag: tag.Tag, Message: message, Owners: tag.OwnerReferences})
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	status := s.NodeImage.Status.DeepCopy()
+	status.ImageStatuses = map[string]appsv1beta1.ImageStatus{}
+	status.Desired, status.Waiting, status.Pulling, status.Succeeded, status.Failed = 0, 0, 0, 0, 0
+	for name, image := range images {
+		var tags []appsv1beta1.ImageTagStatus
+		for _, tag := range image.Tags {
+			status.Desired++
+			entry, ok := failed[[2]string{name, tag.Tag}]
+			if !ok {
+				if present := TagStatus(s.NodeImage, name, tag.Tag); present != nil {
+					entry, ok = *present, true
+				}
+			}
+			if !ok {
+				continue
+			}
+			tags = append(tags, entry)
+			switch entry.Phase {
+			case appsv1beta1.ImagePhaseWaiting:
+				status.Waiting++
+			case appsv1beta1.ImagePhasePulling:
+				status.Pulling++
+			case appsv1beta1.ImagePhaseSucceeded:
+				status.Succeeded++
+			case appsv1beta1.ImagePhaseFailed:
+				status.Failed++
+			}
+		}
+		if len(tags) > 0 {
+			slices.SortFunc(tags, func(a, b appsv1beta1.ImageTagStatus) int { return strings.Compare(a.Tag, b.Tag) })
+			status.ImageStatuses[name] = appsv1beta1.ImageStatus{Tags: tags}
+		}
+	}
+	p.Status = status
+}
+
+// TagStatus returns the status of a tag, nil if there is none.
+func TagStatus(node *appsv1beta1.NodeImage, image, tag string) *appsv1beta1.ImageTagStatus {
+	tags := node.Status.ImageStatuses[image].Tags
+	for i := range tags {
+		if tags[i].Tag == tag {
+			return &tags[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,440 @@
+package imagepull
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ptr[T any](v T) *T { return &v }
+
+func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
+
+func owner(job string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "ImagePullJob", Namespace: "shop", Name: job, UID: types.UID("uid-" + job)}
+}
+
+// tagged is a NodeImage with app:1 owned by the job, asked for at noon.
+func tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.NodeImage {
+	n := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", Version: 2, CreatedAt: at(0), OwnerReferences: []corev1.ObjectReference{owner("warm")},
+		PullPolicy: &appsv1beta1.ImageTagPullPolicy{TTLSecondsAfterFinished: ptr(int32(60))}}}}}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func blank(name string) *appsv1beta1.NodeImage {
+	return tagged(name, func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
+}
+
+func result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.NodeImage) {
+	return func(n *appsv1beta1.NodeImage) {
+		entry := appsv1beta1.ImageTagStatus{Tag: "1", Phase: phase, Version: version}
+		if phase == appsv1beta1.ImagePhaseSucceeded || phase == appsv1beta1.ImagePhaseFailed {
+			entry.CompletionTime = at(0)
+		}
+		n.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{entry}}}
+	}
+}
+
+func warm(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
+	j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "warm", UID: "uid-warm", ResourceVersion: "1", Finalizers: []string{pub.PullJobProtection}},
+		Spec:   appsv1beta1.ImagePullJobSpec{Image: "docker.io/library/app:1", ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Always"}}},
+		Status: appsv1beta1.ImagePullJobStatus{StartTime: at(0)}}
+	for _, change := range changes {
+		change(j)
+	}
+	return j
+}
+
+func width(n int) func(*appsv1beta1.ImagePullJob) {
+	return func(j *appsv1beta1.ImagePullJob) { j.Spec.Parallelism = ptr(intstr.FromInt32(int32(n))) }
+}
+
+func until(seconds int64) func(*appsv1beta1.ImagePullJob) {
+	return func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.ActiveDeadlineSeconds = &seconds }
+}
+
+func ended(j *appsv1beta1.ImagePullJob) { j.Status.CompletionTime = at(0) }
+
+func never(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "Never" }
+
+func nodeSnapshot(image *appsv1beta1.NodeImage, after time.Duration) NodeSnapshot {
+	return NodeSnapshot{Name: "n", NodeImage: image, Now: noon.Add(after), Delay: 30 * time.Second, Random: func() float64 { return 0.5 },
+		Node:        &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: *at(0)}}}},
+		JobUID:      func(_, name string) (types.UID, bool) { return types.UID("uid-" + name), name != "unread" },
+		Busy:        func(_, _ string) bool { return false },
+		SecretUsers: func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/warm"}, true, true }}
+}
+
+func TestPlanNode(t *testing.T) {
+	tags := func(n *appsv1beta1.NodeImage, change func(*appsv1beta1.ImageTagSpec)) {
+		image := n.Spec.Images["app"]
+		change(&image.Tags[0])
+	}
+	secrets := func(n *appsv1beta1.NodeImage) {
+		image := n.Spec.Images["app"]
+		image.PullSecrets = []appsv1beta1.ReferenceObject{{Namespace: "c", Name: "old"}, {Namespace: "c", Name: "new", Mode: "batch"}}
+		n.Spec.Images["app"] = image
+	}
+	answered := result(appsv1beta1.ImagePhasePulling, 2)
+	cases := map[string]struct {
+		image  *appsv1beta1.NodeImage
+		after  time.Duration
+		change func(*NodeSnapshot)
+		want   string
+		next   time.Duration
+	}{
+		"IMG-051 a node that is ready":         {nil, 30 * time.Second, nil, "create", 0},
+		"IMG-051 a node that was ready before": {nil, 10 * time.Second, nil, "", 20 * time.Second},
+		"IMG-051 a node that is not ready":     {nil, time.Hour, func(s *NodeSnapshot) { s.Node.Status.Conditions[0].Status = "False" }, "", 0},
+		"IMG-050 a virtual node":               {nil, time.Hour, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"type": "virtual-kubelet"} }, "", 0},
+		"IMG-052 no node":                      {tagged("n"), 0, func(s *NodeSnapshot) { s.Node = nil }, "delete", 0},
+		"IMG-052 a node being deleted":         {tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = at(0) }, "delete", 0},
+		"IMG-052 a test's NodeImage": {tagged("n", answered, func(n *appsv1beta1.NodeImage) { n.Labels = map[string]string{pub.FakeNodeImage: ""} }), 0,
+			func(s *NodeSnapshot) { s.Node = nil }, "", 0},
+		"IMG-053 labels":                        {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} }, "labels map[a:b]", 0},
+		"nothing to do":                         {tagged("n", answered), 0, nil, "", 0},
+		"IMG-054 a no createdAt":                {tagged("n", func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil }) }), 0, nil, "app gone", 0},
+		"IMG-054 b, c the job is gone, IMG-056": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", true } }, "app gone", 0},
+		"IMG-054 b another job of that name":    {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "other", true } }, "app gone", 0},
+		"IMG-054 b a job that cannot be read":   {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", false } }, "", 0},
+		"IMG-054 b another kind of owner": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences[0].Kind, t.OwnerReferences[0].UID = "Other", "x" })
+		}), 0, nil, "", 0},
+		"IMG-054 b one of two jobs is gone": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = append(t.OwnerReferences, owner("cold")) })
+		}), 0, func(s *NodeSnapshot) {
+			s.JobUID = func(_, name string) (types.UID, bool) { return map[string]types.UID{"cold": "uid-cold"}[name], true }
+		}, "app: 1 of cold", 0},
+		"IMG-055 a user's tag":                     {tagged("n", answered, func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = nil }) }), 0, nil, "", 0},
+		"IMG-054 d the TTL runs":                   {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
+		"IMG-062 not too soon":                     {tagged("n", result("Succeeded", 2)), 59 * time.Second, nil, "", 4 * time.Second},
+		"IMG-054 d the TTL is over":                {tagged("n", result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
+		"a job that still counts the tag keeps it": {tagged("n", result("Succeeded", 2)), time.Minute, func(s *NodeSnapshot) { s.Busy = func(_, _ string) bool { return true } }, "", time.Minute},
+		"IMG-054 d another version":                {tagged("n", result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
+		"IMG-057, IMG-211 secrets that are gone": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, true }
+		}, "app: 1 of warm", 0},
+		"IMG-057 a copy that others use": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/x"}, true, true }
+		}, "app: 1 of warm old", 0},
+		"IMG-057 secrets that cannot be read": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, false }
+		}, "", 0},
+		"IMG-058 the node does not answer":               {tagged("n"), 10 * time.Minute, nil, "failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
+		"IMG-058 no answer to this version":              {tagged("n", result("Failed", 1)), 10 * time.Minute, nil, "failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
+		"IMG-058, IMG-132, IMG-215 waiting is an answer": {tagged("n", result("Waiting", 2)), time.Hour, nil, "", 0},
+		"IMG-059, IMG-061 the deadline": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = ptr(int64(60)) })
+			n.Status.ImageStatuses["stale"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "9", Phase: "Failed"}}}
+			n.Spec.Images["b"] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: at(0)}}}
+			n.Status.ImageStatuses["b"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Phase: "Waiting"}}}
+		}), 11 * time.Minute, nil, "failed app:1 pulling exceeds the activeDeadlineSeconds, 2/1/0/0/1", 0},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := nodeSnapshot(test.image, test.after)
+			if test.change != nil {
+				test.change(&s)
+			}
+			before := test.image.DeepCopy()
+			plan := PlanNode(s)
+			if got := shownNode(plan); got != test.want || plan.After != test.next || plan.Why == "" {
+				t.Errorf("%q, again in %s, %q", got, plan.After, plan.Why)
+			}
+			if diff := cmp.Diff(before, test.image); diff != "" {
+				t.Errorf("the input was modified:\n%s", diff)
+			}
+		})
+	}
+}
+
+func shownNode(p *NodePlan) string {
+	var parts []string
+	if p.Create {
+		parts = append(parts, "create")
+	}
+	if p.Delete {
+		parts = append(parts, "delete")
+	}
+	if p.Relabel {
+		parts = append(parts, fmt.Sprint("labels ", p.Labels))
+	}
+	for name, image := range p.Images {
+		if image == nil {
+			parts = append(parts, name+" gone")
+			continue
+		}
+		text := name + ":"
+		for _, tag := range image.Tags {
+			text += " " + tag.Tag + " of"
+			for _, ref := range tag.OwnerReferences {
+				text += " " + ref.Name
+			}
+		}
+		for _, secret := range image.PullSecrets {
+			text += " " + secret.Name
+		}
+		parts = append(parts, text)
+	}
+	for _, g := range p.GaveUp {
+		s := p.Status
+		parts = append(parts, fmt.Sprintf("failed %s:%s %s, %d/%d/%d/%d/%d", g.Image, g.Tag, g.Message, s.Desired, s.Waiting, s.Pulling, s.Succeeded, s.Failed))
+		if _, stale := s.ImageStatuses["stale"]; stale || s.ImageStatuses["app"].Tags[0].Version != 2 {
+			parts = append(parts, "wrong entries")
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func TestPlanJob(t *testing.T) {
+	good, bad, pulling := result("Succeeded", 2), result("Failed", 2), result("Pulling", 2)
+	full := blank("full")
+	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
+	for i := range 256 {
+		full.Spec.Images[fmt.Sprint("i", i)] = appsv1beta1.ImageSpec{}
+	}
+	cases := map[string]struct {
+		job   *appsv1beta1.ImagePullJob
+		nodes []*appsv1beta1.NodeImage
+		after time.Duration
+		want  string
+	}{
+		"IMG-080 deleted":   {warm(func(j *appsv1beta1.ImagePullJob) { j.DeletionTimestamp = at(0) }), nil, 0, "finish"},
+		"IMG-080 completed": {warm(ended), nil, 0, "finish"},
+		"IMG-081 the TTL runs": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+		}), nil, 20 * time.Second, "after 40s"},
+		"IMG-081 the TTL is over": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+		}), nil, time.Minute, "delete"},
+		"IMG-082 no finalizer yet":                           {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }), []*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
+		"IMG-073, IMG-085 one at a time, in the given order": {warm(), []*appsv1beta1.NodeImage{blank("z"), blank("a")}, 0, "assign z; 2=0+0+0 job is running, progress 0.0%"},
+		"IMG-083, IMG-084, IMG-212 slots in use":             {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%"},
+		"IMG-083 another version is active":                  {warm(), []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 1)), blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
+		"IMG-098 a silent node gives its slot back":          {warm(), []*appsv1beta1.NodeImage{tagged("a"), blank("b")}, time.Minute, "assign b; 2=1+0+0 job is running, progress 0.0%"},
+		"IMG-017 paused":                                     {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0, "1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
+		"IMG-085 never negative":                             {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%"},
+		"IMG-092, IMG-094 completed":                         {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0, "2=0+1+1 [b] job has completed"},
+		"IMG-092 no nodes":                                   {warm(), nil, 0, "0=0+0+0 job has completed"},
+		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
+			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{}, []metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress; after 50s"},
+		"IMG-016, IMG-094 never":          {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0, "1=0+1+0 job is running, progress 100.0%"},
+		"IMG-094 never, no nodes":         {warm(never), nil, 0, "0=0+0+0 job is running, no progress"},
+		"IMG-091 never pulls again":       {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour, "assign a; 1=0+0+0 job is running, progress 0.0%"},
+		"IMG-093 the deadline runs":       {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second, "1=1+0+0 job is running, progress 0.0%; after 50s"},
+		"IMG-093 the deadline is over":    {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"), tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds"},
+		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 nodes have no room for another image (at most 256), such as full"},
+		"IMG-074 a node that came later":  {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0, "assign b; 2=0+1+0 job is running, progress 50.0%"},
+		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := JobSnapshot{Job: test.job, Nodes: test.nodes, Now: noon.Add(test.after)}
+			plan := PlanJob(s)
+			if got := shownJob(plan); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if plan.Status != nil && plan.Status.CompletionTime == nil { // nothing is written at rest
+				test.job.Status = *plan.Status
+				if again := PlanJob(s); again.Status != nil {
+					t.Errorf("the status is written again: %+v", again.Status)
+				}
+			}
+		})
+	}
+}
+
+func shownJob(p *JobPlan) string {
+	var parts []string
+	for text, is := range map[string]bool{"finish": p.Finish, "finalizer": p.AddFinalizer, "delete": p.Delete} {
+		if is {
+			parts = append(parts, text)
+		}
+	}
+	for text, list := range map[string][]string{"assign ": p.Assign} {
+		if len(list) > 0 {
+			parts = append(parts, text+strings.Join(list, " "))
+		}
+	}
+	if s := p.Status; s != nil {
+		failed := ""
+		if len(s.FailedNodes) > 0 {
+			failed = fmt.Sprint(s.FailedNodes, " ")
+		}
+		parts = append(parts, fmt.Sprintf("%d=%d+%d+%d %s%s", s.Desired, s.Active, s.Succeeded, s.Failed, failed, s.Message))
+	}
+	if p.After > 0 {
+		parts = append(parts, "after "+p.After.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// IMG-099: thousands of failed nodes do not make the object too large.
+func TestFailedNodesAreBounded(t *testing.T) {
+	var nodes []*appsv1beta1.NodeImage
+	for i := range 600 {
+		nodes = append(nodes, tagged(fmt.Sprintf("n%03d", i), result("Failed", 2)))
+	}
+	s := PlanJob(JobSnapshot{Job: warm(), Nodes: nodes, Now: noon}).Status
+	if len(s.FailedNodes) != 500 || s.Failed != 600 || !strings.Contains(s.Message, "600 nodes failed, the first 500 are listed") {
+		t.Errorf("%d %d %s", len(s.FailedNodes), s.Failed, s.Message)
+	}
+}
+
+// IMG-089: secrets come to assigned nodes whatever the parallelism. IMG-095: tags that the job does not ask for any more are left.
+func TestSupplyAndDrop(t *testing.T) {
+	secret := appsv1beta1.ReferenceObject{Namespace: "c", Name: "s", Mode: "batch"}
+	old := tagged("old", func(n *appsv1beta1.NodeImage) {
+		n.Spec.Images["was"] = n.Spec.Images["app"]
+		delete(n.Spec.Images, "app")
+	})
+	plan := PlanJob(JobSnapshot{Job: warm(width(0)), Now: noon, Secrets: []appsv1beta1.ReferenceObject{secret},
+		Nodes: []*appsv1beta1.NodeImage{tagged("a"), old}, Owned: []*appsv1beta1.NodeImage{tagged("a"), old}})
+	if diff := cmp.Diff([][]string{{"a"}, {"old"}}, [][]string{plan.Supply, plan.Drop}); diff != "" {
+		t.Error(diff)
+	}
+	a := Assigner{Job: warm(), Secrets: []appsv1beta1.ReferenceObject{secret}, Now: noon, Random: func() float64 { return 0 }}
+	got, err := a.Assign(tagged("a"))
+	if err != nil || len(got["app"].PullSecrets) != 1 || got["app"].Tags[0].Version != 2 {
+		t.Errorf("%+v %v", got["app"], err)
+	}
+	if dropped := a.Drop(old); len(dropped) != 1 || dropped["was"] != nil {
+		t.Errorf("%+v", dropped)
+	}
+}
+
+// IMG-086 to IMG-088, IMG-090, IMG-097.
+func TestAssign(t *testing.T) {
+	assign := func(job *appsv1beta1.ImagePullJob, node *appsv1beta1.NodeImage, random float64) *appsv1beta1.ImageTagSpec {
+		t.Helper()
+		images, err := Assigner{Job: job, ExtraTTL: 300 * time.Second, Now: noon.Add(time.Hour), Random: func() float64 { return random }}.Assign(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &images["app"].Tags[0]
+	}
+	first := assign(warm(), blank("a"), 0)
+	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(owner("warm"), first.OwnerReferences[0]) != "" || !first.CreatedAt.Equal(at(time.Hour)) {
+		t.Errorf("IMG-086, IMG-087: %+v", first)
+	}
+	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 || *p.TimeoutSeconds != 600 || *p.BackoffLimit != 3 || p.ActiveDeadlineSeconds != nil {
+		t.Errorf("IMG-090: %d %d %d", *p.TTLSecondsAfterFinished, *p.TimeoutSeconds, *p.BackoffLimit)
+	}
+	if again := assign(warm(), tagged("a", result("Failed", 7), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil }), 0); again.Version != 8 {
+		t.Errorf("IMG-086, IMG-144 a tag that was here before: version %d", again.Version)
+	}
+	second := assign(warm(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }), tagged("a", func(n *appsv1beta1.NodeImage) {
+		n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = ptr(int32(9999))
+	}), 0.5)
+	if second.Version != 3 || len(second.OwnerReferences) != 2 || *second.PullPolicy.TTLSecondsAfterFinished != 9999 || *second.PullPolicy.ActiveDeadlineSeconds != 30 {
+		t.Errorf("IMG-086, IMG-088: %+v", second)
+	}
+	if p := assign(warm(until(30)), blank("a"), 0.5).PullPolicy; *p.TTLSecondsAfterFinished != 30+300+150 {
+		t.Errorf("IMG-090: %d", *p.TTLSecondsAfterFinished)
+	}
+	forever := assign(warm(never, func(j *appsv1beta1.ImagePullJob) {
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(7200))}
+	}), blank("a"), 0.5).PullPolicy
+	if *forever.TTLSecondsAfterFinished != 86400 || *forever.ActiveDeadlineSeconds != 7200 {
+		t.Errorf("IMG-090, IMG-215: %d %d", *forever.TTLSecondsAfterFinished, *forever.ActiveDeadlineSeconds)
+	}
+	if images, err := (Assigner{Job: warm(), Random: func() float64 { return 0 }}).Assign(tagged("a")); images != nil || err != nil {
+		t.Errorf("assigned already: %v %v", images, err)
+	}
+	full := blank("a")
+	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
+	for i := range 256 {
+		full.Spec.Images[fmt.Sprint(i)] = appsv1beta1.ImageSpec{}
+	}
+	if _, err := (Assigner{Job: warm()}).Assign(full); !errors.Is(err, ErrFull) {
+		t.Errorf("IMG-097: %v", err)
+	}
+}
+
+func TestPlanList(t *testing.T) {
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
+		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
+			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: ptr(int32(60)), ActiveDeadlineSeconds: ptr(int64(900))}}}}
+	first := PlanList(list, nil, noon)
+	if len(first.Create) != 3 || !first.Relabel || first.Status.Desired != 3 || first.Status.StartTime == nil {
+		t.Fatalf("%+v", first)
+	}
+	var children []*appsv1beta1.ImagePullJob
+	for i, child := range first.Create {
+		if child.Spec.CompletionPolicy.TTLSecondsAfterFinished != nil || *child.Spec.CompletionPolicy.ActiveDeadlineSeconds != 900 || child.GenerateName != "all-" ||
+			child.Labels[pub.ControllerRevisionHash] != first.Hash || metav1.GetControllerOf(child).UID != "l" {
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: %+v", child)
+		}
+		child.Name, child.CreationTimestamp = fmt.Sprint("all-", i), *at(0)
+		child.Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 2}
+		children = append(children, child)
+	}
+	children[0].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 1, Failed: 1}
+	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Failed: 1, Active: 1}
+	list.Labels = map[string]string{pub.ControllerRevisionHash: first.Hash}
+	list.Status = *first.Status
+	plan := PlanList(list, []*appsv1beta1.ImagePullJob{children[2], children[0], children[1]}, noon)
+	want := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: 3, Active: 1, Completed: 2, Succeeded: 1, FailedImageStatuses: []*appsv1beta1.FailedImageStatus{
+		{ImagePullJob: "all-0", Name: "b", Message: "1 of 2 nodes failed, see ImagePullJob all-0"}, {ImagePullJob: "all-1", Name: "a", Message: "1 of 2 nodes failed, see ImagePullJob all-1"}}}
+	if diff := cmp.Diff(want, plan.Status); diff != "" || len(plan.Create)+len(plan.Delete) != 0 || plan.Relabel {
+		t.Errorf("IMG-154, IMG-229: %s %+v", diff, plan)
+	}
+	list.Status = *plan.Status
+	if again := PlanList(list, children, noon); again.Status != nil {
+		t.Errorf("IMG-229: written again: %+v", again.Status)
+	}
+
+	// IMG-151, IMG-161: hashes of other releases, and what admission filled in, do not matter; a changed template does.
+	children[0].Labels[pub.ControllerRevisionHash] = "other"
+	if p := PlanList(list, children, noon); len(p.Delete) != 0 {
+		t.Errorf("IMG-151: %+v", p.Delete)
+	}
+	children[0].Spec.ImagePullPolicy = appsv1beta1.PullAlways
+	children[2].DeletionTimestamp = at(0)
+	twin := children[1].DeepCopy()
+	twin.Name, twin.CreationTimestamp = "all-9", *at(time.Second)
+	stranger := children[1].DeepCopy()
+	stranger.Spec.Image = "z"
+	p := PlanList(list, append(children, twin, stranger), noon)
+	var deleted, created []string
+	for _, child := range p.Delete {
+		deleted = append(deleted, child.Name+" "+child.Spec.Image)
+	}
+	for _, child := range p.Create {
+		created = append(created, child.Spec.Image)
+	}
+	if diff := cmp.Diff([][]string{{"all-0 b", "all-1 z", "all-9 a"}, {"b", "c"}}, [][]string{deleted, created}); diff != "" {
+		t.Errorf("IMG-152, IMG-153: %s", diff)
+	}
+
+	children[0].Spec.ImagePullPolicy, children[2].DeletionTimestamp = appsv1beta1.PullIfNotPresent, nil
+	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 2}
+	if p := PlanList(list, children, noon); p.Status.CompletionTime == nil || p.Status.Completed != 3 {
+		t.Errorf("IMG-155: %+v", p.Status)
+	}
+	list.Status.CompletionTime = at(0)
+	if p := PlanList(list, nil, noon.Add(20*time.Second)); p.After != 40*time.Second || len(p.Create) != 0 {
+		t.Errorf("IMG-156: %+v", p)
+	}
+	if p := PlanList(list, nil, noon.Add(time.Minute)); !p.DeleteAll {
+		t.Errorf("IMG-156: %+v", p)
+	}
+}

@@ -1,0 +1,226 @@
+package imagepull
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs, or two tries, that make the
+// copy at the same time make the same one.
+
+// Secrets keeps the copies.
+type Secrets struct {
+	// Client writes. Live reads from the API server: no cache holds secrets.
+	Client client.Writer
+	Live   client.Reader
+	// Namespace is the one that node daemons may read.
+	Namespace string
+}
+
+// copyName is the n-th name for the copy of a secret (IMG-113).
+func copyName(source types.NamespacedName, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s#%d", source, n))
+	const most = 253 - 7
+	name := source.Name
+	if len(name) > most {
+		name = name[:most]
+	}
+	return name + "-" + hex.EncodeToString(sum[:3])
+}
+
+func users(secret *corev1.Secret) []string {
+	text := secret.Annotations[pub.SecretReferences]
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
+	return appsv1beta1.ReferenceObject{Namespace: secret.Namespace, Name: secret.Name, Mode: secret.Annotations[pub.SecretMode]}
+}
+
+// copies returns the copies of a source that there are; those that list the job first, then by name (IMG-114).
+func copies(all []corev1.Secret, source, job string) []*corev1.Secret {
+	var found []*corev1.Secret
+	for i := range all {
+		if all[i].Annotations[pub.SecretSource] == source && all[i].DeletionTimestamp == nil {
+			found = append(found, &all[i])
+		}
+	}
+	slices.SortFunc(found, func(a, b *corev1.Secret) int {
+		x, y := slices.Contains(users(a), job), slices.Contains(users(b), job)
+		if x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return found
+}
+
+// Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. missing are
+// sources that do not exist (IMG-116).
+func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, missing []string, err error) {
+	key := client.ObjectKeyFromObject(job).String()
+	wanted := slices.Compact(slices.Sorted(slices.Values(job.Spec.PullSecrets)))
+	if job.Namespace == s.Namespace { // IMG-111
+		for _, name := range wanted {
+			refs = append(refs, appsv1beta1.ReferenceObject{Namespace: job.Namespace, Name: name})
+		}
+		return refs, nil, nil
+	}
+	if len(wanted) == 0 {
+		return nil, nil, nil
+	}
+	var all corev1.SecretList
+	if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+	}
+	keep := map[string]bool{}
+	for _, name := range wanted {
+		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
+		source := &corev1.Secret{}
+		if err := s.Live.Get(ctx, name, source); err != nil {
+			if !apierrors.IsNotFound(err) {
+				return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
+			}
+			missing = append(missing, name.Name)
+			if present := copies(all.Items, name.String(), key); len(present) > 0 { // the copy of what was there does
+				keep[present[0].Name] = true
+				refs = append(refs, referenceTo(present[0]))
+			}
+			continue
+		}
+		made, err := s.provide(ctx, all.Items, source, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		keep[made.Name] = true
+		refs = append(refs, referenceTo(made))
+	}
+	return refs, missing, s.release(ctx, all.Items, key, keep)
+}
+
+// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing has none (IMG-121).
+func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
+	var all corev1.SecretList
+	if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
+		// The right to list goes with the namespace.
+		if apierrors.IsForbidden(err) && apierrors.IsNotFound(s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})) {
+			return nil
+		}
+		return fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+	}
+	return s.release(ctx, all.Items, job.String(), nil)
+}
+
+func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, keep map[string]bool) error {
+	for i := range all {
+		secret := &all[i]
+		using := users(secret)
+		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] || len(using) > 0 && !slices.Contains(using, job) {
+			continue // foreign (IMG-119), needed, or of others
+		}
+		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
+		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch || len(left) == 0 && len(using) > 0 {
+			uid, version := secret.UID, secret.ResourceVersion
+			if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+			}
+			continue
+		}
+		if len(left) == len(using) {
+			continue
+		}
+		change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}}
+		if err := patchObject(ctx, s.Client, secret.DeepCopy(), change); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+		}
+	}
+	return nil
+}
+
+// provide returns the copy of the source with the job in its references, made or brought up to date.
+func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, source *corev1.Secret, job string) (*corev1.Secret, error) {
+	key := client.ObjectKeyFromObject(source)
+	present := copies(all, key.String(), job)
+	if len(present) == 0 {
+		return s.create(ctx, source, job)
+	}
+	secret := present[0].DeepCopy()
+	if secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source) {
+		uid := secret.UID
+		if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
+		}
+		return s.create(ctx, source, job)
+	}
+	change := map[string]any{}
+	if using := users(secret); !slices.Contains(using, job) {
+		using = append(using, job)
+		slices.Sort(using)
+		change["metadata"] = map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(using, ",")}}
+	}
+	if !sameData(secret, source) {
+		data := map[string]any{}
+		for name := range secret.Data {
+			data[name] = nil
+		}
+		for name, value := range source.Data {
+			data[name] = value
+		}
+		change["data"] = data
+	}
+	if len(change) == 0 {
+		return secret, nil
+	}
+	if err := patchObject(ctx, s.Client, secret, change); err != nil {
+		return nil, fmt.Errorf("updating copy %s of pull secret %s: %w", secret.Name, key, err)
+	}
+	return secret, nil
+}
+
+func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
+
+// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable (IMG-117).
+func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
+	key := client.ObjectKeyFromObject(source)
+	for n := range 10 {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(key, n), Labels: map[string]string{pub.SecretCopy: "true"},
+				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job, pub.SecretMode: pub.SecretModeBatch}},
+			Type: source.Type, Data: source.Data,
+		}
+		err := s.Client.Create(ctx, secret)
+		if err == nil {
+			return secret, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("copying pull secret %s to namespace %s: %w", key, s.Namespace, err)
+		}
+		present := &corev1.Secret{}
+		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil || present.Annotations[pub.SecretSource] == key.String() {
+			// Another job has just made it, and the cache is behind or it is not ready: the next try finds it.
+			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, fmt.Errorf("it was made just now"))
+		}
+	}
+	return nil, fmt.Errorf("copying pull secret %s: all names for the copy are taken", key)
+}

@@ -1,0 +1,93 @@
+// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again does so through the entries
+// in the condition's message, see internal/engine/readiness.
+package readinessgate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+const workers = 3
+
+// Reconciler gives pods their condition.
+type Reconciler struct {
+	Client client.Client
+	Now    func() time.Time
+}
+
+// Setup adds the controller to the manager.
+func Setup(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("podreadiness").
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+			pod, ok := object.(*corev1.Pod)
+			return ok && Plan(pod, time.Time{}) != nil
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(&Reconciler{Client: mgr.GetClient(), Now: time.Now})
+	if err != nil {
+		return fmt.Errorf("building the pod readiness controller: %w", err)
+	}
+	return nil
+}
+
+// Plan returns the patch that opens the gate, nil if there is none to make. Pods of CloneSets get theirs in a write that their
+// controller makes anyway.
+func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
+	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
+		return nil
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		return nil
+	}
+	patch := &podpatch.Patch{}
+	if readiness.Share(patch, pod, nil, nil, now); patch.Empty() {
+		return nil
+	}
+	return patch
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	patch := Plan(pod, r.Now())
+	if patch == nil {
+		return reconcile.Result{}, nil
+	}
+	body, err := patch.JSON(pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil // the pod's next event comes, or the pod has gone
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("opening readiness gate %s: %w", pub.KruisePodReady, err)
+	}
+	return reconcile.Result{}, nil
+}
