@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -30,7 +31,8 @@ func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), render(crd, version)); diff != "" {
+				got := slices.DeleteFunc(render(crd, version), func(line string) bool { return newerKubernetes[line] })
+				if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
 					t.Errorf("served fields differ from the specification (-want +got):\n%s", diff)
 				}
 			})
@@ -38,9 +40,23 @@ func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 	}
 }
 
+// newerKubernetes are fields that types of Kubernetes got after the lists were written.
+var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protocol\tstring": true}
+
 // OPS-070, OPS-071: real Service name and namespace, path and review versions; no bundle, the manager fills it in.
 func TestConvertedKindsNameTheService(t *testing.T) {
-	crd := readCRD(t, "bases/apps.kruise.io_clonesets.yaml")
+	for _, plural := range []string{"clonesets", "containerrecreaterequests", "nodeimages"} {
+		namesTheService(t, readCRD(t, "bases/apps.kruise.io_"+plural+".yaml"))
+	}
+	for _, plural := range []string{"imagepulljobs", "imagelistpulljobs"} {
+		if crd := readCRD(t, "bases/apps.kruise.io_"+plural+".yaml"); crd.Spec.Conversion != nil {
+			t.Errorf("%s: versions are alike (OPS-070, IMG-195), but converted by %+v", plural, crd.Spec.Conversion)
+		}
+	}
+}
+
+func namesTheService(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
 	path, port := "/convert", int32(443)
 	want := &apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,
@@ -52,7 +68,7 @@ func TestConvertedKindsNameTheService(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, crd.Spec.Conversion); diff != "" {
-		t.Error(diff)
+		t.Errorf("%s: %s", crd.Name, diff)
 	}
 }
 

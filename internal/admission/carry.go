@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func decodeStrictly(raw []byte, into any) (unknown []string, err error) {
 }
 
 // Members of these have another place in the other version of a CloneSet (CS-253).
-const alphaStrategy, betaStrategy = "spec.updateStrategy.", "spec.updateStrategy.rollingUpdate."
+var alphaStrategy, betaStrategy = []string{"spec", "updateStrategy"}, []string{"spec", "updateStrategy", "rollingUpdate"}
 
 // carry copies the fields at the paths from one document to the other, unless they are there.
 func carry(from, to []byte, paths []string) ([]byte, error) {
@@ -42,22 +43,51 @@ func carry(from, to []byte, paths []string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
 	for _, path := range paths {
-		place := path
-		if rest, ok := strings.CutPrefix(path, betaStrategy); ok {
-			place = alphaStrategy + rest
-		} else if rest, ok := strings.CutPrefix(path, alphaStrategy); ok {
-			place = betaStrategy + rest
+		from := steps(source, path)
+		place := from
+		if rest, ok := cutSteps(from, betaStrategy); ok {
+			place = slices.Concat(alphaStrategy, rest)
+		} else if rest, ok := cutSteps(from, alphaStrategy); ok {
+			place = slices.Concat(betaStrategy, rest)
 		}
-		if value, ok := lookUp(source, steps(path)); ok {
-			insert(target, steps(place), value)
+		if value, ok := lookUp(source, from); ok {
+			insert(target, place, value)
 		}
 	}
 	return json.Marshal(target)
 }
 
-// steps splits a path such as spec.conditions[0].type.
-func steps(path string) []string {
-	return strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(path), ".")
+func cutSteps(path, prefix []string) ([]string, bool) {
+	if len(path) <= len(prefix) || !slices.Equal(path[:len(prefix)], prefix) {
+		return nil, false
+	}
+	return path[len(prefix):], true
+}
+
+// steps splits a path in value such as spec.conditions[0].type. Keys of maps, such as names of images, may have dots in them: the
+// longest key that is there counts.
+func steps(value any, path string) []string {
+	words := strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(path), ".")
+	var found []string
+	for len(words) > 0 {
+		key, used := words[0], 1
+		if _, isObject := value.(document); isObject {
+			for n := len(words); n > 1; n-- {
+				if joined := strings.Join(words[:n], "."); has(value, joined) {
+					key, used = joined, n
+					break
+				}
+			}
+		}
+		value, _ = member(value, key)
+		found, words = append(found, key), words[used:]
+	}
+	return found
+}
+
+func has(value any, key string) bool {
+	_, ok := member(value, key)
+	return ok
 }
 
 func lookUp(value any, path []string) (any, bool) {

@@ -10,9 +10,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
 const convertPath = "/convert"
@@ -26,26 +26,26 @@ type converter func(raw []byte) (out any, unknown []string, err error)
 
 // converters of the kinds whose versions differ (OPS-070), by kind and from-version and to-version.
 var converters = map[[3]string]converter{
-	{"CloneSet", "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"}: func(raw []byte) (any, []string, error) {
-		in := &appsv1alpha1.CloneSet{}
+	{"CloneSet", alpha, beta}:                 between((*appsv1alpha1.CloneSet).ToV1beta1),
+	{"CloneSet", beta, alpha}:                 between(appsv1alpha1.CloneSetFromV1beta1),
+	{"ContainerRecreateRequest", alpha, beta}: between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1),
+	{"ContainerRecreateRequest", beta, alpha}: between(appsv1alpha1.ContainerRecreateRequestFromV1beta1),
+	{"NodeImage", alpha, beta}:                between((*appsv1alpha1.NodeImage).ToV1beta1),
+	{"NodeImage", beta, alpha}:                between(appsv1alpha1.NodeImageFromV1beta1),
+}
+
+const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
+
+// between makes a converter of a function between two types. The caller writes the version of the result.
+func between[From any, To any](convert func(*From) *To) converter {
+	return func(raw []byte) (any, []string, error) {
+		in := new(From)
 		unknown, err := decodeStrictly(raw, in)
 		if err != nil {
 			return nil, nil, err
 		}
-		out := in.ToV1beta1()
-		out.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("CloneSet"))
-		return out, unknown, nil
-	},
-	{"CloneSet", "apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"}: func(raw []byte) (any, []string, error) {
-		in := &appsv1beta1.CloneSet{}
-		unknown, err := decodeStrictly(raw, in)
-		if err != nil {
-			return nil, nil, err
-		}
-		out := appsv1alpha1.CloneSetFromV1beta1(in)
-		out.SetGroupVersionKind(appsv1alpha1.GroupVersion.WithKind("CloneSet"))
-		return out, unknown, nil
-	},
+		return convert(in), unknown, nil
+	}
 }
 
 // conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.
@@ -99,7 +99,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
-	converted, err := attempt(convert, raw)
+	converted, err := attempt(convert, raw, schema.FromAPIVersionAndKind(to, object.Kind))
 	if err == nil {
 		return converted, nil
 	}
@@ -115,7 +115,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 }
 
 // attempt converts, and makes an error of a panic (OPS-066).
-func attempt(convert converter, raw []byte) (converted []byte, err error) {
+func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (converted []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic in conversion: %v", cause)
@@ -124,6 +124,9 @@ func attempt(convert converter, raw []byte) (converted []byte, err error) {
 	out, unknown, err := convert(raw)
 	if err != nil {
 		return nil, err
+	}
+	if object, ok := out.(schema.ObjectKind); ok {
+		object.SetGroupVersionKind(kind)
 	}
 	if converted, err = json.Marshal(out); err != nil || len(unknown) == 0 {
 		return converted, err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
 
@@ -70,7 +71,7 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil); err == nil || !strings.Contains(err.Error(), "oops") {
+	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil, schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: %v", err)
 	}
 }
@@ -104,6 +105,34 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 				t.Errorf("(-given +back):\n%s", diff)
 			}
 		})
+	}
+}
+
+// OPS-070: all kinds whose versions differ convert, and fields that their types do not know go along.
+func TestConvertAllKinds(t *testing.T) {
+	for kind, spec := range map[string]string{
+		"CloneSet":                 `{"replicas":1,"future":1}`,
+		"ContainerRecreateRequest": `{"podName":"p","containers":[{"name":"a","future":2}]}`,
+		"NodeImage":                `{"images":{"a.b/c":{"tags":[{"tag":"1.2","future":3}]}}}`,
+	} {
+		for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
+			got := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`","kind":"`+kind+`","metadata":{"name":"x"},"spec":`+spec+`}`, to)
+			want, err := decodeDocument([]byte(spec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got["apiVersion"] != "apps.kruise.io/"+to || got["kind"] != kind {
+				t.Errorf("%v %v", got["apiVersion"], got["kind"])
+			}
+			members, _ := got["spec"].(document)
+			delete(members, "template")
+			delete(members, "selector")
+			delete(members, "updateStrategy")
+			delete(members, "scaleStrategy")
+			if diff := cmp.Diff(want, members); diff != "" {
+				t.Errorf("%s from %s (-given +got):\n%s", kind, from, diff)
+			}
+		}
 	}
 }
 
