@@ -173,20 +173,6 @@ func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, ann
 	return wrap(err, "pulling "+image)
 }
 
-// ImageFilesystem returns where the runtime keeps its images, and how many bytes they use (IMG-145).
-func (r *Runtime) ImageFilesystem(ctx context.Context) (mountpoint string, used uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	answer, err := r.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	if err != nil {
-		return "", 0, wrap(err, "asking for the file system of images")
-	}
-	for _, fs := range answer.GetImageFilesystems() {
-		return fs.GetFsId().GetMountpoint(), fs.GetUsedBytes().GetValue(), nil
-	}
-	return "", 0, errors.New("the runtime does not tell the file system of images")
-}
-
 // sandboxes counts the pods that the runtime runs for kubelet.
 func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, detectTimeout)

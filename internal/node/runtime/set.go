@@ -31,8 +31,8 @@ type Set struct {
 	options Options
 
 	mu      sync.Mutex
-	members []*member // in the order of the candidates
-	known   map[string]string
+	members []*member         // in the order of the candidates
+	told    map[string]string // by Look alone
 }
 
 // member is one candidate with what became of it.
@@ -40,6 +40,7 @@ type member struct {
 	endpoint string
 	runtime  *Runtime // nil until the first answer
 	problem  string   // why it cannot be used now
+	missing  bool     // there is nothing to connect to
 	pods     int      // of kubelet's, counted if there are several runtimes
 }
 
@@ -54,7 +55,7 @@ func NewSet(options Options) *Set {
 	if options.Meters == nil {
 		options.Meters = NewMeters()
 	}
-	return &Set{options: options, known: map[string]string{}}
+	return &Set{options: options}
 }
 
 // Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up: a node whose runtime comes late needs no
@@ -80,7 +81,7 @@ func (s *Set) Look(ctx context.Context) {
 	before := s.snapshot()
 	members := make([]*member, len(found))
 	for i, c := range found {
-		m := &member{endpoint: c.endpoint, problem: c.missing}
+		m := &member{endpoint: c.endpoint, problem: c.missing, missing: c.missing != ""}
 		if at := slices.IndexFunc(before, func(b member) bool { return b.endpoint == c.endpoint }); at >= 0 {
 			m.runtime, m.pods = before[at].runtime, before[at].pods
 		}
@@ -95,7 +96,7 @@ func (s *Set) Look(ctx context.Context) {
 	s.mu.Lock()
 	s.members = members
 	s.mu.Unlock()
-	s.tell(ctx, members)
+	s.tell(ctx)
 }
 
 // probe asks the runtime for its version and, the first time, for its images (ND-034).
@@ -141,20 +142,27 @@ func (s *Set) count(ctx context.Context, members []*member) {
 	}
 }
 
-// tell logs what changed since the last look.
-func (s *Set) tell(ctx context.Context, members []*member) {
+// tell logs what changed since the last look. Paths that do not exist are told only if there is nothing else.
+func (s *Set) tell(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	for _, m := range members {
-		state := m.problem
-		if state == "" {
-			state = "usable: " + m.runtime.name
+	state := map[string]string{}
+	for _, m := range s.snapshot() {
+		switch {
+		case m.problem == "":
+			state[m.endpoint] = "usable: " + m.runtime.name
+		case !m.missing:
+			state[m.endpoint] = m.problem
 		}
-		if before, ok := s.known[m.endpoint]; ok && before == state {
-			continue
-		}
-		s.known[m.endpoint] = state
-		logger.Info("Container runtime", "endpoint", m.endpoint, "state", state)
 	}
+	if err := s.Ready(); err != nil {
+		state["any"] = err.Error()
+	}
+	for endpoint, now := range state {
+		if s.told[endpoint] != now {
+			logger.Info("Container runtime", "endpoint", endpoint, "state", now)
+		}
+	}
+	s.told = state
 }
 
 func (s *Set) snapshot() []member {

@@ -66,9 +66,6 @@ type Server struct {
 	OnPull func(ctx context.Context, image string, auth *cri.AuthConfig) error
 	// Failing answers the methods in it with its errors.
 	Failing map[string]error
-	// Mountpoint and Used describe the file system of images.
-	Mountpoint string
-	Used       uint64
 
 	mu         sync.Mutex
 	containers []*Container
@@ -337,12 +334,4 @@ func (s *Server) PullImage(ctx context.Context, request *cri.PullImageRequest) (
 		s.AddImage(id, []string{image}, nil)
 	}
 	return &cri.PullImageResponse{ImageRef: id}, nil
-}
-
-// ImageFsInfo implements CRI.
-func (s *Server) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{{FsId: &cri.FilesystemIdentifier{Mountpoint: s.Mountpoint},
-		UsedBytes: &cri.UInt64Value{Value: s.Used}}}}, nil
 }
