@@ -14,5 +14,6 @@ fi
 for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
   "$kubectl" patch "$crd" --type=json -p '[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]'
 done
+"$kubectl" kustomize config/daemon | "$kubectl" delete --ignore-not-found -f -
 "$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
 "$kubectl" kustomize config/rbac | "$kubectl" delete --ignore-not-found -f -

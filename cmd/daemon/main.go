@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -26,6 +29,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,6 +145,17 @@ func cacheOptions(node string) cache.Options {
 	}
 }
 
+// mapper knows the kinds that the daemon uses. Discovery would have to find the API server before anything else could begin, on every node.
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion})
+	for _, kind := range []string{"Pod", "Secret"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"), meta.RESTScopeNamespace)
+	m.Add(appsv1beta1.GroupVersion.WithKind("NodeImage"), meta.RESTScopeRoot)
+	return m
+}
+
 func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	scheme := k8sruntime.NewScheme()
 	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme} {
@@ -155,6 +170,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	grace := 5 * time.Second // the pod has 10
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                  scheme,
+		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		Cache:                   cacheOptions(o.node),
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // served with the health checks
 		HealthProbeBindAddress:  "0",
@@ -191,7 +207,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := recreate.Setup(mgr, recreate.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops, WatchesPods: watchesPods}); err != nil {
 		return err
 	}
-	if err := imagepull.Setup(mgr, imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}); err != nil {
+	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}
+	switch plugins, err := imagepull.LoadPlugins(o.pluginConfig, o.pluginDir, clock.RealClock{}); { // ND-022
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Images are pulled without credential providers")
+	case plugins != nil:
+		pulls.Provider = plugins
+	}
+	if err := imagepull.Setup(mgr, pulls); err != nil {
 		return err
 	}
 	if !watchesPods { // ND-056

@@ -38,6 +38,8 @@ type Images interface {
 // Provider is a source of credentials of the node, beside the secrets that are listed (IMG-137).
 type Provider interface {
 	Credentials(ctx context.Context, image string) ([]runtime.Auth, error)
+	// Forget drops what is cached: a registry has rejected it.
+	Forget()
 }
 
 // task pulls one tag.
@@ -208,7 +210,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 			return errors.Join(failures...)
 		}
 		if unauthorized(err) {
-			p.secrets.expire(t.secrets)
+			p.rejected(t)
 		}
 	}
 	if !rejected {
@@ -216,11 +218,19 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	}
 	if err := rt.Pull(ctx, t.key.reference(), runtime.Auth{}, labels, annotations); err != nil {
 		if unauthorized(err) {
-			p.secrets.expire(t.secrets)
+			p.rejected(t)
 		}
 		return errors.Join(append(failures, err)...)
 	}
 	return nil
+}
+
+// rejected has credentials read anew at the next attempt: they may have been rotated (IMG-122, IMG-138).
+func (p *puller) rejected(t *task) {
+	p.secrets.expire(t.secrets)
+	if p.provider != nil {
+		p.provider.Forget()
+	}
 }
 
 // unauthorized tells whether the registry refused the credentials. Runtimes pass its answer on as text.

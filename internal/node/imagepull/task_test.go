@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -63,7 +64,7 @@ func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
 	_ = clientgoscheme.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
 	b := &bench{t: t, store: &store{}, events: record.NewFakeRecorder(99)}
-	b.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	b.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			b.writes++
 			return c.SubResource(sub).Patch(ctx, object, patch, opts...)

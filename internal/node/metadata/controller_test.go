@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -37,7 +38,7 @@ type world struct {
 func newWorld(t *testing.T, p *corev1.Pod) *world {
 	t.Helper()
 	w := &world{t: t, cri: fakecri.Start(t), events: record.NewFakeRecorder(99)}
-	w.api = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
+	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(clientgoscheme.Scheme).WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
 		// The API server takes annotations in a patch of the status; the fake one does not.
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 			body, _ := patch.Data(object)

@@ -17,6 +17,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -171,7 +172,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	_ = clientgoscheme.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), clock: testclock.NewFakeClock(epoch), exits: map[string]int32{}, stops: map[string]map[string]bool{}, fuse: -1}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
+	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
