@@ -16,7 +16,6 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,7 +60,7 @@ type bench struct {
 
 func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
 	scheme := k8sruntime.NewScheme()
-	_ = clientgoscheme.AddToScheme(scheme)
+	_ = corev1.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
 	b := &bench{t: t, store: &store{}, events: record.NewFakeRecorder(99)}
 	b.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -169,7 +168,7 @@ func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.List
 
 func newWorld(t *testing.T, seed uint64) *world {
 	scheme := k8sruntime.NewScheme()
-	_ = clientgoscheme.AddToScheme(scheme)
+	_ = corev1.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), clock: testclock.NewFakeClock(epoch), exits: map[string]int32{}, stops: map[string]map[string]bool{}, fuse: -1}
 	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
@@ -339,7 +338,7 @@ func (w *world) step() {
 // conflict, the watch lags. No request stops two containers of the same name, none stops anything once it is completed or deleted, one
 // request of a pod is carried out at a time, and all of them end.
 func TestSimulatedRequests(t *testing.T) {
-	n := 300
+	n := 50
 	if v, err := strconv.Atoi(os.Getenv("SIM")); err == nil {
 		n = v
 	}
