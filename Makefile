@@ -8,6 +8,7 @@ export NODES ?= $(shell [ "$$(id -u)" = 0 ] && echo 2 || echo 0)
 export SIMULATED ?= $(shell [ "$$(id -u)" = 0 ] && echo 0 || echo 20)
 export K8S_VERSION ?= v1.36.3
 IMAGE ?= afloat/manager:dev
+DAEMON_IMAGE ?= afloat/daemon:dev
 LDFLAGS := -s -w
 SIM ?= 2000
 cluster := bin/afloat-cluster
@@ -76,21 +77,23 @@ demo-down: cluster-down ## Remove what the demo made
 ##: Installing
 
 .PHONY: build
-build: ## Build the manager into bin/
+build: ## Build the manager and the node daemon into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/daemon ./cmd/daemon
 
 .PHONY: image
-image: build $(cluster) ## Build the image without Docker and push it to the local cluster's registry
+image: build $(cluster) ## Build the images without Docker and push them to the local cluster's registry
 	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
+	@$(cluster) image build --name $(DAEMON_IMAGE) --binary bin/daemon=/daemon --entrypoint /daemon --user 0
 
 .PHONY: deploy
-deploy: $(if $(KUBECONFIG),,image) ## Install IMAGE into the cluster named by KUBECONFIG, by default into the local one
-	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" IMAGE=$(IMAGE) hack/deploy.sh
+deploy: $(if $(KUBECONFIG),,image) ## Install IMAGE and DAEMON_IMAGE into the cluster named by KUBECONFIG, by default into the local one
+	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) hack/deploy.sh
 
 # The local cluster with the product in it, whatever cluster KUBECONFIG names.
 .PHONY: local-deploy
 local-deploy: cluster-up image
-	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) hack/deploy.sh
+	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) hack/deploy.sh
 
 .PHONY: undeploy
 undeploy: ## Remove what deploy installed; CloneSets and their pods stay

@@ -31,8 +31,10 @@ if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubec
   exit 1
 fi
 
-"$kubectl" kustomize config/default | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|" |
+"$kubectl" kustomize config/default | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|; s|image: afloat/daemon:dev|image: ${DAEMON_IMAGE:-afloat/daemon:dev}|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
 # A rebuilt image of the same tag is only taken up by new pods.
-"$kubectl" -n kruise-system rollout restart deployment/kruise-controller-manager >/dev/null
+"$kubectl" -n kruise-system rollout restart deployment/kruise-controller-manager daemonset/kruise-daemon >/dev/null
 "$kubectl" -n kruise-system rollout status deployment/kruise-controller-manager --timeout=180s
+# Nodes without a runtime, such as simulated ones, never have a ready daemon; that is no failure of the installation.
+"$kubectl" -n kruise-system rollout status daemonset/kruise-daemon --timeout=60s || echo "the node daemon is not ready on every node: see kubectl -n kruise-system get pods -l control-plane=daemon -o wide" >&2

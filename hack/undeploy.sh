@@ -14,6 +14,8 @@ fi
 for crd in $("$kubectl" get crd -o name | grep -E '\.(apps|policy)\.kruise\.io$' || true); do
   "$kubectl" patch "$crd" --type=json -p '[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]'
 done
+"$kubectl" kustomize config/daemon | "$kubectl" delete --ignore-not-found -f -
+"$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
 # Nobody is left to remove the finalizers of the manager (IMG-121).
 for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.io; do
   ("$kubectl" get "$kind" -A -o jsonpath='{range .items[*]}{.metadata.namespace} {.metadata.name} {.metadata.finalizers}{"\n"}{end}' 2>/dev/null || true) |
@@ -24,5 +26,4 @@ for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.i
       fi
     done
 done
-"$kubectl" kustomize config/manager | "$kubectl" delete --ignore-not-found -f -
 "$kubectl" kustomize config/rbac | "$kubectl" delete --ignore-not-found -f -

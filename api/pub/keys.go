@@ -47,6 +47,8 @@ const (
 	RestartedAt = "apps.kruise.io/restarted-at"
 	// RuntimeContainersMeta is written by the node daemon (IPU-123).
 	RuntimeContainersMeta = "apps.kruise.io/runtime-containers-meta"
+	// SidecarSetHash on a pod records which sidecars were injected; such pods are reported on by the node daemon (ND-082).
+	SidecarSetHash = "kruise.io/sidecarset-hash"
 	// ClaimTemplateFingerprint on a ControllerRevision of a CloneSet (IPU-045).
 	ClaimTemplateFingerprint = "kruise.io/cloneset-volumeclaimtemplate-hash"
 	// ClaimTemplates on a ControllerRevision of a CloneSet remembers the claim templates of its pods, as JSON (CS-336).

@@ -144,7 +144,7 @@ func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
 // decides where there is one; else a container that was started since is taken to have it (IPU-126, IPU-312).
 func environment(pod *corev1.Pod, name string, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
-	if container == nil || status == nil || status.ContainerID == "" || !readsMetadata(container) {
+	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
 	if meta := reported(pod, status); meta != nil {
@@ -157,13 +157,6 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 		return ""
 	}
 	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
-}
-
-func readsMetadata(container *corev1.Container) bool {
-	return slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool {
-		_, _, ok := EnvReference(&env)
-		return ok
-	})
 }
 
 // restarted returns what is missing until the container is another one than the recorded (IPU-322).

@@ -72,19 +72,41 @@ type envValue struct {
 	Value string `json:"value,omitempty"`
 }
 
-// EnvHash hashes the environment that a container has from metadata, with the values it would have if it started now (IPU-126).
+// EnvHash hashes the environment that a container has from metadata, with the values it would have if it started now (IPU-126, ND-102).
 func EnvHash(pod *corev1.Pod, container *corev1.Container) string {
+	return envHash(container, func(_, key string, label bool) string {
+		if label {
+			return pod.Labels[key]
+		}
+		return pod.Annotations[key]
+	})
+}
+
+// ActualEnvHash hashes the environment that a container has from metadata, with the values that it was started with (ND-102).
+func ActualEnvHash(container *corev1.Container, environment map[string]string) string {
+	return envHash(container, func(name, _ string, _ bool) string { return environment[name] })
+}
+
+// ReadsMetadata tells whether anything of the container's environment comes from labels or annotations.
+func ReadsMetadata(container *corev1.Container) bool {
+	return slices.ContainsFunc(container.Env, func(env corev1.EnvVar) bool {
+		_, _, ok := EnvReference(&env)
+		return ok
+	})
+}
+
+// envHash hashes the entries that refer to metadata, sorted by name (ND-101, ND-103). One that a later entry of the same name overrides
+// does not count: the container does not have its value.
+func envHash(container *corev1.Container, value func(name, key string, label bool) string) string {
 	var values []envValue
 	for i := range container.Env {
-		if key, label, ok := EnvReference(&container.Env[i]); ok {
-			value := pod.Annotations[key]
-			if label {
-				value = pod.Labels[key]
-			}
-			values = append(values, envValue{container.Env[i].Name, value})
+		env := &container.Env[i]
+		overridden := slices.ContainsFunc(container.Env[i+1:], func(later corev1.EnvVar) bool { return later.Name == env.Name })
+		if key, label, ok := EnvReference(env); ok && !overridden {
+			values = append(values, envValue{env.Name, value(env.Name, key, label)})
 		}
 	}
-	slices.SortFunc(values, func(a, b envValue) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(values, func(a, b envValue) int { return strings.Compare(a.Name, b.Name) })
 	encoded, _ := json.Marshal(values) // strings always encode
 	return revision.HashBytes(encoded)
 }

@@ -147,3 +147,54 @@ func ours(pod *corev1.Pod) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && gv.Group == appsv1beta1.GroupVersion.Group
 }
+
+// NodePod keeps of a pod what the daemon of its node reads: who it is, what its containers have of its metadata and how they end, and
+// what runs (ND-057).
+func NodePod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	pod.ManagedFields = nil
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	spec, status := pod.Spec, pod.Status
+	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, RestartPolicy: spec.RestartPolicy, ReadinessGates: spec.ReadinessGates,
+		Containers: nodeContainers(spec.Containers), InitContainers: nodeContainers(spec.InitContainers)}
+	pod.Status = corev1.PodStatus{Phase: status.Phase, PodIP: status.PodIP, ContainerStatuses: nodeStatuses(status.ContainerStatuses),
+		InitContainerStatuses: nodeStatuses(status.InitContainerStatuses)}
+	for _, condition := range status.Conditions {
+		if condition.Type == pub.InPlaceUpdateReady {
+			pod.Status.Conditions = append(pod.Status.Conditions, condition)
+		}
+	}
+	return pod, nil
+}
+
+func nodeContainers(all []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, len(all))
+	for i := range all {
+		c := &all[i]
+		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules}
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+			kept[i].Lifecycle, kept[i].Ports = &corev1.Lifecycle{PreStop: c.Lifecycle.PreStop}, c.Ports
+		}
+		for j := range c.Env {
+			_, _, reads := inplace.EnvReference(&c.Env[j])
+			if overrides := slices.ContainsFunc(kept[i].Env, func(e corev1.EnvVar) bool { return e.Name == c.Env[j].Name }); reads || overrides {
+				kept[i].Env = append(kept[i].Env, c.Env[j])
+			}
+		}
+	}
+	return kept
+}
+
+func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	kept := make([]corev1.ContainerStatus, len(all))
+	for i := range all {
+		kept[i] = corev1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID, RestartCount: all[i].RestartCount}
+		if all[i].State.Running != nil {
+			kept[i].State.Running = &corev1.ContainerStateRunning{}
+		}
+	}
+	return kept
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// ND-013, ND-020, ND-022: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
+// mandatory.
+func TestOptions(t *testing.T) {
+	t.Setenv("NODE_NAME", "node-a")
+	o, err := parseOptions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != -1 || o.qps != 0 || o.burst != 0 ||
+		o.pluginConfig != "/kruise/CredentialProviderPlugin.yaml" || o.pluginDir != "/kruise/plugins" {
+		t.Errorf("%+v", o)
+	}
+	o, err = parseOptions([]string{"--max-concurrency=3", "--socket-file=my.sock", "--v=4", "--logtostderr=true", "--feature-gates=AllAlpha=true", "--rest-config-qps=5.5"})
+	if err != nil || o.pullWorkers != 3 || o.socketFile != "my.sock" || o.qps != 5.5 {
+		t.Errorf("%+v %v", o, err)
+	}
+	if o, err = parseOptions([]string{"--max-workers-for-pull-image=4"}); err != nil || o.pullWorkers != 4 {
+		t.Errorf("%+v %v", o, err)
+	}
+	if _, err := parseOptions([]string{"extra"}); err == nil {
+		t.Error("an argument is taken")
+	}
+	t.Setenv("NODE_NAME", "")
+	if _, err := parseOptions(nil); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
+		t.Error(err)
+	}
+}
+
+// ND-045, ND-046: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
+func TestHealth(t *testing.T) {
+	now := time.Unix(0, 0)
+	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
+	h := &health{started: now, now: func() time.Time { return now },
+		informers: []check{{"nodeImageInformerSynced", func(context.Context) error { return nil }}, {"crrInformerSynced", func(context.Context) error { return synced }}},
+		runtime:   check{"containerRuntime", func(context.Context) error { return usable }}}
+	expect := func(path string, code int, text string) {
+		t.Helper()
+		recorder := httptest.NewRecorder()
+		h.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		if recorder.Code != code || !strings.Contains(recorder.Body.String(), text) {
+			t.Errorf("%s: %d %s", path, recorder.Code, recorder.Body)
+		}
+	}
+	expect("/healthz", 200, "ok")
+	expect("/readyz", 500, "containerRuntime: no usable container runtime: unix:///a: no such file")
+	usable = nil
+	expect("/readyz", 500, "crrInformerSynced: not synced")
+	now = now.Add(time.Hour)
+	expect("/healthz", 500, "crrInformerSynced: not synced")
+	synced, usable = nil, errors.New("gone for a moment")
+	expect("/healthz", 200, "ok")
+	expect("/readyz", 500, "gone for a moment")
+	usable = nil
+	expect("/readyz", 200, "ok")
+	expect("/metrics", 200, "go_goroutines") // ND-047
+}
+
+// ND-049: without its listener the daemon ends; with it, it serves until it is told to end.
+func TestServe(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if err := serve(t.Context(), taken.Addr().String(), http.NotFoundHandler()); err == nil {
+		t.Error("no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := serve(ctx, "127.0.0.1:0", http.NotFoundHandler()); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// ND-055, CRR-090: watches are limited to the node.
+func TestWatchesAreLimited(t *testing.T) {
+	want := map[string]string{
+		"*v1.Pod":                           "spec.nodeName=node-a",
+		"*v1beta1.NodeImage":                "metadata.name=node-a",
+		"*v1beta1.ContainerRecreateRequest": "crr.apps.kruise.io/active=true,crr.apps.kruise.io/node-name=node-a",
+	}
+	seen := 0
+	for object, by := range cacheOptions("node-a").ByObject {
+		got := ""
+		if by.Field != nil {
+			got = by.Field.String()
+		}
+		if by.Label != nil {
+			got = by.Label.String()
+		}
+		switch o := object.(type) {
+		case *corev1.Pod:
+			seen++
+			if got != want["*v1.Pod"] || by.Transform == nil {
+				t.Error(got)
+			}
+		case *appsv1beta1.NodeImage:
+			seen++
+			if got != want["*v1beta1.NodeImage"] {
+				t.Error(got)
+			}
+		case *appsv1beta1.ContainerRecreateRequest:
+			seen++
+			if got != want["*v1beta1.ContainerRecreateRequest"] {
+				t.Error(got)
+			}
+		default:
+			t.Errorf("%T is watched", o)
+		}
+	}
+	if seen != len(want) {
+		t.Errorf("%d kinds are limited", seen)
+	}
+}
+
+// ND-021, ND-060: the user agent, and events by component with the node as host, as the API server gets them.
+func TestEventsNameComponentAndNode(t *testing.T) {
+	got := make(chan *http.Request, 1)
+	body := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := make([]byte, r.ContentLength)
+		_, _ = r.Body.Read(text)
+		got <- r
+		body <- string(text)
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	of, end, err := recorders(&rest.Config{Host: server.URL, UserAgent: userAgent, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	of("kruise-daemon-crr").Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Killing", "x")
+	if r := <-got; r.Header.Get("User-Agent") != "kruise-daemon" || r.Method != http.MethodPost {
+		t.Errorf("%s %s", r.Method, r.Header.Get("User-Agent"))
+	}
+	if text := <-body; !strings.Contains(text, `"component":"kruise-daemon-crr"`) || !strings.Contains(text, `"host":"node-a"`) {
+		t.Error(text)
+	}
+}
+
+// ND-049, ND-037, ND-004: a daemon without API server and runtime runs and serves; it ends when it is told to.
+func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("NODE_NAME", "node-a")
+	probe, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := probe.Addr().String()
+	probe.Close()
+	kubeconfig := writeKubeconfig(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, []string{"--addr=" + address, "--kubeconfig=" + kubeconfig, "--socket-root=" + dir})
+	}()
+	deadline := time.Now().Add(time.Minute)
+	var text string
+	for !strings.Contains(text, "containerd.sock: no such file") {
+		if time.Now().After(deadline) {
+			t.Fatalf("not told: %s", text)
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+		text = get(t, "http://"+address+"/readyz")
+	}
+	if text := get(t, "http://"+address+"/healthz"); text != "ok" {
+		t.Error(text)
+	}
+	text = get(t, "http://"+address+"/metrics")
+	for _, want := range []string{"go_build_info", "kruise_feature_enabled", `"runtime_container_meta_restarter"`, "afloat_daemon_image_pulls_waiting"} { // ND-047, ND-048
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,142 @@
+package imagepull
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// credential is one entry of a docker configuration.
+type credential struct {
+	// registry is the key: host[:port][/path], where labels of the host may be globs.
+	registry string
+	auth     runtime.Auth
+}
+
+// dockerEntry is an entry as it is written.
+type dockerEntry struct {
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	Auth          string `json:"auth"`
+	IdentityToken string `json:"identitytoken"`
+	RegistryToken string `json:"registrytoken"`
+}
+
+// fromSecret reads a pull secret (IMG-123). Errors cite no content (ND-073).
+func fromSecret(secret *corev1.Secret) ([]credential, error) {
+	entries := map[string]dockerEntry{}
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		var config struct {
+			Auths map[string]dockerEntry `json:"auths"`
+		}
+		if json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config) != nil {
+			return nil, fmt.Errorf("%s of the secret is no docker configuration", corev1.DockerConfigJsonKey)
+		}
+		entries = config.Auths
+	case corev1.SecretTypeDockercfg:
+		if json.Unmarshal(secret.Data[corev1.DockerConfigKey], &entries) != nil {
+			return nil, fmt.Errorf("%s of the secret is no docker configuration", corev1.DockerConfigKey)
+		}
+	default:
+		return nil, fmt.Errorf("secrets of type %s hold no registry credentials", secret.Type)
+	}
+	var list []credential
+	for registry, entry := range entries {
+		auth, err := entry.auth()
+		if err != nil {
+			return nil, fmt.Errorf("entry %s of the secret: %w", registry, err)
+		}
+		list = append(list, credential{registry, auth})
+	}
+	order(list)
+	return list, nil
+}
+
+// order puts the more specific registries first: a longer path goes before its prefix.
+func order(list []credential) {
+	slices.SortFunc(list, func(a, b credential) int { return strings.Compare(b.registry, a.registry) })
+}
+
+func (e dockerEntry) auth() (runtime.Auth, error) {
+	auth := runtime.Auth{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
+	if e.Auth == "" || auth.Username != "" || auth.Password != "" {
+		return auth, nil
+	}
+	decoded, err := base64.StdEncoding.DecodeString(e.Auth)
+	if err != nil {
+		decoded, err = base64.RawStdEncoding.DecodeString(e.Auth)
+	}
+	user, password, ok := strings.Cut(strings.TrimRight(string(decoded), "\x00"), ":")
+	if err != nil || !ok {
+		return auth, fmt.Errorf("auth is not the base64 text of user:password")
+	}
+	auth.Username, auth.Password = user, password
+	return auth, nil
+}
+
+// matching returns the credentials for an image, in order, each once (IMG-137).
+func matching(list []credential, image string) []runtime.Auth {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil
+	}
+	var found []runtime.Auth
+	for _, c := range list {
+		if c.auth != (runtime.Auth{}) && covers(c.registry, reference.Domain(named), reference.Path(named)) && !slices.Contains(found, c.auth) {
+			found = append(found, c.auth)
+		}
+	}
+	return found
+}
+
+// covers tells whether an entry for registry is meant for a repository: the hosts are equal label by label, where the entry may have
+// globs, the ports are equal, and its path is a prefix.
+func covers(registry, host, repository string) bool {
+	if !strings.Contains(registry, "://") {
+		registry = "https://" + registry
+	}
+	u, err := url.Parse(registry)
+	if err != nil {
+		return false
+	}
+	wantHost, wantPath := u.Host, strings.Trim(u.Path, "/")
+	if wantHost == "index.docker.io" || wantHost == "registry-1.docker.io" {
+		wantHost = "docker.io"
+	}
+	if wantPath == "v1" || wantPath == "v2" { // the form in which docker login writes its own registry
+		wantPath = ""
+	}
+	if wantPath != "" && repository != wantPath && !strings.HasPrefix(repository, wantPath+"/") {
+		return false
+	}
+	wantName, wantPort := split(wantHost)
+	name, port := split(host)
+	wantLabels, labels := strings.Split(wantName, "."), strings.Split(name, ".")
+	if wantPort != port || len(wantLabels) != len(labels) {
+		return false
+	}
+	for i := range labels {
+		if ok, err := path.Match(wantLabels[i], labels[i]); !ok || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func split(host string) (name, port string) {
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		return name, port
+	}
+	return host, ""
+}

@@ -1,0 +1,182 @@
+package imagepull
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+const (
+	waiting   = appsv1beta1.ImagePhaseWaiting
+	pulling   = appsv1beta1.ImagePhasePulling
+	succeeded = appsv1beta1.ImagePhaseSucceeded
+	failed    = appsv1beta1.ImagePhaseFailed
+)
+
+// key names a tag of an image.
+type key struct{ image, tag string }
+
+// reference is what the runtime is asked for: name:tag, or name@digest (IMG-013, IMG-210).
+func (k key) reference() string {
+	if digest(k.tag) {
+		return k.image + "@" + k.tag
+	}
+	return k.image + ":" + k.tag
+}
+
+// digest tells whether a tag is a digest: a colon is in no tag.
+func digest(tag string) bool { return strings.Contains(tag, ":") }
+
+// snapshot is what a pass is decided from.
+type snapshot struct {
+	object *appsv1beta1.NodeImage
+	// tasks are the statuses of those that exist.
+	tasks map[key]appsv1beta1.ImageTagStatus
+	// first are the tags of which firstSyncStatus speaks, with their versions; nil if it is recorded.
+	first map[key]int64
+	now   time.Time
+}
+
+// plan is what a pass does.
+type plan struct {
+	// start and stop are tasks, in the order of names and tags.
+	start, stop []key
+	// drop are tasks whose result is recorded.
+	drop   []key
+	status appsv1beta1.NodeImageStatus
+	// unfinished: look again soon.
+	unfinished bool
+}
+
+func finished(s appsv1beta1.ImageTagStatus) bool { return s.Phase == succeeded || s.Phase == failed }
+
+// recorded returns the status of the tag in the object; the zero value if it has none of this version.
+func recorded(object *appsv1beta1.NodeImage, k key, version int64) appsv1beta1.ImageTagStatus {
+	for _, s := range object.Status.ImageStatuses[k.image].Tags {
+		if s.Tag == k.tag && s.Version == version {
+			return s
+		}
+	}
+	return appsv1beta1.ImageTagStatus{}
+}
+
+// decide compares spec, recorded status and tasks (IMG-131, IMG-132, IMG-142 to IMG-144).
+func decide(s snapshot) plan {
+	p := plan{status: appsv1beta1.NodeImageStatus{FirstSyncStatus: s.object.Status.FirstSyncStatus}}
+	wanted := map[key]bool{}
+	for _, image := range slices.Sorted(maps.Keys(s.object.Spec.Images)) {
+		var tags []appsv1beta1.ImageTagStatus
+		for _, tag := range s.object.Spec.Images[image].Tags {
+			k := key{image, tag.Tag}
+			if wanted[k] {
+				continue
+			}
+			wanted[k] = true
+			tags = append(tags, s.tag(k, tag.Version, &p))
+		}
+		slices.SortFunc(tags, func(a, b appsv1beta1.ImageTagStatus) int { return cmp.Compare(a.Tag, b.Tag) })
+		if len(tags) > 0 {
+			if p.status.ImageStatuses == nil {
+				p.status.ImageStatuses = map[string]appsv1beta1.ImageStatus{}
+			}
+			p.status.ImageStatuses[image] = appsv1beta1.ImageStatus{Tags: tags}
+		}
+		p.count(tags)
+	}
+	for k := range s.tasks {
+		if !wanted[k] {
+			p.stop = append(p.stop, k)
+		}
+	}
+	slices.SortFunc(p.stop, func(a, b key) int { return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag)) })
+	s.firstSync(&p)
+	return p
+}
+
+// tag decides about one tag and returns its status.
+func (s *snapshot) tag(k key, version int64, p *plan) appsv1beta1.ImageTagStatus {
+	task, runs := s.tasks[k]
+	known := recorded(s.object, k, version)
+	switch {
+	case finished(known): // ours, or the manager's who gave up waiting (IMG-058, IMG-059)
+		if runs && task.Version == version && finished(task) {
+			p.drop = append(p.drop, k)
+		} else if runs {
+			p.stop = append(p.stop, k)
+		}
+		return known
+	case runs && task.Version == version:
+		p.unfinished = p.unfinished || !finished(task)
+		return task
+	case runs:
+		p.stop = append(p.stop, k)
+	}
+	p.start = append(p.start, k)
+	p.unfinished = true
+	return appsv1beta1.ImageTagStatus{Tag: k.tag, Version: version, Phase: waiting}
+}
+
+func (p *plan) count(tags []appsv1beta1.ImageTagStatus) {
+	for _, tag := range tags {
+		p.status.Desired++
+		switch tag.Phase {
+		case succeeded:
+			p.status.Succeeded++
+		case failed:
+			p.status.Failed++
+		case pulling:
+			p.status.Pulling++
+		default:
+			p.status.Waiting++
+		}
+	}
+}
+
+// firstSync tells, once, what became of the tags that were there when the node began (IMG-063). Those that left the spec, or changed
+// their version, do not count any more.
+func (s *snapshot) firstSync(p *plan) {
+	if s.first == nil || p.status.FirstSyncStatus != nil {
+		return
+	}
+	var failures []string
+	count := 0
+	for _, image := range slices.Sorted(maps.Keys(p.status.ImageStatuses)) {
+		for _, tag := range p.status.ImageStatuses[image].Tags {
+			k := key{image, tag.Tag}
+			if version, ok := s.first[k]; !ok || version != tag.Version {
+				continue
+			}
+			if !finished(tag) {
+				return
+			}
+			count++
+			if tag.Phase == failed {
+				failures = append(failures, k.reference())
+			}
+		}
+	}
+	result := &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(s.now), Status: appsv1beta1.SyncStatusSucceeded, Message: fmt.Sprintf("%d images are present", count)}
+	if len(failures) > 0 {
+		result.Status = appsv1beta1.SyncStatusFailed
+		result.Message = fmt.Sprintf("%d of %d images failed: %s", len(failures), count, strings.Join(failures, ", "))
+	}
+	p.status.FirstSyncStatus = result
+}
+
+// firstTags are the tags of the spec, for firstSync.
+func firstTags(object *appsv1beta1.NodeImage) map[key]int64 {
+	tags := map[key]int64{}
+	for image, spec := range object.Spec.Images {
+		for _, tag := range spec.Tags {
+			tags[key{image, tag.Tag}] = tag.Version
+		}
+	}
+	return tags
+}

@@ -1,0 +1,169 @@
+package imagepull
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distribution/reference"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1"
+	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// pluginTimeout bounds one call of a plugin.
+const pluginTimeout = time.Minute
+
+// Plugins are kubelet's credential provider plugins: programs that print credentials for an image (IMG-137).
+type Plugins struct {
+	providers []kubeletconfig.CredentialProvider
+	folder    string
+	clock     clock.PassiveClock
+
+	mu    sync.Mutex
+	cache map[pluginKey]pluginAnswer
+}
+
+type pluginKey struct{ provider, scope string }
+
+type pluginAnswer struct {
+	credentials []credential
+	until       time.Time
+}
+
+// LoadPlugins reads kubelet's configuration of credential providers; nil if there is no such file (ND-022).
+func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, error) {
+	data, err := os.ReadFile(configFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of credential providers: %w", err)
+	}
+	var config kubeletconfig.CredentialProviderConfig
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return nil, fmt.Errorf("configuration of credential providers %s: %w", configFile, err)
+	}
+	if config.Kind != "CredentialProviderConfig" || len(config.Providers) == 0 {
+		return nil, fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers", configFile)
+	}
+	for _, p := range config.Providers {
+		if p.Name == "" || p.Name != filepath.Base(p.Name) || p.Name == "." || p.Name == ".." {
+			return nil, fmt.Errorf("configuration of credential providers %s: %q is not the name of a program", configFile, p.Name)
+		}
+		if p.TokenAttributes != nil {
+			return nil, fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none", configFile, p.Name)
+		}
+	}
+	return &Plugins{providers: config.Providers, folder: folder, clock: c, cache: map[pluginKey]pluginAnswer{}}, nil
+}
+
+// Credentials implements Provider.
+func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", image, err)
+	}
+	var found []runtime.Auth
+	var failures []error
+	for i := range p.providers {
+		provider := &p.providers[i]
+		if !slices.ContainsFunc(provider.MatchImages, func(pattern string) bool { return covers(pattern, reference.Domain(named), reference.Path(named)) }) {
+			continue
+		}
+		list, err := p.ask(ctx, provider, named)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("credential provider %s: %w", provider.Name, err))
+			continue
+		}
+		found = append(found, matching(list, image)...)
+	}
+	return found, errors.Join(failures...)
+}
+
+// Forget implements Provider: what was cached may be outdated.
+func (p *Plugins) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.cache)
+}
+
+// scopes are the keys under which an answer may be cached, by type.
+func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]string {
+	return map[credentialprovider.PluginCacheKeyType]string{
+		credentialprovider.ImagePluginCacheKeyType:    named.String(),
+		credentialprovider.RegistryPluginCacheKeyType: reference.Domain(named),
+		credentialprovider.GlobalPluginCacheKeyType:   "",
+	}
+}
+
+func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named) ([]credential, error) {
+	p.mu.Lock()
+	for _, scope := range scopes(named) {
+		if cached, ok := p.cache[pluginKey{provider.Name, scope}]; ok && p.clock.Now().Before(cached.until) {
+			p.mu.Unlock()
+			return cached.credentials, nil
+		}
+	}
+	p.mu.Unlock()
+	answer, err := p.call(ctx, provider, named.String())
+	if err != nil {
+		return nil, err
+	}
+	var list []credential
+	for registry, auth := range answer.Auth {
+		list = append(list, credential{registry, runtime.Auth{Username: auth.Username, Password: auth.Password}})
+	}
+	order(list)
+	keep := time.Duration(0)
+	if answer.CacheDuration != nil {
+		keep = answer.CacheDuration.Duration
+	} else if provider.DefaultCacheDuration != nil {
+		keep = provider.DefaultCacheDuration.Duration
+	}
+	if scope, ok := scopes(named)[answer.CacheKeyType]; ok && keep > 0 {
+		p.mu.Lock()
+		p.cache[pluginKey{provider.Name, scope}] = pluginAnswer{list, p.clock.Now().Add(keep)}
+		p.mu.Unlock()
+	}
+	return list, nil
+}
+
+// call runs the program. Its standard error is told, its standard output is not: that holds credentials (ND-073).
+func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider, image string) (*credentialprovider.CredentialProviderResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+	defer cancel()
+	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
+		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"}, Image: image})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the request: %w", err)
+	}
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, filepath.Join(p.folder, provider.Name), provider.Args...)
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), &stdout, &stderr
+	command.Env = os.Environ()
+	for _, e := range provider.Env {
+		command.Env = append(command.Env, e.Name+"="+e.Value)
+	}
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	answer := &credentialprovider.CredentialProviderResponse{}
+	if json.Unmarshal(stdout.Bytes(), answer) != nil || answer.Kind != "CredentialProviderResponse" || answer.APIVersion != provider.APIVersion {
+		return nil, fmt.Errorf("it did not print a CredentialProviderResponse of %s", provider.APIVersion)
+	}
+	return answer, nil
+}

@@ -1,0 +1,106 @@
+package imagepull
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+const providers = `apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+- name: login
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  matchImages: ["*.r.io"]
+  defaultCacheDuration: 1h
+  args: [token]
+  env: [{name: USERNAME, value: ann}]
+`
+
+// plugin writes a program that answers with a user, counts its calls and keeps its input.
+func plugin(t *testing.T, script string) (config, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	config = filepath.Join(folder, "config.yaml")
+	text := "#!/bin/sh\ncd " + folder + "\ncat > input\necho x >> calls\n" + script
+	if os.WriteFile(config, []byte(providers), 0o600) != nil || os.WriteFile(filepath.Join(folder, "login"), []byte(text), 0o700) != nil { //nolint:gosec // it is a program
+		t.Fatal("writing the plugin")
+	}
+	return config, folder
+}
+
+const answers = `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"Registry\",\"auth\":{\"*.r.io\":{\"username\":\"$USERNAME-$1\",\"password\":\"p\"}}}"`
+
+// IMG-137: plugins are asked about images that they are configured for, by kubelet's protocol, and their answers are kept as long as they say.
+func TestPlugins(t *testing.T) {
+	config, folder := plugin(t, answers)
+	clock := testclock.NewFakeClock(epoch)
+	p, err := LoadPlugins(config, folder, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := func() int {
+		data, _ := os.ReadFile(filepath.Join(folder, "calls"))
+		return strings.Count(string(data), "x")
+	}
+	for i, step := range []struct {
+		image string
+		want  []runtime.Auth
+		calls int
+	}{
+		{"img:1", nil, 0},
+		{"a.r.io/img:1", []runtime.Auth{{Username: "ann-token", Password: "p"}}, 1},
+		{"a.r.io/other:1", []runtime.Auth{{Username: "ann-token", Password: "p"}}, 1},
+		{"b.r.io/img:1", []runtime.Auth{{Username: "ann-token", Password: "p"}}, 2},
+	} {
+		got, err := p.Credentials(t.Context(), step.image)
+		if diff := cmp.Diff(step.want, got); diff != "" || err != nil || calls() != step.calls {
+			t.Errorf("%d: %v, %d calls\n%s", i, err, calls(), diff)
+		}
+	}
+	input, _ := os.ReadFile(filepath.Join(folder, "input"))
+	if want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"b.r.io/img:1"}`; string(input) != want {
+		t.Errorf("%s", input)
+	}
+	clock.Step(2 * time.Hour)
+	for want := 3; want <= 4; want++ {
+		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err != nil || calls() != want {
+			t.Errorf("%v, %d calls", err, calls())
+		}
+		p.Forget()
+	}
+}
+
+// ND-022, ND-073: no file is no plugin; what is wrong is told, without what the program printed.
+func TestBrokenPlugins(t *testing.T) {
+	if p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil); p != nil || err != nil {
+		t.Errorf("%v %v", p, err)
+	}
+	for name, text := range map[string]string{"no YAML": "{", "another kind": "kind: Other", "a path": strings.Replace(providers, "login", "../login", 1)} {
+		file := filepath.Join(t.TempDir(), "config")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadPlugins(file, "", nil); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	for script, want := range map[string]string{"echo hunter2": "did not print", "echo hunter2; echo no network >&2; exit 3": "exit status 3: no network"} {
+		config, folder := plugin(t, script)
+		p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(fmt.Sprint(err), "hunter2") {
+			t.Errorf("%v", err)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package imagepull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distribution/reference"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+const (
+	defaultTimeout = 600 * time.Second // IMG-135
+	defaultBackoff = 3
+	longestPause   = 30 * time.Second
+	exceeded       = "pulling exceeds the activeDeadlineSeconds" // IMG-136
+)
+
+// Images is what pulling needs of a container runtime.
+type Images interface {
+	Images(ctx context.Context) ([]runtime.Image, error)
+	Pull(ctx context.Context, image string, auth runtime.Auth, labels, annotations map[string]string) error
+}
+
+// Provider is a source of credentials of the node, beside the secrets that are listed (IMG-137).
+type Provider interface {
+	Credentials(ctx context.Context, image string) ([]runtime.Auth, error)
+	// Forget drops what is cached: a registry has rejected it.
+	Forget()
+}
+
+// task pulls one tag.
+type task struct {
+	key     key
+	object  types.UID // of the NodeImage
+	spec    appsv1beta1.ImageTagSpec
+	secrets []types.NamespacedName
+	sandbox appsv1beta1.SandboxConfig
+	cancel  context.CancelFunc
+	turn    chan struct{}
+
+	mu     sync.Mutex
+	status appsv1beta1.ImageTagStatus
+}
+
+func (t *task) now() appsv1beta1.ImageTagStatus {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.status
+}
+
+func (t *task) set(change func(*appsv1beta1.ImageTagStatus)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.status)
+}
+
+// puller runs tasks.
+type puller struct {
+	runtime  func() (Images, error)
+	secrets  *secrets
+	provider Provider // may be nil
+	slots    *slots
+	clock    clock.WithDelayedExecution
+	meters   *meters
+	// done is told of every task that has ended and was not stopped.
+	done func(t *task, took time.Duration)
+}
+
+func (p *puller) instant() *metav1.Time {
+	now := metav1.NewTime(p.clock.Now().Truncate(time.Second)) // as the API keeps it, so that it compares equal
+	return &now
+}
+
+// run carries the task out; it returns without a result if the context ends, because the task was stopped (IMG-131, IMG-141).
+func (p *puller) run(ctx context.Context, t *task) {
+	p.meters.waiting.Inc()
+	came := p.slots.wait(ctx, t.turn)
+	p.meters.waiting.Dec()
+	if !came {
+		return
+	}
+	defer p.slots.leave()
+	p.meters.running.Inc()
+	defer p.meters.running.Dec()
+	t.set(func(s *appsv1beta1.ImageTagStatus) { s.Phase, s.StartTime = pulling, p.instant() })
+	begin := p.clock.Now()
+	id, size, err := p.attempts(ctx, t)
+	if ctx.Err() != nil {
+		return
+	}
+	took := p.clock.Since(begin)
+	t.set(func(s *appsv1beta1.ImageTagStatus) {
+		s.CompletionTime = p.instant()
+		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
+			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", err.Error()
+		}
+	})
+	p.meters.ended(err, took, size)
+	p.done(t, took)
+}
+
+// attempts tries until the image is there, the attempts are used up, or the deadline has passed (IMG-135, IMG-136).
+func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64, err error) {
+	policy := appsv1beta1.ImageTagPullPolicy{}
+	if t.spec.PullPolicy != nil {
+		policy = *t.spec.PullPolicy
+	}
+	if policy.ActiveDeadlineSeconds != nil {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		timer := p.clock.AfterFunc(time.Duration(*policy.ActiveDeadlineSeconds)*time.Second, func() { cancel(errors.New(exceeded)) })
+		defer timer.Stop()
+	}
+	left, timeout := int32(defaultBackoff), defaultTimeout
+	if policy.BackoffLimit != nil {
+		left = *policy.BackoffLimit
+	}
+	if policy.TimeoutSeconds != nil {
+		timeout = time.Duration(*policy.TimeoutSeconds) * time.Second
+	}
+	for pause := time.Second; ; pause = min(2*pause, longestPause) {
+		id, size, err = p.attempt(ctx, t, timeout)
+		if ctx.Err() != nil {
+			return "", 0, context.Cause(ctx)
+		}
+		if err == nil || left <= 0 {
+			return id, size, err
+		}
+		left--
+		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", err.Error(), "after", pause, "attemptsLeft", left)
+		select {
+		case <-ctx.Done():
+			return "", 0, context.Cause(ctx)
+		case <-p.clock.After(pause):
+		}
+	}
+}
+
+// attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
+func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (id string, size uint64, err error) {
+	rt, err := p.runtime()
+	if err != nil {
+		return "", 0, err
+	}
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := p.clock.AfterFunc(timeout, func() { cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout)) })
+	defer timer.Stop()
+	if t.spec.ImagePullPolicy != appsv1beta1.PullAlways { // IMG-014, IMG-015
+		if image, err := find(bounded, rt, t.key); err == nil && image != nil {
+			return t.key.image + "@" + image.ID, 0, nil
+		}
+	}
+	if err := p.pull(bounded, rt, t); err != nil {
+		if cause := context.Cause(bounded); cause != nil {
+			return "", 0, cause
+		}
+		return "", 0, err
+	}
+	image, err := find(bounded, rt, t.key)
+	if err != nil || image == nil {
+		return "", 0, err // it was pulled; the list may show it under another name
+	}
+	return t.key.image + "@" + image.ID, image.Size, nil
+}
+
+func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
+	listed, err := p.secrets.credentials(ctx, t.secrets)
+	if err != nil {
+		return err
+	}
+	auths := matching(listed, t.key.reference())
+	if p.provider != nil {
+		more, err := p.provider.Credentials(ctx, t.key.reference())
+		if err != nil {
+			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error", err.Error())
+		}
+		auths = append(auths, more...)
+	}
+	var labels map[string]string
+	annotations := map[string]string{}
+	maps.Copy(annotations, t.sandbox.Annotations) // the spec's maps belong to the cache (IMG-139)
+	annotations[pub.PulledBy] = pub.PulledByDaemon
+	labels = maps.Clone(t.sandbox.Labels)
+	var failures []error
+	rejected := true
+	for _, auth := range auths {
+		err := rt.Pull(ctx, t.key.reference(), auth, labels, annotations)
+		if err == nil {
+			return nil
+		}
+		failures = append(failures, err)
+		rejected = rejected && unauthorized(err)
+		if ctx.Err() != nil {
+			return errors.Join(failures...)
+		}
+		if unauthorized(err) {
+			p.rejected(t)
+		}
+	}
+	if !rejected {
+		return errors.Join(failures...)
+	}
+	if err := rt.Pull(ctx, t.key.reference(), runtime.Auth{}, labels, annotations); err != nil {
+		if unauthorized(err) {
+			p.rejected(t)
+		}
+		return errors.Join(append(failures, err)...)
+	}
+	return nil
+}
+
+// rejected has credentials read anew at the next attempt: they may have been rotated (IMG-122, IMG-138).
+func (p *puller) rejected(t *task) {
+	p.secrets.expire(t.secrets)
+	if p.provider != nil {
+		p.provider.Forget()
+	}
+}
+
+// unauthorized tells whether the registry refused the credentials. Runtimes pass its answer on as text.
+func unauthorized(err error) bool {
+	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
+		return true
+	}
+	text := strings.ToLower(err.Error())
+	for _, sign := range []string{"401", "403", "unauthorized", "authentication required", "access denied", "denied:", "forbidden", "insufficient_scope", "authorization failed"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// find looks for the tag in the runtime's store; names are compared in full form, digests with the runtime's repo digests (IMG-134).
+func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
+	want := full(k.reference())
+	list, err := rt.Images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		names := list[i].Tags
+		if digest(k.tag) {
+			names = list[i].Digests
+		}
+		for _, name := range names {
+			if want != "" && full(name) == want {
+				return &list[i], nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+func full(name string) string {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return ""
+	}
+	return named.String()
+}

@@ -1,0 +1,408 @@
+package imagepull
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// store is a runtime's image store.
+type store struct {
+	images []runtime.Image
+	pull   func(ctx context.Context, image string, auth runtime.Auth) error
+	pulls  []string
+	last   map[string]string // annotations of the last pull
+}
+
+func (s *store) Images(context.Context) ([]runtime.Image, error) { return s.images, nil }
+
+func (s *store) Pull(ctx context.Context, image string, auth runtime.Auth, _, annotations map[string]string) error {
+	s.pulls, s.last = append(s.pulls, strings.TrimSpace(image+" "+auth.Username)), annotations
+	if s.pull != nil {
+		if err := s.pull(ctx, image, auth); err != nil {
+			return err
+		}
+	}
+	s.images = append(s.images, runtime.Image{ID: "sha256:id", Tags: []string{"docker.io/library/" + image}, Size: 7})
+	return nil
+}
+
+type bench struct {
+	*reconciler
+	t      *testing.T
+	api    client.Client
+	store  *store
+	events *record.FakeRecorder
+	writes int
+	reads  []string
+}
+
+func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
+	scheme := k8sruntime.NewScheme()
+	_ = corev1.AddToScheme(scheme)
+	_ = appsv1beta1.AddToScheme(scheme)
+	b := &bench{t: t, store: &store{}, events: record.NewFakeRecorder(99)}
+	b.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			b.writes++
+			return c.SubResource(sub).Patch(ctx, object, patch, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if _, ok := object.(*corev1.Secret); ok {
+				b.reads = append(b.reads, name.String())
+			}
+			return c.Get(ctx, name, object, opts...)
+		},
+	}).Build()
+	b.reconciler = newReconciler(b.api, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{}, Options{Node: "node", Events: b.events, Workers: workers})
+	return b
+}
+
+func (b *bench) pass() reconcile.Result {
+	b.t.Helper()
+	result, err := b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return result
+}
+
+func (b *bench) object() *appsv1beta1.NodeImage {
+	b.t.Helper()
+	n := &appsv1beta1.NodeImage{}
+	if err := b.api.Get(b.t.Context(), types.NamespacedName{Name: "node"}, n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) tags() string {
+	var all []string
+	for _, tag := range b.object().Status.ImageStatuses["img"].Tags {
+		all = append(all, fmt.Sprintf("%s %s %s", tag.Tag, tag.Phase, tag.Message))
+	}
+	return strings.TrimSpace(strings.Join(all, ", "))
+}
+
+func spec(change func(*appsv1beta1.ImageTagSpec), tags ...string) *appsv1beta1.NodeImage {
+	n := nodeImage(0, tags)
+	for i := range n.Spec.Images["img"].Tags {
+		if change != nil {
+			change(&n.Spec.Images["img"].Tags[i])
+		}
+	}
+	return n
+}
+
+func policy(backoff, timeout int32, deadline int64) func(*appsv1beta1.ImageTagSpec) {
+	return func(s *appsv1beta1.ImageTagSpec) {
+		s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{BackoffLimit: &backoff, TimeoutSeconds: &timeout}
+		if deadline > 0 {
+			s.PullPolicy.ActiveDeadlineSeconds = &deadline
+		}
+	}
+}
+
+// IMG-130, IMG-132, IMG-139 to IMG-142, IMG-130: a pull from Waiting to Succeeded, with its event, and rest afterwards.
+func TestPullIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := spec(nil, "1")
+		image := n.Spec.Images["img"]
+		image.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{"a": "b"}}
+		n.Spec.Images["img"] = image
+		b := newBench(t, 0, n)
+		b.store.pull = func(ctx context.Context, _ string, _ runtime.Auth) error {
+			time.Sleep(10 * time.Second)
+			return nil
+		}
+		if r := b.pass(); r.RequeueAfter < 3*time.Second || r.RequeueAfter > 5*time.Second || b.tags() != "1 Waiting" {
+			t.Errorf("%v %s", r, b.tags())
+		}
+		time.Sleep(5 * time.Second)
+		if b.pass(); b.tags() != "1 Pulling" {
+			t.Error(b.tags())
+		}
+		time.Sleep(6 * time.Second)
+		if r := b.pass(); r.RequeueAfter < 20*time.Minute {
+			t.Error(r)
+		}
+		tag := b.object().Status.ImageStatuses["img"].Tags[0]
+		if tag.Phase != succeeded || tag.Progress != 100 || tag.ImageID != "img@sha256:id" || tag.CompletionTime.Sub(tag.StartTime.Time) != 10*time.Second {
+			t.Errorf("%+v", tag)
+		}
+		if event := <-b.events.Events; event != "Normal PullImageSucceed Image img:1, elapsed time 10s" {
+			t.Error(event)
+		}
+		if diff := cmp.Diff(map[string]string{"a": "b", "apps.kruise.io/pulling-image-by": "kruise-daemon"}, b.store.last); diff != "" {
+			t.Error(diff)
+		}
+		writes := b.writes
+		for range 3 {
+			b.pass()
+		}
+		if b.writes != writes || len(b.store.pulls) != 1 {
+			t.Errorf("%d writes at rest, pulls %v", b.writes-writes, b.store.pulls)
+		}
+		if s := b.object().Status.FirstSyncStatus; s == nil || s.Status != appsv1beta1.SyncStatusSucceeded {
+			t.Errorf("first sync: %+v", s)
+		}
+	})
+}
+
+// IMG-135, IMG-136, IMG-141, IMG-014, IMG-015, IMG-216, IMG-224: attempts, pauses, timeouts and deadlines, and what is told in the end.
+func TestAttempts(t *testing.T) {
+	hang := func(ctx context.Context, _ string, _ runtime.Auth) error { <-ctx.Done(); return ctx.Err() }
+	broken := func(context.Context, string, runtime.Auth) error { return errors.New("no such image") }
+	always := func(s *appsv1beta1.ImageTagSpec) { s.ImagePullPolicy = appsv1beta1.PullAlways }
+	for name, test := range map[string]struct {
+		spec    func(*appsv1beta1.ImageTagSpec)
+		pull    func(context.Context, string, runtime.Auth) error
+		present bool
+		pulls   int
+		took    time.Duration
+		phase   string
+	}{
+		"present":                 {present: true, phase: "1 Succeeded"},
+		"present, Always":         {spec: always, present: true, pulls: 1, phase: "1 Succeeded"},
+		"fails, pauses double":    {spec: policy(6, 600, 0), pull: broken, pulls: 7, took: (1 + 2 + 4 + 8 + 16 + 30) * time.Second, phase: "1 Failed no such image"},
+		"default back-off":        {pull: broken, pulls: 4, took: 7 * time.Second, phase: "1 Failed no such image"},
+		"no pause after the last": {spec: policy(0, 600, 0), pull: broken, pulls: 1, phase: "1 Failed no such image"},
+		"timeout of an attempt":   {spec: policy(0, 20, 0), pull: hang, pulls: 1, took: 20 * time.Second, phase: "1 Failed pulling was cancelled after the timeout of 20s"},
+		"timeout of hours":        {spec: policy(0, 7200, 0), pull: hang, pulls: 1, took: 2 * time.Hour, phase: "1 Failed pulling was cancelled after the timeout of 2h0m0s"},
+		"deadline in an attempt":  {spec: policy(9, 600, 30), pull: hang, pulls: 1, took: 30 * time.Second, phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+		"deadline during a pause": {spec: policy(9, 600, 5), pull: broken, pulls: 3, took: 5 * time.Second, phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := spec(test.spec, "1")
+				n.Spec.Images["img"].Tags[0].OwnerReferences = []corev1.ObjectReference{{Kind: "ImagePullJob", Namespace: "ns", Name: "job"}}
+				b := newBench(t, 0, n)
+				b.store.pull = test.pull
+				if test.present {
+					b.store.images = []runtime.Image{{ID: "sha256:id", Tags: []string{"docker.io/library/img:1"}}}
+				}
+				begin := time.Now()
+				b.pass()
+				b.running.Wait()
+				if took := time.Since(begin); took != test.took {
+					t.Errorf("took %s", took)
+				}
+				time.Sleep(time.Minute)
+				if b.pass(); b.tags() != test.phase || len(b.store.pulls) != test.pulls {
+					t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
+				}
+				if want := 1; strings.Contains(test.phase, "Failed") {
+					want = 2 // the NodeImage and the job
+					if len(b.events.Events) != want || !strings.HasPrefix(<-b.events.Events, "Warning PullImageFailed Image img:1 on node node: ") {
+						t.Error("events")
+					}
+				} else if len(b.events.Events) != want {
+					t.Error("events")
+				}
+			})
+		})
+	}
+}
+
+// IMG-133, IMG-220: N at once, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
+func TestConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
+		b.store.pull = func(context.Context, string, runtime.Auth) error { time.Sleep(10 * time.Second); return nil }
+		b.pass()
+		time.Sleep(2 * time.Second)
+		if b.pass(); b.tags() != "1 Pulling , 2 Waiting , 3 Waiting" {
+			t.Error(b.tags())
+		}
+		n := b.object()
+		image := n.Spec.Images["img"]
+		image.Tags = []appsv1beta1.ImageTagSpec{image.Tags[0], image.Tags[2]}
+		n.Spec.Images["img"] = image
+		if err := b.api.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		b.pass()
+		b.running.Wait()
+		time.Sleep(time.Minute)
+		if b.pass(); b.tags() != "1 Succeeded , 3 Succeeded" || strings.Join(b.store.pulls, ",") != "img:1,img:3" {
+			t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
+		}
+	})
+}
+
+// IMG-131, IMG-141: a task whose tag left the spec, or whose object is gone, ends at once and tells nothing.
+func TestStoppedTasksAreQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(nil, "1"))
+		b.store.pull = func(ctx context.Context, _ string, _ runtime.Auth) error { <-ctx.Done(); return ctx.Err() }
+		b.pass()
+		time.Sleep(time.Second)
+		if err := b.api.Delete(t.Context(), b.object()); err != nil {
+			t.Fatal(err)
+		}
+		b.pass()
+		b.running.Wait()
+		if len(b.events.Events) > 0 || len(b.tasks) > 0 {
+			t.Errorf("%d events, %d tasks", len(b.events.Events), len(b.tasks))
+		}
+	})
+}
+
+func secret(name, user string, registry string) *corev1.Secret {
+	auth := base64.StdEncoding.EncodeToString([]byte(user + ":pw"))
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cfg", Name: name}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"` + registry + `":{"auth":"` + auth + `"}}}`)}}
+}
+
+// IMG-122, IMG-123, IMG-137, IMG-138, IMG-211: credentials that match are tried in order, anonymous last if all were rejected; a missing
+// secret is left out and read again only after minutes; rejected ones are read anew before the next attempt.
+func TestCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := spec(policy(1, 600, 0), "1")
+		image := n.Spec.Images["img"]
+		for _, name := range []string{"none", "one", "two", "elsewhere"} {
+			image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "cfg", Name: name})
+		}
+		n.Spec.Images["img"] = image
+		b := newBench(t, 0, n, secret("one", "ann", "docker.io"), secret("two", "ben", "https://index.docker.io/v1/"), secret("elsewhere", "eve", "r.io"))
+		b.store.pull = func(_ context.Context, _ string, auth runtime.Auth) error {
+			if auth.Username == "new" {
+				return nil
+			}
+			return errors.New("failed to authorize: 401 Unauthorized")
+		}
+		b.pass()
+		time.Sleep(500 * time.Millisecond)
+		rotated := secret("two", "new", "docker.io")
+		if err := b.api.Update(t.Context(), rotated); err != nil {
+			t.Fatal(err)
+		}
+		b.running.Wait()
+		if diff := cmp.Diff([]string{"img:1 ann", "img:1 ben", "img:1", "img:1 ann", "img:1 new"}, b.store.pulls); diff != "" {
+			t.Error(diff)
+		}
+		reads := len(b.reads)
+		s := b.puller.secrets
+		names := []types.NamespacedName{{Namespace: "cfg", Name: "elsewhere"}}
+		for _, step := range []struct {
+			wait  time.Duration
+			reads int
+		}{{time.Minute, 1}, {4 * time.Minute, 1}, {10 * time.Minute, 2}} {
+			time.Sleep(step.wait)
+			if _, err := s.credentials(t.Context(), names); err != nil || len(b.reads)-reads > step.reads {
+				t.Errorf("after %s: %v, %d reads", step.wait, err, len(b.reads)-reads)
+			}
+		}
+	})
+}
+
+// IMG-137: a failure that is not about credentials is told, and nothing is pulled anonymously.
+func TestOtherFailuresAreNotHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := spec(policy(0, 600, 0), "1")
+		image := n.Spec.Images["img"]
+		image.PullSecrets = []appsv1beta1.ReferenceObject{{Namespace: "cfg", Name: "one"}}
+		n.Spec.Images["img"] = image
+		b := newBench(t, 0, n, secret("one", "ann", "docker.io"))
+		b.store.pull = func(context.Context, string, runtime.Auth) error { return errors.New("disk full") }
+		b.pass()
+		b.running.Wait()
+		time.Sleep(time.Minute)
+		if b.pass(); b.tags() != "1 Failed disk full" || strings.Join(b.store.pulls, ",") != "img:1 ann" {
+			t.Errorf("%s %v", b.tags(), b.store.pulls)
+		}
+	})
+}
+
+// IMG-123, IMG-137, ND-073: what entries cover, and forms of docker configurations; errors cite no content.
+func TestDockerConfigurations(t *testing.T) {
+	for _, test := range []struct {
+		registry, host, repository string
+		want                       bool
+	}{
+		{"docker.io", "docker.io", "library/img", true},
+		{"https://index.docker.io/v1/", "docker.io", "library/img", true},
+		{"*.r.io", "a.r.io", "x", true},
+		{"*.r.io", "a.b.r.io", "x", false},
+		{"r.io:5000", "r.io:5000", "x", true},
+		{"r.io", "r.io:5000", "x", false},
+		{"r.io/team", "r.io", "team/x", true},
+		{"r.io/team", "r.io", "teams/x", false},
+		{"r.io/team", "r.io", "team", true},
+		{"https://r.io/team/", "r.io", "team/x", true},
+		{"%", "r.io", "x", false},
+	} {
+		if got := covers(test.registry, test.host, test.repository); got != test.want {
+			t.Errorf("%s covers %s/%s: %v", test.registry, test.host, test.repository, got)
+		}
+	}
+	old := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.io":{"username":"u","password":"p","identitytoken":"i","registrytoken":"r"},"r.io/team":{"username":"t"}}`)}}
+	list, err := fromSecret(old)
+	want := []runtime.Auth{{Username: "t"}, {Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}}
+	if diff := cmp.Diff(want, matching(list, "r.io/team/app:1")); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	for _, bad := range []*corev1.Secret{
+		{Type: corev1.SecretTypeOpaque},
+		{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("hunter2")}},
+		{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.io":{"auth":"hunter2"}}`)}},
+	} {
+		if _, err := fromSecret(bad); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// ND-058, IMG-062: at most 5 writes at once and one in 2 s; a conflict with the manager is tried again from the new object.
+func TestWritesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(nil, "1"))
+		b.store.pull = func(ctx context.Context, _ string, _ runtime.Auth) error { <-ctx.Done(); return ctx.Err() }
+		for i := range 20 {
+			n := b.object()
+			n.Spec.Images["img"].Tags[0].Version = int64(i)
+			if err := b.api.Update(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			if r := b.pass(); r.RequeueAfter > 5*time.Second {
+				t.Error(r)
+			}
+		}
+		if b.writes != 5 {
+			t.Errorf("%d writes at once", b.writes)
+		}
+		time.Sleep(4 * time.Second)
+		for range 5 {
+			b.pass()
+		}
+		if b.writes > 7 {
+			t.Errorf("%d writes after 4 s", b.writes)
+		}
+		if err := b.api.Delete(t.Context(), b.object()); err != nil {
+			t.Fatal(err)
+		}
+		b.pass()
+		b.running.Wait()
+	})
+}

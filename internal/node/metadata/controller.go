@@ -1,0 +1,221 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// +kubebuilder:rbac:groups="",roleName=kruise-daemon-role,resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",roleName=kruise-daemon-role,resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",roleName=kruise-daemon-role,resources=events,verbs=create;patch
+
+const (
+	// coalesce is how long an event waits for others of the same pod (ND-088).
+	coalesce = time.Second
+	// firstRetry and lastRetry bound the delays of restarts and of reading environments (ND-106, ND-112).
+	firstRetry, lastRetry = 3 * time.Second, 10 * time.Minute
+	// ownWrite is how long the cache may take to show our own write (ND-092).
+	ownWrite = 30 * time.Second
+	workers  = 10
+
+	podKind ownwrites.Kind = "Pod"
+)
+
+// Options configure the controller.
+type Options struct {
+	Runtimes *runtime.Set
+	Events   record.EventRecorder
+	Stops    *prometheus.CounterVec
+	// EnvFromMetadata is the gate InPlaceUpdateEnvFromMetadata.
+	EnvFromMetadata bool
+}
+
+type reconciler struct {
+	Options
+	client client.Client
+	// live reads from the API server.
+	live     client.Reader
+	own      *ownwrites.Tracker
+	clock    clock.WithDelayedExecution
+	readings workqueue.TypedRateLimiter[reconcile.Request]
+	restarts *restarter
+	reports  *prometheus.CounterVec
+}
+
+func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
+	r := &reconciler{Options: options, client: c, live: live, own: ownwrites.NewTracker(), clock: clock.RealClock{},
+		readings: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
+			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
+	r.restarts = newRestarter(r)
+	return r
+}
+
+// Setup adds the reporter and the restarter to the manager, whose cache holds the pods of this node only.
+func Setup(mgr ctrl.Manager, options Options) error {
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), options)
+	if err := metrics.Registry.Register(r.reports); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := mgr.Add(r.restarts); err != nil {
+		return fmt.Errorf("adding the restarter: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
+		Watches(&corev1.Pod{}, r.handler()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			500*time.Millisecond, 50*time.Second+rand.N(5*time.Second))}). // ND-059
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller of runtime metadata: %w", err)
+	}
+	return nil
+}
+
+func (r *reconciler) handler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(before, now client.Object, initial bool, q queue) {
+		pod, ok := now.(*corev1.Pod)
+		former, _ := before.(*corev1.Pod)
+		if ok && triggers(former, pod, initial, r.EnvFromMetadata) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, coalesce)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(nil, e.Object, e.IsInInitialList, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, false, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			r.own.Forget(e.Object.GetUID())
+			r.readings.Forget(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+		},
+	}
+}
+
+// Reconcile reports on one pod.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := r.client.Get(ctx, request.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if stale, err := r.stale(ctx, pod); err != nil || stale {
+		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, err
+	}
+	plan, err := r.observe(ctx, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, left := range plan.Left {
+		log.FromContext(ctx).V(1).Info("Left to kubelet", "what", left)
+	}
+	for _, restart := range plan.Restarts {
+		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name, restart.Container.ID}, restart.Why)
+	}
+	if plan.Report != "" {
+		if conflict, err := r.report(ctx, pod, plan.Report); err != nil || conflict {
+			return reconcile.Result{RequeueAfter: time.Second}, err
+		}
+	}
+	if len(plan.Read) > 0 {
+		return reconcile.Result{RequeueAfter: r.readings.When(request)}, nil
+	}
+	r.readings.Forget(request)
+	return reconcile.Result{}, nil
+}
+
+// stale tells whether the pod of the cache is older than what was written here (ND-092).
+func (r *reconciler) stale(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	read := func(context.Context, ownwrites.Object) (metav1.Object, error) { return pod, nil }
+	pending, err := r.own.Pending(ctx, pod.UID, read, read, r.clock.Now())
+	if err != nil {
+		return false, fmt.Errorf("looking for own writes: %w", err)
+	}
+	return pending != "", nil
+}
+
+// observe looks at the runtime and makes the plan. An environment that cannot be read is left out, and asked for again (ND-106).
+func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
+	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}}
+	seen := map[*runtime.Runtime]bool{}
+	for _, status := range statuses(pod) {
+		if status.ContainerID == "" {
+			continue
+		}
+		rt, err := r.Runtimes.ForContainer(status.ContainerID)
+		if err != nil {
+			return Plan{}, fmt.Errorf("container %s: %w", status.Name, err)
+		}
+		if seen[rt] {
+			continue
+		}
+		seen[rt] = true
+		list, err := rt.Containers(ctx, string(pod.UID))
+		if err != nil {
+			return Plan{}, err
+		}
+		s.Containers = append(s.Containers, list...)
+	}
+	plan := Make(s)
+	for _, id := range plan.Read {
+		rt, err := r.Runtimes.ForContainer(id)
+		if err == nil {
+			s.Environments[id], err = rt.Environment(ctx, id)
+		}
+		if err != nil {
+			delete(s.Environments, id)
+			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again, and nothing is restarted for it", "id", id, "error", err.Error())
+		}
+	}
+	if len(plan.Read) > 0 {
+		plan = Make(s)
+	}
+	return plan, nil
+}
+
+// report writes the annotation through the status subresource, which is all that the daemon may write of a pod (ND-080, ND-069).
+func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) (conflict bool, err error) {
+	patch := podpatch.Patch{}
+	patch.Annotation(pub.RuntimeContainersMeta, value)
+	body, err := patch.JSON(pod)
+	if err != nil {
+		return false, err
+	}
+	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, body))
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsConflict(err):
+		r.reports.WithLabelValues("conflict").Inc()
+		return true, nil
+	case err != nil:
+		r.reports.WithLabelValues("failed").Inc()
+		return false, fmt.Errorf("reporting on the pod: %w", err)
+	}
+	r.reports.WithLabelValues("written").Inc()
+	r.own.Changed(pod.UID, podKind, written, r.clock.Now())
+	r.clock.AfterFunc(ownWrite, func() { r.own.Forget(pod.UID) })
+	return false, nil
+}

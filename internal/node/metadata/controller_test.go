@@ -1,0 +1,230 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
+	"github.com/afloat-project/afloat/internal/node/stop"
+)
+
+type world struct {
+	t       *testing.T
+	cri     *fakecri.Server
+	api     client.Client
+	r       *reconciler
+	events  *record.FakeRecorder
+	patches []string
+}
+
+func newWorld(t *testing.T, p *corev1.Pod) *world {
+	t.Helper()
+	w := &world{t: t, cri: fakecri.Start(t), events: record.NewFakeRecorder(99)}
+	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(clientgoscheme.Scheme).WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
+		// The API server takes annotations in a patch of the status; the fake one does not.
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			body, _ := patch.Data(object)
+			w.patches = append(w.patches, sub+" "+string(body))
+			return c.Patch(ctx, object, patch)
+		},
+	}).Build()
+	runtimes := runtime.NewSet(runtime.Options{Root: w.cri.Root()})
+	runtimes.Look(t.Context())
+	w.r = newReconciler(w.api, w.api, Options{Runtimes: runtimes, Events: w.events, Stops: stop.NewStops(), EnvFromMetadata: true})
+	return w
+}
+
+func (w *world) add(name, image, env string, n int, annotations map[string]string) {
+	w.cri.Add(fakecri.Container{ID: fmt.Sprintf("%s-%d", name, n), Name: name, Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
+		Created: time.Unix(int64(n), 0), RestartCount: n - 1, Hash: fmt.Sprintf("%x", number(inplace.PlainHash(name, image))), Image: image, Env: []string{"V=" + env}, Annotations: annotations})
+}
+
+func (w *world) reconcile() reconcile.Result {
+	w.t.Helper()
+	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+func (w *world) pod() *corev1.Pod {
+	w.t.Helper()
+	p := &corev1.Pod{}
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: "p"}, p); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// ND-080, ND-069, ND-087, ND-092: one patch of the status subresource that holds the annotation alone, guarded; at rest nothing is written.
+func TestReportIsOnePatch(t *testing.T) {
+	w := newWorld(t, pod("a"))
+	w.add("app", "app:1", "a", 1, nil)
+	before := w.pod()
+	w.reconcile()
+	// A cache that is older than our write is not acted on.
+	w.r.client = interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+		before.DeepCopyInto(object.(*corev1.Pod))
+		return nil
+	}})
+	if result := w.reconcile(); result.RequeueAfter != 200*time.Millisecond || len(w.patches) != 1 {
+		t.Errorf("%+v, %d patches", result, len(w.patches))
+	}
+	w.r.client = w.api
+	w.reconcile()
+	w.reconcile()
+	text := `{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://app-1\",\"restartCount\":0,\"hashes\":{\"plainHash\":` +
+		inplace.PlainHash("app", "app:1") + `,\"extractedEnvFromMetadataHash\":` + fmt.Sprint(hash("a")) + `}}]}`
+	want := []string{`status {"metadata":{"annotations":{"` + pub.RuntimeContainersMeta + `":"` + text + `"},"resourceVersion":"` + before.ResourceVersion + `","uid":"u"}}`}
+	if diff := cmp.Diff(want, w.patches); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ND-106, IPU-310: an environment that cannot be read is absent and tried again, later each time; no container is stopped for it.
+func TestUnreadableEnvironment(t *testing.T) {
+	w := newWorld(t, pod("b", updatingPod))
+	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true})
+	first, second := w.reconcile(), w.reconcile()
+	if first.RequeueAfter != 3*time.Second || second.RequeueAfter != 6*time.Second || len(w.patches) != 1 || strings.Contains(w.patches[0], "extracted") {
+		t.Errorf("%+v %+v %v", first, second, w.patches)
+	}
+	if len(w.r.restarts.wanted) > 0 || len(w.cri.Calls("StopContainer")) > 0 {
+		t.Error("a restart is wanted")
+	}
+}
+
+// ND-110, ND-112, ND-114, ND-115, IPU-130, IPU-192, IPU-211: a changed environment restarts the container once, within the grace period and
+// after the hook that kubelet recorded, and the report tells of the new one.
+func TestChangedEnvironmentRestartsOnce(t *testing.T) {
+	p := pod("b", updatingPod)
+	w := newWorld(t, p)
+	annotations := map[string]string{runtime.AnnotationTerminationGracePeriod: "7", runtime.AnnotationPreStop: `{"exec":{"command":["quit"]}}`}
+	w.add("app", "app:1", "a", 1, annotations)
+	w.cri.Set(func(s *fakecri.Server) {
+		s.OnExec = func(string, []string) (string, int32, error) { return "", 0, nil }
+		s.Restart = func(old fakecri.Container) *fakecri.Container {
+			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1, []string{"V=b"}
+			return &old
+		}
+	})
+	w.reconcile()
+	w.reconcile()
+	target := target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}
+	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" || !w.r.restarts.wanted[target] || w.r.restarts.queue.NumRequeues(target) != 1 {
+		t.Fatalf("wanted: %v", w.r.restarts.wanted)
+	}
+	if err := w.r.restarts.restart(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.restarts.restart(t.Context(), target); err == nil || !strings.Contains(err.Error(), errObsolete.Error()) {
+		t.Errorf("a second time: %v", err)
+	}
+	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 || calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second || len(w.cri.Calls("ExecSync")) != 1 {
+		t.Errorf("%+v", calls)
+	}
+	if event := <-w.events.Events; event != "Normal Killing Stopping container app by the metadata restarter" {
+		t.Error(event)
+	}
+	w.r.restarts.done(target)
+	now := w.pod()
+	now.Status.ContainerStatuses[0].ContainerID = "containerd://app-2"
+	if err := w.api.Status().Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, `"containerd://app-2"`) || !strings.Contains(got, fmt.Sprint(hash("b"))) {
+		t.Error(got)
+	}
+	if len(w.r.restarts.wanted) > 0 {
+		t.Errorf("wanted again: %v", w.r.restarts.wanted)
+	}
+}
+
+// ND-113, ND-116, ND-071, IPU-319: right before the stop the live pod and the runtime decide: gone, replaced, ended, of another pod, or
+// left to kubelet, it is not stopped.
+func TestRestartIsCheckedAgain(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"pod gone": func(w *world) { _ = w.api.Delete(w.t.Context(), w.pod()) },
+		"update over": func(w *world) {
+			p := w.pod()
+			p.Status.Conditions[0].Status = corev1.ConditionTrue
+			_ = w.api.Status().Update(w.t.Context(), p)
+		},
+		"image changed": func(w *world) {
+			p := w.pod()
+			p.Spec.Containers[1].Image = "app:2"
+			_ = w.api.Update(w.t.Context(), p)
+		},
+		"container ended": func(w *world) {
+			c := w.cri.Containers()[0]
+			c.State = cri.ContainerState_CONTAINER_EXITED
+			w.cri.Add(c)
+		},
+		"container gone": func(w *world) { w.cri.Remove("app-1") },
+		"labels of another pod": func(w *world) {
+			c := w.cri.Containers()[0]
+			c.Namespace = "kube-system"
+			w.cri.Add(c)
+		},
+		"environment is back": func(w *world) {
+			p := w.pod()
+			p.Labels["v"] = "a"
+			_ = w.api.Update(w.t.Context(), p)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, pod("b", updatingPod))
+			w.add("app", "app:1", "a", 1, nil)
+			w.reconcile()
+			if len(w.r.restarts.wanted) != 1 {
+				t.Fatal("no restart is wanted")
+			}
+			change(w)
+			for target := range w.r.restarts.wanted {
+				if err := w.r.restarts.restart(t.Context(), target); err == nil {
+					t.Error("no error")
+				}
+			}
+			if calls := w.cri.Calls("StopContainer"); len(calls) > 0 {
+				t.Errorf("%+v", calls)
+			}
+		})
+	}
+}
+
+// ND-114: what kubelet recorded of the container decides, with a default for what is missing.
+func TestRecordedTermination(t *testing.T) {
+	for want, annotations := range map[time.Duration]map[string]string{
+		30 * time.Second: {},
+		5 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5"},
+		3 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5", runtime.AnnotationDeletionGracePeriod: "3"},
+	} {
+		if got := grace(annotations); got != want {
+			t.Errorf("%v: %s", annotations, got)
+		}
+	}
+	got := ports(map[string]string{runtime.AnnotationPorts: `[{"name":"web","containerPort":80}]`})
+	if len(got) != 1 || got[0].ContainerPort != 80 || hook(map[string]string{runtime.AnnotationPreStop: "{"}) != nil {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,242 @@
+package metadata
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+const noEnv = 86995377 // ND-104
+
+// pod has containers app, which reads label v as V, and side; both run as <name>-1.
+func pod(label string, change ...func(*corev1.Pod)) *corev1.Pod {
+	yes := true
+	always := corev1.ContainerRestartPolicyAlways
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Labels: map[string]string{"v": label}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "c", Controller: &yes}}},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "proxy", Image: "proxy:1", RestartPolicy: &always}, {Name: "once", Image: "once:1"}},
+			Containers: []corev1.Container{
+				{Name: "side", Image: "side:1"},
+				{Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "V", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['v']"}}}}},
+			},
+		},
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for _, name := range []string{"app", "side"} {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name + "-1", State: running})
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func updatingPod(p *corev1.Pod) {
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse})
+}
+
+func report(entries ...inplace.RuntimeContainer) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		text, _ := json.Marshal(inplace.RuntimeMeta{Containers: entries})
+		p.Annotations[pub.RuntimeContainersMeta] = string(text)
+	}
+}
+
+func state(s inplace.State) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		text, _ := json.Marshal(s)
+		p.Annotations[pub.InPlaceUpdateState] = string(text)
+	}
+}
+
+func container(name string, n int, image string, change ...func(*runtime.Container)) runtime.Container {
+	c := runtime.Container{ID: fmt.Sprintf("containerd://%s-%d", name, n), Name: name, PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true,
+		CreatedAt: time.Unix(int64(n), 0), RestartCount: int32(n - 1), PlainHash: number(inplace.PlainHash(name, image)), Image: image}
+	for _, ch := range change {
+		ch(&c)
+	}
+	return c
+}
+
+func row(name string, n int, plain, env uint64) inplace.RuntimeContainer {
+	return inplace.RuntimeContainer{Name: name, ContainerID: fmt.Sprintf("containerd://%s-%d", name, n), RestartCount: int32(n - 1),
+		Hashes: inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}}
+}
+
+func hash(value string) uint64 {
+	p := pod(value)
+	return number(inplace.EnvHash(p, &p.Spec.Containers[1]))
+}
+
+// ND-081 to ND-087, ND-091, ND-094, ND-101 to ND-103, ND-106, ND-110, ND-111, ND-116, ND-194, IPU-123, IPU-319, IPU-322.
+func TestPlan(t *testing.T) {
+	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
+	both := []runtime.Container{container("app", 1, "app:1"), container("side", 1, "side:1")}
+	known := map[string]map[string]string{"containerd://app-1": {"V": "a"}}
+	reported := report(row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv))
+	exited := func(c *runtime.Container) { c.Running, c.Exited = false, true }
+	type want struct {
+		Report   []inplace.RuntimeContainer
+		Read     []string
+		Restarts []string
+		Left     int
+	}
+	for name, test := range map[string]struct {
+		pod        *corev1.Pod
+		containers []runtime.Container
+		unknown    bool
+		gateOff    bool
+		want       want
+	}{
+		"first report, in the order of the statuses": {pod: pod("a"), containers: both,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv)}}},
+		"environment not known: absent and asked for": {pod: pod("a"), containers: both, unknown: true,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv)}, Read: []string{"containerd://app-1"}}},
+		"without the gate no environment": {pod: pod("a"), containers: both, unknown: true, gateOff: true,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, 0), row("side", 1, sideHash, 0)}}},
+		"equal: nothing is written": {pod: pod("a", reported), containers: both},
+		"an entry is kept as it is, the missing environment is added": {pod: pod("a", report(row("app", 1, 5, 0), row("side", 1, sideHash, noEnv))), containers: both,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, 5, hash("a")), row("side", 1, sideHash, noEnv)}}},
+		"the newest container is told of": {pod: pod("b", reported), containers: append([]runtime.Container{container("app", 2, "app:1")}, both...), unknown: true,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 2, appHash, 0), row("side", 1, sideHash, noEnv)}, Read: []string{"containerd://app-2"}}},
+		"of one that does not run no environment": {pod: pod("a"), containers: []runtime.Container{container("app", 1, "app:1", exited)}, unknown: true,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, 0)}}},
+		"restartable init containers follow, ordinary ones do not": {pod: pod("a", func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "once", ContainerID: "containerd://once-1"}, {Name: "proxy", ContainerID: "containerd://proxy-1"}}
+		}), containers: append([]runtime.Container{container("proxy", 1, "proxy:1"), container("once", 1, "once:1", exited)}, both...),
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv), row("proxy", 1, number(inplace.PlainHash("proxy", "proxy:1")), noEnv)}}},
+		"unreadable report": {pod: pod("a", func(p *corev1.Pod) { p.Annotations[pub.RuntimeContainersMeta] = "{" }), containers: both,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv)}}},
+		"not ours":              {pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }), containers: both},
+		"being deleted":         {pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), containers: both},
+		"nothing runs":          {pod: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), containers: both},
+		"gone from the runtime": {pod: pod("a")},
+
+		"changed outside an update: no restart":              {pod: pod("b", reported), containers: both},
+		"changed in an update: restart":                      {pod: pod("b", reported, updatingPod), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
+		"hash not known: no restart":                         {pod: pod("b", updatingPod, report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv))), containers: both, unknown: true, want: want{Read: []string{"containerd://app-1"}}},
+		"by the record of the update, without the condition": {pod: pod("b", reported, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
+		"the record speaks of the one before": {pod: pod("b", report(row("app", 2, appHash, hash("a")), row("side", 1, sideHash, noEnv)), state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})),
+			containers: []runtime.Container{container("app", 2, "app:1"), both[1]}},
+		"the image changes, too: left to kubelet": {pod: pod("b", reported, updatingPod, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "app:2" }), containers: both, want: want{Left: 1}},
+		"the image changes, kubelet's hash is missing": {pod: pod("b", reported, updatingPod, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "app:2" }),
+			containers: []runtime.Container{container("app", 1, "app:1", func(c *runtime.Container) { c.PlainHash = 0 }), both[1]}, want: want{Left: 1}},
+		"it does not run: left alone": {pod: pod("b", reported, updatingPod), containers: []runtime.Container{container("app", 1, "app:1", exited), both[1]}},
+		"restart asked for":           {pod: pod("a", reported, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1", "side": "containerd://side-0"}})), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
+		"restart without the gate":    {pod: pod("b", reported, updatingPod, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})), containers: both, gateOff: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{Pod: test.pod, Containers: test.containers, Environments: known, EnvFromMetadata: !test.gateOff}
+			if test.unknown {
+				s.Environments = nil
+			}
+			plan := Make(s)
+			got := want{Read: plan.Read, Left: len(plan.Left)}
+			if plan.Report != "" {
+				var meta inplace.RuntimeMeta
+				if err := json.Unmarshal([]byte(plan.Report), &meta); err != nil {
+					t.Fatal(err)
+				}
+				got.Report = meta.Containers
+			}
+			for _, r := range plan.Restarts {
+				got.Restarts = append(got.Restarts, r.Container.ID)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// ND-081: the bytes of the annotation.
+func TestReportText(t *testing.T) {
+	p := pod("a", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" })
+	plan := Make(Snapshot{Pod: p, Containers: []runtime.Container{{ID: "containerd://app-1", Name: "app", RestartCount: 2, PlainHash: 18446744073709551615}}})
+	want := `{"containers":[{"name":"app","containerID":"containerd://app-1","restartCount":2,"hashes":{"plainHash":18446744073709551615}}]}`
+	if plan.Report != want {
+		t.Error(plan.Report)
+	}
+}
+
+// ND-104, ND-101, ND-103: vectors of the hash, and what takes part in it.
+func TestEnvironmentHash(t *testing.T) {
+	ref := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	a, b := ref("A", "metadata.labels['a']"), ref("B", "metadata.annotations['b']")
+	for name, test := range map[string]struct {
+		env    []corev1.EnvVar
+		values map[string]string
+		want   string
+	}{
+		"none":           {want: "86995377"},
+		"one":            {env: []corev1.EnvVar{a}, values: map[string]string{"A": "1"}, want: "143497458"},
+		"two, sorted":    {env: []corev1.EnvVar{b, a}, values: map[string]string{"A": "1", "B": "x y"}, want: "3411789504"},
+		"empty":          {env: []corev1.EnvVar{a}, want: "3524302846"},
+		"sidecars apart": {env: []corev1.EnvVar{a, ref("SIDECARSET_VERSION", "metadata.labels['x']"), ref("SIDECARSET_VERSION_ALT", "metadata.labels['x']")}, values: map[string]string{"A": "1"}, want: "143497458"},
+		"whole maps":     {env: []corev1.EnvVar{ref("A", "metadata.labels")}, want: "86995377"},
+		"overridden":     {env: []corev1.EnvVar{a, {Name: "A", Value: "literal"}}, values: map[string]string{"A": "literal"}, want: "86995377"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &corev1.Container{Env: test.env}
+			if got := inplace.ActualEnvHash(c, test.values); got != test.want {
+				t.Errorf("actual %s", got)
+			}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": test.values["A"]}, Annotations: map[string]string{"b": test.values["B"]}}}
+			if got := inplace.EnvHash(p, c); got != test.want {
+				t.Errorf("expected %s", got)
+			}
+		})
+	}
+}
+
+// ND-088 to ND-091, ND-200: which events give reason to look; by name, whatever the orders are.
+func TestTriggers(t *testing.T) {
+	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
+	reported := report(row("side", 1, sideHash, noEnv), row("app", 1, appHash, hash("a")))
+	restarted := func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "containerd://app-2" }
+	asked := state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})
+	for name, test := range map[string]struct {
+		before, now *corev1.Pod
+		initial     bool
+		gateOff     bool
+		want        bool
+	}{
+		"at start without a report":                      {now: pod("a"), initial: true},
+		"at start with a report that fits":               {now: pod("a", reported), initial: true},
+		"at start with a report of another container":    {now: pod("a", reported, restarted), initial: true, want: true},
+		"at start with another environment":              {now: pod("b", reported), initial: true, want: true},
+		"the same without the gate":                      {now: pod("b", reported), initial: true, gateOff: true},
+		"at start without a report, a restart asked for": {now: pod("a", asked), initial: true, want: true},
+		"new":                                            {now: pod("a"), want: true},
+		"new and not started":                            {now: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })},
+		"unreported, nothing changed":                    {before: pod("a"), now: pod("a")},
+		"unreported, restarted":                          {before: pod("a"), now: pod("a", restarted), want: true},
+		"unreported, environment changed":                {before: pod("a"), now: pod("b"), want: true},
+		"reported, nothing changed":                      {before: pod("a", reported), now: pod("a", reported)},
+		"reported, restarted":                            {before: pod("a", reported), now: pod("a", reported, restarted), want: true},
+		"reported, environment back to what is reported": {before: pod("b", reported), now: pod("a", reported), want: true},
+		"reported, more containers":                      {before: pod("a", reported, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), now: pod("a", reported), want: true},
+		"deleted":                                        {before: pod("a", reported), now: pod("b", reported, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })},
+		"a foreign pod":                                  {now: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"a foreign pod with a sidecar":                   {now: pod("a", func(p *corev1.Pod) { p.OwnerReferences = nil; p.Annotations[pub.SidecarSetHash] = "{}" }), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := triggers(test.before, test.now, test.initial, !test.gateOff); got != test.want {
+				t.Error(got)
+			}
+		})
+	}
+}

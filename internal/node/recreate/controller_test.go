@@ -1,0 +1,189 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// broken is a runtime whose stops fail.
+type broken struct {
+	*world
+	err error
+}
+
+func (b broken) Stop(context.Context, string, time.Duration) error { return b.err }
+
+func quiet(t *testing.T, changes ...change) (*world, func() *appsv1beta1.ContainerRecreateRequest) {
+	t.Helper()
+	w := newWorld(t, 1)
+	w.calm = true
+	r := request(append([]change{states(), func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }}, changes...)...)
+	if err := w.api.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return w, func() *appsv1beta1.ContainerRecreateRequest {
+		t.Helper()
+		now := &appsv1beta1.ContainerRecreateRequest{}
+		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(r), now); err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+}
+
+func (w *world) rounds(n int) (last error) {
+	for range n {
+		w.sync()
+		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
+	}
+	return last
+}
+
+// CRR-100, ND-038: a runtime that this node does not have ends the request; one that does not answer now is waited for.
+func TestRuntimeIsMissing(t *testing.T) {
+	w, now := quiet(t)
+	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
+	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) || now().Status.CompletionTime != nil {
+		t.Errorf("%v %+v", err, now().Status)
+	}
+	w.r.runtimeOf = func(string) (Runtime, error) { return nil, errors.New(`no runtime named "docker" on this node`) }
+	if err := w.rounds(2); err != nil {
+		t.Error(err)
+	}
+	if s := now().Status; s.Phase != completed || s.Message != `failed to find runtime service: no runtime named "docker" on this node` || s.ContainerRecreateStates[1].Phase != failed {
+		t.Errorf("%+v", s)
+	}
+}
+
+// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the request's end; a runtime that is
+// away for a while is no failure.
+func TestFailedStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		change change
+		want   []State
+	}{
+		"Fail": {err: errors.New("cannot kill"), change: func(*appsv1beta1.ContainerRecreateRequest) {}, want: []State{
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "given up because container a failed"}}},
+		"Ignore": {err: errors.New("cannot kill"), change: ignore, want: []State{
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "kill container error: cannot kill"}}},
+		"runtime away":   {err: runtime.ErrUnavailable, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+		"container gone": {err: runtime.ErrNotFound, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := quiet(t, test.change)
+			w.r.runtimeOf = func(string) (Runtime, error) { return broken{w, test.err}, nil }
+			_ = w.rounds(8)
+			s := now().Status
+			if diff := cmp.Diff(test.want, s.ContainerRecreateStates); diff != "" {
+				t.Error(diff)
+			}
+			if over := strings.HasPrefix(test.want[0].Message, "kill"); over != (s.CompletionTime != nil) || s.Message != "" {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// CRR-068: of the status only the daemon's own fields are written.
+func TestManagersFieldsAreLeftAlone(t *testing.T) {
+	w, now := quiet(t, ready("a-1"), unready(epoch))
+	_ = w.rounds(4)
+	if s := now().Status; len(s.ContainerStatusSnapshot) != 1 || len(s.Conditions) != 1 || s.Phase != recreating {
+		t.Errorf("%+v", s)
+	}
+}
+
+// CRR-095, CRR-160: every event of a request wakes its pod, the end of one included, and the next one begins.
+func TestNextRequestBegins(t *testing.T) {
+	w, now := quiet(t)
+	second := request(states(), func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Name, r.UID, r.Status.Phase = "second", "2", ""
+	})
+	if err := w.api.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.rounds(2)
+	list := w.all()
+	if list[0].Status.Phase != recreating || list[1].Status.Phase != pending { // CRR-093, CRR-094
+		t.Fatalf("%+v", list)
+	}
+	first := now()
+	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}}
+	if diff := cmp.Diff(want, toPod(t.Context(), first)); diff != "" {
+		t.Error(diff)
+	}
+	if err := w.api.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.rounds(2)
+	if list := w.all(); len(list) != 1 || list[0].Status.Phase != recreating {
+		t.Errorf("%+v", list)
+	}
+}
+
+// CRR-102, CRR-104, CRR-039, CRR-040, CRR-106: grace period, hook, ports and address, from the request or else from the pod.
+func TestOrderOfAStop(t *testing.T) {
+	w := newWorld(t, 1)
+	zero := int64(0)
+	sleep := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}
+	tcp := &appsv1beta1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}, Spec: corev1.PodSpec{
+		Containers:     []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{Name: "web"}}, Lifecycle: &corev1.Lifecycle{PreStop: sleep}}},
+		InitContainers: []corev1.Container{{Name: "b"}}}}
+	r := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[1].PreStop = tcp })
+	a, b := run("a", 0), run("b", 0)
+	first, second, unknown := w.r.order(r, pod, &a), w.r.order(r, pod, &b), w.r.order(r, nil, &a)
+	if first.Hook != sleep || first.Ports[0].Name != "web" || first.PodIP != "10.0.0.1" || first.Grace != 30*time.Second || first.Init || first.By != "ContainerRecreateRequest r" {
+		t.Errorf("%+v", first)
+	}
+	if second.Hook.TCPSocket != tcp.TCPSocket || !second.Init || unknown.Hook != nil {
+		t.Errorf("%+v %+v", second, unknown)
+	}
+	r.Spec.Strategy.TerminationGracePeriodSeconds = &zero
+	if got := w.r.order(r, pod, &a).Grace; got != 0 {
+		t.Error(got)
+	}
+}
+
+// CRR-129, CRR-166, CRR-067: a request that ended while the hook ran stops nothing and is not written again.
+func TestEndedMeanwhile(t *testing.T) {
+	w, now := quiet(t)
+	_ = w.rounds(1)
+	r := now()
+	if err := w.r.mayStop(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	at := metav1.NewTime(epoch)
+	r.Status.Phase, r.Status.CompletionTime = completed, &at
+	if err := w.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is completed" {
+		t.Error(err)
+	}
+	before := now().ResourceVersion
+	if err := w.r.recordStop(t.Context(), client.ObjectKeyFromObject(r), r.UID, "a", nil); err != nil || now().ResourceVersion != before {
+		t.Errorf("%v, written again", err)
+	}
+	if err := w.api.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is gone" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,213 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/cri-client/pkg/util"
+)
+
+// Limits of calls.
+const (
+	connectTimeout = 5 * time.Second  // a version request (ND-034)
+	detectTimeout  = 10 * time.Second // the first listing of images (ND-034)
+	callTimeout    = time.Minute
+	// stopMargin is how long a runtime may take to stop a container beyond its grace period.
+	stopMargin     = 2 * time.Minute
+	maxMessageSize = 16 << 20 // ND-039
+)
+
+var (
+	// ErrUnavailable: the runtime does not answer at all, as while it restarts. It is worth trying again (ND-038).
+	ErrUnavailable = errors.New("the container runtime does not answer")
+	// ErrNotFound: the runtime does not know the container or image.
+	ErrNotFound = errors.New("the container runtime does not know it")
+)
+
+// Runtime is the connection to one runtime. It connects by itself, again and again (ND-038).
+type Runtime struct {
+	name       string
+	connection *grpc.ClientConn
+	containers cri.RuntimeServiceClient
+	images     cri.ImageServiceClient
+}
+
+// dial prepares a connection; nothing is sent yet.
+func dial(endpoint string, meters *Meters) (*Runtime, error) {
+	address, dialer, err := util.GetAddressAndDialer(endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
+	}
+	connection, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithContextDialer(dialer),
+		grpc.WithAuthority("localhost"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}),
+		grpc.WithUnaryInterceptor(meters.intercept))
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
+	}
+	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection), images: cri.NewImageServiceClient(connection)}, nil
+}
+
+// Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
+func (r *Runtime) Name() string { return r.name }
+
+// version asks for the runtime's name.
+func (r *Runtime) version(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	answer, err := r.containers.Version(ctx, &cri.VersionRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return "", errors.New("it does not serve CRI v1, the only version supported (v1alpha2 is not)") // ND-033
+	case err != nil:
+		return "", fmt.Errorf("version: %w", err)
+	case answer.GetRuntimeName() == "":
+		return "", errors.New("version: the runtime does not tell its name")
+	}
+	return answer.GetRuntimeName(), nil
+}
+
+// Containers lists the containers of a pod, those that have ended included.
+func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, error) {
+	if podUID == "" {
+		return nil, errors.New("listing containers: no pod UID")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := r.containers.ListContainers(ctx, &cri.ListContainersRequest{
+		Filter: &cri.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: podUID}}})
+	if err != nil {
+		return nil, wrap(err, "listing containers")
+	}
+	var list []Container
+	for _, c := range answer.GetContainers() {
+		if c.GetLabels()[LabelPodUID] == podUID {
+			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(), c.GetLabels(), c.GetAnnotations()))
+		}
+	}
+	return list, nil
+}
+
+// Status inspects a container.
+func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := r.containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: bare(id)})
+	if err != nil {
+		return Status{}, wrap(err, "inspecting container "+id)
+	}
+	s := answer.GetStatus()
+	inspected := Status{
+		Container: containerOf(r.name, s.GetId(), s.GetState(), s.GetCreatedAt(), s.GetImage(), s.GetLabels(), s.GetAnnotations()),
+		ExitCode:  s.GetExitCode(),
+	}
+	if s.GetStartedAt() > 0 {
+		inspected.StartedAt = time.Unix(0, s.GetStartedAt())
+	}
+	return inspected, nil
+}
+
+// Exec runs a command in the container and returns what it wrote to its standard output. A non-zero exit code is an error.
+func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+time.Second)
+	defer cancel()
+	seconds := int64((timeout + time.Second - 1) / time.Second)
+	answer, err := r.containers.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)})
+	if err != nil {
+		return nil, wrap(err, "running a command in container "+id)
+	}
+	if code := answer.GetExitCode(); code != 0 {
+		return nil, fmt.Errorf("the command ended with exit code %d", code)
+	}
+	return answer.GetStdout(), nil
+}
+
+// Stop stops a container: it is asked to end, and killed after the grace period. Stopping one that has ended is no error.
+func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
+	defer cancel()
+	_, err := r.containers.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: bare(id), Timeout: int64(grace / time.Second)})
+	return wrap(err, "stopping container "+id)
+}
+
+// Images lists all images of the runtime.
+func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := r.images.ListImages(ctx, &cri.ListImagesRequest{})
+	if err != nil {
+		return nil, wrap(err, "listing images")
+	}
+	list := make([]Image, len(answer.GetImages()))
+	for i, image := range answer.GetImages() {
+		list[i] = Image{ID: image.GetId(), Tags: image.GetRepoTags(), Digests: image.GetRepoDigests(), Size: image.GetSize()}
+	}
+	return list, nil
+}
+
+// Pull pulls an image. The labels and annotations go along as those of a sandbox (IMG-018, IMG-139). The caller bounds its time.
+func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, annotations map[string]string) error {
+	request := &cri.PullImageRequest{
+		Image:         &cri.ImageSpec{Image: image, Annotations: annotations},
+		SandboxConfig: &cri.PodSandboxConfig{Labels: labels, Annotations: annotations},
+	}
+	if auth != (Auth{}) {
+		request.Auth = &cri.AuthConfig{Username: auth.Username, Password: auth.Password, IdentityToken: auth.IdentityToken, RegistryToken: auth.RegistryToken}
+	}
+	_, err := r.images.PullImage(ctx, request)
+	if status.Code(err) == codes.AlreadyExists { // IMG-224
+		return nil
+	}
+	return wrap(err, "pulling "+image)
+}
+
+// sandboxes counts the pods that the runtime runs for kubelet.
+func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, detectTimeout)
+	defer cancel()
+	answer, err := r.containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
+		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}})
+	if err != nil {
+		return 0, wrap(err, "listing sandboxes")
+	}
+	pods := 0
+	for _, sandbox := range answer.GetItems() {
+		if sandbox.GetLabels()[LabelPodUID] != "" {
+			pods++
+		}
+	}
+	return pods, nil
+}
+
+// wrap tells what was done, and makes a missing runtime or container known by a sentinel error. The runtime's own text stays.
+func wrap(err error, doing string) error {
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.Unavailable:
+		return fmt.Errorf("%s: %w: %s", doing, ErrUnavailable, status.Convert(err).Message())
+	case codes.NotFound:
+		return fmt.Errorf("%s: %w: %s", doing, ErrNotFound, status.Convert(err).Message())
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// bare is the runtime's own part of an ID.
+func bare(id string) string {
+	if _, rest, ok := SplitID(id); ok {
+		return rest
+	}
+	return id
+}

@@ -1,0 +1,318 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
+)
+
+func look(t *testing.T, s *fakecri.Server) (*runtime.Set, *runtime.Runtime) {
+	t.Helper()
+	set := runtime.NewSet(runtime.Options{Root: s.Root()})
+	set.Look(t.Context())
+	r, err := set.ForImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, r
+}
+
+// ND-031, ND-034, ND-035, ND-037, CRR-100: what was tried and why it cannot be used is told until there is something to use, and then
+// containers are found by the scheme of their IDs.
+func TestRuntimesAreFoundAndTold(t *testing.T) {
+	s := fakecri.Start(t)
+	s.Set(func(s *fakecri.Server) {
+		s.Failing = map[string]error{"ListImages": status.Error(codes.Internal, "content store is broken")}
+	})
+	if err := os.WriteFile(filepath.Join(s.Root(), "crio.sock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := runtime.NewSet(runtime.Options{Root: s.Root()})
+	if err := set.Ready(); err == nil {
+		t.Error("ready without a look")
+	}
+	set.Look(t.Context())
+	err := set.Ready()
+	for _, want := range []string{s.Path + ": listing images: ", "content store is broken", "crio.sock: not a socket", "cri-dockerd.sock: no such file",
+		"k3s/containerd/containerd.sock: no such file"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not contain %q", err, want)
+		}
+	}
+	if _, err := set.ForContainer("containerd://a"); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("ForContainer: %v", err)
+	}
+	s.Set(func(s *fakecri.Server) { s.Failing = nil })
+	set.Look(t.Context())
+	if err := set.Ready(); err != nil {
+		t.Error(err)
+	}
+	r, err := set.ForContainer("containerd://a")
+	if err != nil || r.Name() != "containerd" {
+		t.Errorf("%v, %v", r, err)
+	}
+	for _, id := range []string{"docker://a", "a", "", "://a", "containerd://"} {
+		if r, err := set.ForContainer(id); err == nil || errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("%q: %v, %v", id, r, err)
+		}
+	}
+}
+
+// ND-033, ND-190: a runtime without CRI v1 is refused with that reason.
+func TestOldRuntimesAreRefused(t *testing.T) {
+	s := fakecri.Start(t)
+	s.Set(func(s *fakecri.Server) {
+		s.Failing = map[string]error{"Version": status.Error(codes.Unimplemented, "unknown service runtime.v1.RuntimeService")}
+	})
+	set := runtime.NewSet(runtime.Options{Root: s.Root()})
+	set.Look(t.Context())
+	if err := set.Ready(); err == nil || !strings.Contains(err.Error(), "does not serve CRI v1") {
+		t.Error(err)
+	}
+}
+
+// ND-030: with a socket file given nothing else is tried.
+func TestSocketFile(t *testing.T) {
+	s := fakecri.Start(t)
+	set := runtime.NewSet(runtime.Options{Root: s.Root(), SocketFile: "other/my.sock"})
+	set.Look(t.Context())
+	want := "no usable container runtime: unix://" + s.Root() + "/other/my.sock: no such file"
+	if err := set.Ready(); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	set = runtime.NewSet(runtime.Options{Root: filepath.Dir(s.Root()), SocketFile: filepath.Base(s.Root()) + "/containerd.sock"})
+	set.Look(t.Context())
+	if err := set.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ND-037, ND-038: the runtime comes late, restarts and comes back; the daemon looks again by itself, at most 30 s later.
+func TestRuntimeComesLateAndRestarts(t *testing.T) {
+	s := fakecri.Start(t)
+	s.Close()
+	clock := testclock.NewFakeClock(time.Now())
+	set := runtime.NewSet(runtime.Options{Root: s.Root(), Clock: clock})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- set.Run(ctx) }()
+	await := func(what string, done func() bool) {
+		t.Helper()
+		deadline := time.Now().Add(30 * time.Second)
+		for !done() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %v", what, set.Ready())
+			}
+			if clock.HasWaiters() {
+				clock.Step(30 * time.Second)
+			}
+			goruntime.Gosched()
+		}
+	}
+	await("told of the missing runtime", func() bool {
+		err := set.Ready()
+		return err != nil && strings.Contains(err.Error(), "containerd.sock")
+	})
+	s.Listen(t)
+	await("usable", func() bool { return set.Ready() == nil })
+	r, err := set.ForImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	await("gone", func() bool { return set.Ready() != nil })
+	if _, err := r.Images(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("a call meanwhile: %v", err)
+	}
+	s.Listen(t)
+	await("back", func() bool { return set.Ready() == nil })
+	if _, err := r.Images(t.Context()); err != nil {
+		t.Errorf("a call on the same connection: %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// ND-036, IMG-146: with several runtimes images go to the one that runs kubelet's pods, and containers to that of their ID.
+func TestSeveralRuntimes(t *testing.T) {
+	containerd := fakecri.Start(t)
+	docker := &fakecri.Server{Name: "docker", Path: filepath.Join(containerd.Root(), "cri-dockerd.sock"), Pods: 3}
+	docker.Listen(t)
+	t.Cleanup(docker.Close)
+	set := runtime.NewSet(runtime.Options{Root: containerd.Root()})
+	set.Look(t.Context())
+	if r, err := set.ForImages(); err != nil || r.Name() != "docker" {
+		t.Errorf("images go to %v, %v", r, err)
+	}
+	containerd.Set(func(s *fakecri.Server) { s.Pods = 5 })
+	set.Look(t.Context())
+	if r, err := set.ForImages(); err != nil || r.Name() != "containerd" {
+		t.Errorf("images go to %v, %v", r, err)
+	}
+	if r, err := set.ForContainer("docker://x"); err != nil || r.Name() != "docker" {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// ND-084, CRR-116, ND-085: what is told of containers; the newest of a name is the one created last.
+func TestContainers(t *testing.T) {
+	s := fakecri.Start(t)
+	_, r := look(t, s)
+	at := time.Unix(1000, 0)
+	s.Add(fakecri.Container{ID: "new", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, Created: at.Add(time.Second),
+		Started: at.Add(2 * time.Second), RestartCount: 1, Hash: "c210bc73", Image: "nginx:alpine"})
+	s.Add(fakecri.Container{ID: "old", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_EXITED, Created: at, Hash: "no hex"})
+	s.Add(fakecri.Container{ID: "foreign", Name: "app", UID: "other", Created: at.Add(time.Hour)})
+	list, err := r.Containers(t.Context(), "u")
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	want := &runtime.Container{ID: "containerd://new", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true, CreatedAt: at.Add(time.Second),
+		Image: "nginx:alpine", RestartCount: 1, PlainHash: 0xc210bc73,
+		Annotations: map[string]string{runtime.AnnotationHash: "c210bc73", runtime.AnnotationRestartCount: "1"}}
+	if diff := cmp.Diff(want, runtime.Newest(list, "app")); diff != "" {
+		t.Error(diff)
+	}
+	if c := runtime.Newest(list, "none"); c != nil {
+		t.Errorf("%+v", c)
+	}
+	if _, err := r.Containers(t.Context(), ""); err == nil {
+		t.Error("an empty UID lists every container of the node")
+	}
+	inspected, err := r.Status(t.Context(), "containerd://new")
+	if err != nil || !inspected.StartedAt.Equal(at.Add(2*time.Second)) || inspected.PlainHash != 0xc210bc73 {
+		t.Errorf("%+v, %v", inspected, err)
+	}
+	if _, err := r.Status(t.Context(), "containerd://none"); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+// ND-105, ND-192, ND-193: the environment comes from the runtime's record, without a program in the image; else from a command whose
+// output cannot be misread; and values stand in no error.
+func TestEnvironment(t *testing.T) {
+	want := map[string]string{"A": "x=y", "B": "two\nC=lines", "EMPTY": ""}
+	unset := func(string, []string) (string, int32, error) {
+		return "", 0, status.Error(codes.NotFound, "no such program")
+	}
+	for name, test := range map[string]struct {
+		container fakecri.Container
+		exec      func(id string, command []string) (string, int32, error)
+		commands  int
+		fails     bool
+	}{
+		"from the record": {container: fakecri.Container{Env: []string{"A=1", "A=x=y", "B=two\nC=lines", "EMPTY="}}, exec: unset},
+		"by env": {container: fakecri.Container{NoRecord: true}, commands: 1, exec: func(_ string, command []string) (string, int32, error) {
+			if strings.Join(command, " ") != "env -0" {
+				return "", 1, nil
+			}
+			return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
+		}},
+		"from the process": {container: fakecri.Container{NoRecord: true}, commands: 2, exec: func(_ string, command []string) (string, int32, error) {
+			if command[0] == "env" {
+				return "", 127, nil
+			}
+			return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
+		}},
+		"not at all": {container: fakecri.Container{NoRecord: true}, exec: unset, commands: 2, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fakecri.Start(t)
+			_, r := look(t, s)
+			s.Set(func(s *fakecri.Server) { s.OnExec = test.exec })
+			test.container.ID, test.container.UID = "c", "u"
+			s.Add(test.container)
+			got, err := r.Environment(t.Context(), "containerd://c")
+			if test.fails != (err != nil) {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" && !test.fails {
+				t.Error(diff)
+			}
+			if n := len(s.Calls("ExecSync")); n != test.commands {
+				t.Errorf("%d commands were run", n)
+			}
+		})
+	}
+}
+
+// ND-002, CRR-107: of a container that has ended, or of one that the runtime has lost, a stop leaves nothing behind; its grace period
+// reaches the runtime in seconds.
+func TestStop(t *testing.T) {
+	s := fakecri.Start(t)
+	_, r := look(t, s)
+	s.Add(fakecri.Container{ID: "c", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING})
+	for range 2 {
+		if err := r.Stop(t.Context(), "containerd://c", 7*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls := s.Calls("StopContainer"); calls[0].Grace != 7*time.Second || len(s.Containers()) != 1 {
+		t.Errorf("%+v, %d containers", calls, len(s.Containers()))
+	}
+	if err := r.Stop(t.Context(), "containerd://none", time.Second); !errors.Is(err, runtime.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no failure.
+func TestPull(t *testing.T) {
+	s := fakecri.Start(t)
+	_, r := look(t, s)
+	auth := runtime.Auth{Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}
+	if err := r.Pull(t.Context(), "img:1", auth, map[string]string{"l": "1"}, map[string]string{"a": "2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Pull(t.Context(), "img:1", runtime.Auth{}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	calls := s.Calls("PullImage")
+	if a := calls[0].Auth; a.GetUsername() != "u" || a.GetPassword() != "p" || a.GetIdentityToken() != "i" || a.GetRegistryToken() != "r" || calls[1].Auth != nil {
+		t.Errorf("%v", calls)
+	}
+	if c := calls[0].Sandbox; c.GetLabels()["l"] != "1" || c.GetAnnotations()["a"] != "2" {
+		t.Errorf("%v", c)
+	}
+	s.Set(func(s *fakecri.Server) {
+		s.OnPull = func(context.Context, string, *cri.AuthConfig) error {
+			return status.Error(codes.AlreadyExists, "exists")
+		}
+	})
+	if err := r.Pull(t.Context(), "img:1", runtime.Auth{}, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// ND-039: an answer of some 10 MiB is read.
+func TestLargeAnswers(t *testing.T) {
+	s := fakecri.Start(t)
+	for range 1000 {
+		s.AddImage(strings.Repeat("x", 10<<10), nil, nil)
+	}
+	_, r := look(t, s)
+	if list, err := r.Images(t.Context()); err != nil || len(list) != 1000 {
+		t.Errorf("%d images, %v", len(list), err)
+	}
+}
+
+func TestSplitID(t *testing.T) {
+	if scheme, id, ok := runtime.SplitID("cri-o://ab"); scheme != "cri-o" || id != "ab" || !ok {
+		t.Error(scheme, id, ok)
+	}
+}

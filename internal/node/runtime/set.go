@@ -1,0 +1,246 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Options configure where runtimes are looked for.
+type Options struct {
+	// Root is the folder of the sockets; empty means HostRun.
+	Root string
+	// SocketFile is the only candidate if it is set, relative to Root (ND-030).
+	SocketFile string
+	// Clock is for tests; nil means the real one.
+	Clock  clock.Clock
+	Meters *Meters
+}
+
+// Set are the runtimes of the node. Its methods may be called concurrently.
+type Set struct {
+	options Options
+
+	mu      sync.Mutex
+	members []*member         // in the order of the candidates
+	told    map[string]string // by Look alone
+}
+
+// member is one candidate with what became of it.
+type member struct {
+	endpoint string
+	runtime  *Runtime // nil until the first answer
+	problem  string   // why it cannot be used now
+	missing  bool     // there is nothing to connect to
+	pods     int      // of kubelet's, counted if there are several runtimes
+}
+
+// NewSet returns a set that has not looked for any runtime yet; Run does.
+func NewSet(options Options) *Set {
+	if options.Root == "" {
+		options.Root = HostRun
+	}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	if options.Meters == nil {
+		options.Meters = NewMeters()
+	}
+	return &Set{options: options}
+}
+
+// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up: a node whose runtime comes late needs no
+// restart of the daemon (ND-037, ND-038).
+func (s *Set) Run(ctx context.Context) error {
+	defer s.close()
+	for {
+		s.Look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.options.Clock.After(10*time.Second + rand.N(20*time.Second)):
+		}
+	}
+}
+
+// NeedLeaderElection implements the manager's interface: every node has its own.
+func (s *Set) NeedLeaderElection() bool { return false }
+
+// Look probes all candidates once.
+func (s *Set) Look(ctx context.Context) {
+	found := candidates(goruntime.GOOS, s.options.Root, s.options.SocketFile)
+	before := s.snapshot()
+	members := make([]*member, len(found))
+	for i, c := range found {
+		m := &member{endpoint: c.endpoint, problem: c.missing, missing: c.missing != ""}
+		if at := slices.IndexFunc(before, func(b member) bool { return b.endpoint == c.endpoint }); at >= 0 {
+			m.runtime, m.pods = before[at].runtime, before[at].pods
+		}
+		if c.missing == "" {
+			if err := s.probe(ctx, m); err != nil {
+				m.problem = err.Error()
+			}
+		}
+		members[i] = m
+	}
+	s.count(ctx, members)
+	s.mu.Lock()
+	s.members = members
+	s.mu.Unlock()
+	s.tell(ctx)
+}
+
+// probe asks the runtime for its version and, the first time, for its images (ND-034).
+func (s *Set) probe(ctx context.Context, m *member) error {
+	r := m.runtime
+	if r == nil {
+		var err error
+		if r, err = dial(m.endpoint, s.options.Meters); err != nil {
+			return err
+		}
+	}
+	name, err := r.version(ctx)
+	if err == nil && m.runtime == nil {
+		r.name = name
+		detect, cancel := context.WithTimeout(ctx, detectTimeout)
+		defer cancel()
+		_, err = r.Images(detect)
+	} else if err == nil && name != r.name {
+		err = fmt.Errorf("it was %s and calls itself %s now", r.name, name)
+		m.runtime = nil // taken up under its new name the next time
+	}
+	if m.runtime == nil && err != nil {
+		_ = r.connection.Close()
+		return err
+	}
+	m.runtime = r
+	return err
+}
+
+// count finds out which of several usable runtimes runs the kubelet's pods.
+func (s *Set) count(ctx context.Context, members []*member) {
+	usable := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.problem != "" })
+	if len(usable) < 2 {
+		return
+	}
+	for _, m := range usable {
+		pods, err := m.runtime.sandboxes(ctx)
+		if err != nil {
+			m.problem = err.Error()
+			continue
+		}
+		m.pods = pods
+	}
+}
+
+// tell logs what changed since the last look. Paths that do not exist are told only if there is nothing else.
+func (s *Set) tell(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	state := map[string]string{}
+	for _, m := range s.snapshot() {
+		switch {
+		case m.problem == "":
+			state[m.endpoint] = "usable: " + m.runtime.name
+		case !m.missing:
+			state[m.endpoint] = m.problem
+		}
+	}
+	if err := s.Ready(); err != nil {
+		state["any"] = err.Error()
+	}
+	for endpoint, now := range state {
+		if s.told[endpoint] != now {
+			logger.Info("Container runtime", "endpoint", endpoint, "state", now)
+		}
+	}
+	s.told = state
+}
+
+func (s *Set) snapshot() []member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]member, len(s.members))
+	for i, m := range s.members {
+		list[i] = *m
+	}
+	return list
+}
+
+func (s *Set) close() {
+	for _, m := range s.snapshot() {
+		if m.runtime != nil {
+			_ = m.runtime.connection.Close()
+		}
+	}
+}
+
+// Ready returns nil if a runtime can be used, and otherwise an error that lists every path tried with the reason (ND-037, ND-046).
+func (s *Set) Ready() error {
+	members := s.snapshot()
+	if len(members) == 0 {
+		return errors.New("container runtimes have not been looked for yet")
+	}
+	var reasons []string
+	for _, m := range members {
+		if m.problem == "" {
+			return nil
+		}
+		reasons = append(reasons, m.endpoint+": "+m.problem)
+	}
+	return fmt.Errorf("no usable container runtime: %s", strings.Join(reasons, "; "))
+}
+
+// ForContainer returns the runtime that a container's full ID names (ND-035).
+func (s *Set) ForContainer(id string) (*Runtime, error) {
+	scheme, _, ok := SplitID(id)
+	if !ok {
+		return nil, fmt.Errorf("container ID %q does not have the form <runtime>://<id>", id)
+	}
+	var other []string
+	var silent *Runtime
+	for _, m := range s.snapshot() {
+		switch {
+		case m.runtime == nil:
+		case m.runtime.name == scheme && m.problem == "":
+			return m.runtime, nil
+		case m.runtime.name == scheme:
+			silent = m.runtime // its calls say what is wrong
+		default:
+			other = append(other, m.runtime.name)
+		}
+	}
+	if silent != nil {
+		return silent, nil
+	}
+	if len(other) == 0 {
+		if err := s.Ready(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
+}
+
+// ForImages returns the runtime into which images are pulled: with several the one that runs the kubelet's pods, else the first
+// (ND-036, IMG-146).
+func (s *Set) ForImages() (*Runtime, error) {
+	var best *member
+	members := s.snapshot()
+	for i := range members {
+		if m := &members[i]; m.problem == "" && (best == nil || m.pods > best.pods) {
+			best = m
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
+	}
+	return best.runtime, nil
+}

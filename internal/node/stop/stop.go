@@ -1,0 +1,128 @@
+// Package stop ends containers as kubelet does when it replaces them: it runs the preStop hook and then has the runtime stop the
+// container, all within the grace period (CRR-101 to CRR-107). Kubelet starts the container anew.
+package stop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// Reasons of events on the pod (CRR-105, ND-115).
+const (
+	ReasonKilling           = "Killing"
+	ReasonFailedPreStopHook = "FailedPreStopHook"
+)
+
+// least is the time that the runtime gives a container to end, whatever the hook has used up (CRR-102).
+const least = 2 * time.Second
+
+// ErrNotStopped: a check said, before the runtime was asked, that the container shall not be stopped any more.
+var ErrNotStopped = errors.New("the container was not stopped")
+
+// Runtime is what a stop needs of a container runtime.
+type Runtime interface {
+	Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error)
+	Stop(ctx context.Context, id string, grace time.Duration) error
+}
+
+// Request is one container to stop.
+type Request struct {
+	Container runtime.Container
+	// By names who asks, in the event: "Stopping container app by <By>".
+	By    string
+	Grace time.Duration
+	// Hook is the container's preStop hook, nil if it has none; Ports are those that the hook may name, and PodIP is where it calls.
+	Hook  *corev1.LifecycleHandler
+	Ports []corev1.ContainerPort
+	PodIP string
+	// Init: it is a restartable init container (CRR-106).
+	Init bool
+	// Check is called before anything is done and once more right before the runtime is asked; its error ends the stop (CRR-129).
+	Check func(ctx context.Context) error
+}
+
+// Stopper stops containers for one requester.
+type Stopper struct {
+	Events record.EventRecorder
+	Clock  clock.WithDelayedExecution
+	Stops  *prometheus.CounterVec
+	// Requester is the value of the label in Stops.
+	Requester string
+}
+
+// NewStops returns the counter of stops by requester and result (ND-048, CRR-138).
+func NewStops() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_container_stops_total",
+		Help: "Containers that the daemon was asked to stop, by requester and result."}, []string{"requester", "result"})
+}
+
+// Stop stops the container and returns when it has ended. If Check refuses, the error is ErrNotStopped.
+func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
+	err := s.stop(ctx, r, request)
+	result := "succeeded"
+	switch {
+	case errors.Is(err, ErrNotStopped):
+		result = "withdrawn"
+	case err != nil:
+		result = "failed"
+	}
+	s.Stops.WithLabelValues(s.Requester, result).Inc()
+	return err
+}
+
+func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
+	if err := request.Check(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotStopped, err)
+	}
+	c := request.Container
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container", c.Name, "id", c.ID)
+	logger.Info("Stopping a container", "by", request.By, "grace", request.Grace)
+	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s", c.Name, request.By)
+	remaining := request.Grace
+	if request.Hook != nil && request.Grace > 0 {
+		begin := s.Clock.Now()
+		err := s.hook(ctx, r, request)
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon ends
+		}
+		if err != nil {
+			message := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
+			logger.Info("The preStop hook failed; the container is stopped nevertheless", "error", message)
+			s.Events.Eventf(request.reference(), corev1.EventTypeWarning, ReasonFailedPreStopHook, "preStop hook of container %s failed: %s", c.Name, message)
+		}
+		remaining -= s.Clock.Since(begin).Truncate(time.Second)
+	}
+	if err := request.Check(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotStopped, err)
+	}
+	return r.Stop(ctx, c.ID, max(remaining, least))
+}
+
+// reference names the container in events, as kubelet does.
+func (r *Request) reference() *corev1.ObjectReference {
+	path := "spec.containers{" + r.Container.Name + "}"
+	if r.Init {
+		path = "spec.initContainers{" + r.Container.Name + "}"
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.Container.PodNamespace, Name: r.Container.PodName,
+		UID: types.UID(r.Container.PodUID), FieldPath: path}
+}
+
+func bare(id string) string {
+	if _, rest, ok := runtime.SplitID(id); ok {
+		return rest
+	}
+	return id
+}
