@@ -95,7 +95,7 @@ var podEvents = predicate.Funcs{
 		if !isPod || !same {
 			return false
 		}
-		return before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		return before.UID != after.UID || before.Status.Message != after.Status.Message || // a sum of the statuses of pods of others (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 			!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 	},

@@ -3,7 +3,10 @@
 package slim
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +41,7 @@ func Claim(object any) (any, error) {
 }
 
 // Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
-// looked at: by ContainerRecreateRequests (CRR-055), at its readiness gate (CRR-087), or at its launch barrier (ND-135).
+// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch barrier (ND-135).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -90,22 +93,23 @@ func ofOthers(pod *corev1.Pod) {
 		}
 		keep(corev1.ContainersReady)
 	}
-	pod.Status.ContainerStatuses = outline(status.ContainerStatuses, barrier)
-	pod.Status.InitContainerStatuses = outline(restartable(spec.InitContainers, status.InitContainerStatuses), false)
+	if barrier {
+		for _, s := range status.ContainerStatuses {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State})
+		}
+	}
+	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))
 }
 
-// outline keeps of statuses what shows that something happened to a container.
-func outline(statuses []corev1.ContainerStatus, state bool) []corev1.ContainerStatus {
-	var kept []corev1.ContainerStatus
-	for i := range statuses {
-		s := &statuses[i]
-		k := corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount, ContainerID: s.ContainerID}
-		if state {
-			k.State = s.State
+// sum changes with what happens to containers: all that is kept of the statuses of most pods of a cluster.
+func sum(lists ...[]corev1.ContainerStatus) string {
+	h := fnv.New64a()
+	for _, list := range lists {
+		for i := range list {
+			fmt.Fprintln(h, list[i].Name, list[i].Ready, list[i].RestartCount, list[i].ContainerID)
 		}
-		kept = append(kept, k)
 	}
-	return kept
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 // containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata

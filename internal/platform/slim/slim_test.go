@@ -119,11 +119,25 @@ func TestPodOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
 			want.ManagedFields, want.Annotations = nil, nil
-			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning,
-				ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4, ContainerID: "c-2"}}, // CRR-055
-				InitContainerStatuses: []corev1.ContainerStatus{{Name: "native"}}}
-			if diff := cmp.Diff(want, transformed(t, Pod, fat(owner))); diff != "" {
+			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, Message: "sum"}
+			got := transformed(t, Pod, fat(owner)).(*corev1.Pod)
+			before := got.Status.Message
+			got.Status.Message = "sum"
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
+			}
+			for what, change := range map[string]func(*corev1.PodStatus){ // CRR-055
+				"":                 func(s *corev1.PodStatus) { s.Message = "other" },
+				"readiness":        func(s *corev1.PodStatus) { s.ContainerStatuses[0].Ready = !s.ContainerStatuses[0].Ready },
+				"a restart":        func(s *corev1.PodStatus) { s.ContainerStatuses[0].RestartCount++ },
+				"a container":      func(s *corev1.PodStatus) { s.ContainerStatuses[0].ContainerID = "c-3" },
+				"a native sidecar": func(s *corev1.PodStatus) { s.InitContainerStatuses[1].RestartCount++ },
+			} {
+				pod := fat(owner)
+				change(&pod.Status)
+				if changed := transformed(t, Pod, pod).(*corev1.Pod).Status.Message != before; changed != (what != "") {
+					t.Errorf("%q shows: %v", what, changed)
+				}
 			}
 		})
 	}
@@ -144,10 +158,11 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true"}
 	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
-		Conditions:            []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
-		ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4, ContainerID: "c-2", State: ended}},
-		InitContainerStatuses: []corev1.ContainerStatus{{Name: "native"}}}
-	if diff := cmp.Diff(want, transformed(t, Pod, pod)); diff != "" {
+		Conditions:        []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended}}}
+	got := transformed(t, Pod, pod).(*corev1.Pod)
+	want.Status.Message = got.Status.Message
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
