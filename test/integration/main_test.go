@@ -40,7 +40,8 @@ import (
 const patience = time.Minute
 
 var (
-	kube client.Client
+	kube      client.Client
+	apiServer *rest.Config
 	// sent are the bodies of the manager's creations of pods, as they left it.
 	sent = &recorded{}
 	// writes are method and path of everything that the manager wrote.
@@ -67,6 +68,7 @@ func run(m *testing.M) (int, error) {
 			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
 		}
 	}()
+	apiServer = config
 	if kube, err = story.NewClient(config); err != nil {
 		return 0, err
 	}
