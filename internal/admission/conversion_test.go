@@ -164,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: true, gateAllPods: true})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -174,6 +174,13 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			path := *hook.ClientConfig.Service.Path
 			if handlers[path] == nil {
 				t.Errorf("%s: nothing handles %s", hook.Name, path)
+			}
+			if strings.HasPrefix(hook.Name, "mpod") { // OPS-063, OPS-067, CRR-087
+				if *hook.FailurePolicy != admissionv1.Fail || len(hook.MatchConditions) == 0 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+					t.Errorf("%s: %+v", hook.Name, hook)
+				}
+				got[hook.Name+" "+path] = hook.Rules[0].Operations
+				continue
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
 				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" || cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
@@ -191,6 +198,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
 		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
 		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
+		"mpod.kb.io " + mutatePodPath:                           {"CREATE"}, "mpod-all.kb.io " + mutatePodAllPath: {"CREATE"},
 		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
 		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},
 		"mimagelistpulljob-v1beta1.kb.io " + mutatePullListPath: {"CREATE", "UPDATE"},

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
@@ -94,7 +95,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}})
+		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, pods: options.Pods, gateAllPods: options.GateAllPods})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -129,6 +130,8 @@ type kinds struct {
 	cloneSets *cloneSetWebhooks
 	recreates *recreateWebhook
 	images    *imageWebhooks
+	// pods and gateAllPods are gates PodWebhook and KruisePodReadinessGate.
+	pods, gateAllPods bool
 }
 
 // admissionHandlers are the admission webhooks by path.
@@ -139,6 +142,12 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 		mutateRecreatePath:   inTime(w.recreates.mutate),
 	}
 	maps.Copy(handlers, w.images.handlers())
+	if w.pods {
+		handlers[mutatePodPath] = inTime(mutatePod(pod.Gate(false)))
+		if w.gateAllPods {
+			handlers[mutatePodAllPath] = inTime(mutatePod(pod.Gate(true)))
+		}
+	}
 	return handlers
 }
 
@@ -155,7 +164,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	if renewBefore == 0 {
 		renewBefore = certificate.DefaultRenewBefore
 	}
-	paths := map[string]bool{} // all features with webhooks are on
+	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false} // off, unless they have handlers
 	for path := range handlers {
 		paths[path] = true
 	}

@@ -3,7 +3,10 @@
 package integration
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,113 +14,122 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/test/story"
 )
 
-const daemonAccount = "system:serviceaccount:kruise-system:kruise-daemon"
-
-// daemonOf is the node daemon of a node, with whatever token a cluster gives it.
-func daemonOf(t *testing.T, node string) client.Client {
-	t.Helper()
-	config := rest.CopyConfig(cluster)
-	config.Impersonate = rest.ImpersonationConfig{UserName: daemonAccount}
-	if node != "" {
-		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
-	}
-	c, err := story.NewClient(config)
+// ND-068, ND-069, ND-070: the token of a node daemon writes what concerns its node, and only status.
+func TestNodeDaemonsAreIsolated(t *testing.T) {
+	data, err := os.ReadFile("../../config/rbac/isolation.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
-}
-
-// TestDaemonsAreIsolated: a daemon's token writes to objects of its own node only, and nothing but what a daemon has to write, whatever
-// roles give it (ND-068, ND-069, ND-070).
-func TestDaemonsAreIsolated(t *testing.T) {
-	ctx := t.Context()
-	if err := create("../../config/daemon/isolation.yaml"); err != nil {
-		t.Fatal(err)
-	}
-	// The account may do everything here: only the policy is in its way.
-	if err := kube.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "daemon-may-all"},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: daemonAccount}}}); err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guarded", Annotations: map[string]string{"mine": "a"}},
-		Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
-	image := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
-	request := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guarded"},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "guarded", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
-	for _, object := range []client.Object{node, pod, image} {
-		if err := kube.Create(ctx, object); err != nil {
+	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = kube.Delete(t.Context(), object) })
+		if err := kube.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
 	}
-	status := `{"status":{"phase":"Running","containerStatuses":[{"name":"app","image":"app","imageID":"app","containerID":"containerd://a","ready":true,"restartCount":0}]}}`
-	if err := kube.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(status))); err != nil {
+	const user = "system:serviceaccount:kruise-system:kruise-daemon"
+	everything := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps.kruise.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "test-daemon"},
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: "rbac.authorization.k8s.io"}}}
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "isolated", Annotations: map[string]string{"a": "b"}}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+	image := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+	for _, object := range []client.Object{everything, binding, node, pod, image} {
+		if err := kube.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = kube.Delete(t.Context(), object) }()
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	if err := kube.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := kube.Create(ctx, request); err != nil {
+	request := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "isolated"},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: pod.Name, Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "c"}}}}
+	if err := kube.Create(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	report := fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}"}}}`, pub.RuntimeContainersMeta)
-	tests := map[string]struct {
-		node    string
-		object  client.Object
-		status  bool
-		patch   string
-		refused string
-	}{
-		"a report on its own pod":               {"node-a", pod, true, report, ""},
-		"a report where tokens name no node":    {"", pod, true, report, ""},
-		"a report on a pod of another node":     {"node-b", pod, true, report, "its own node only"},
-		"another annotation":                    {"node-a", pod, true, `{"metadata":{"annotations":{"mine":"b"}}}`, "nothing of a pod but"},
-		"another annotation more":               {"node-a", pod, true, `{"metadata":{"annotations":{"more":"b"}}}`, "nothing of a pod but"},
-		"an annotation less":                    {"node-a", pod, true, `{"metadata":{"annotations":{"mine":null}}}`, "nothing of a pod but"},
-		"a label":                               {"node-a", pod, true, `{"metadata":{"labels":{"app":"b"}}}`, "nothing of a pod but"},
-		"readiness":                             {"", pod, true, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "nothing of a pod but"},
-		"the pod itself":                        {"node-a", pod, false, report, "status only"},
-		"the result of a pull":                  {"node-a", image, true, `{"status":{"desired":1}}`, ""},
-		"the result of another node's pull":     {"node-b", image, true, `{"status":{"desired":2}}`, "its own node only"},
-		"an image to pull":                      {"node-a", image, false, `{"metadata":{"labels":{"a":"b"}}}`, "status only"},
-		"the state of a restart":                {"node-a", request, true, `{"status":{"phase":"Recreating"}}`, ""},
-		"the state of a restart on another one": {"node-b", request, true, `{"status":{"phase":"Completed"}}`, "its own node only"},
-		"a request to restart":                  {"node-a", request, false, `{"metadata":{"labels":{"a":"b"}}}`, "status only"},
+	defer func() { _ = kube.Delete(t.Context(), request) }()
+	if request.Labels[pub.RecreateNodeName] != "node-a" || request.Spec.Containers[0].StatusContext.ContainerID != "containerd://1" || *request.Spec.Strategy.TerminationGracePeriodSeconds != 30 {
+		t.Errorf("CRR-035, CRR-037: %+v", request)
 	}
-	// A policy is in force some time after it was made.
-	other := daemonOf(t, "node-b")
+
+	daemon := func(of string) client.Client {
+		config := rest.CopyConfig(apiServer)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		if of != "" {
+			config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {of}}
+		}
+		c, err := story.NewClient(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	status := func(object client.Object, body string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
+		}
+	}
+	spec := func(object client.Object, body string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
+		}
+	}
+	report := `{"metadata":{"annotations":{"apps.kruise.io/runtime-containers-meta":"{}"}}}`
+	// The policy takes a moment to come into force.
 	if err := wait(func() error {
-		if err := other.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(report)), client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("not refused: %w", err)
+		if err := status(pod, report)(daemon("node-b")); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("not refused: %w", errors.Join(err, errors.New("no policy yet")))
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for name, tt := range tests {
+	cases := map[string]struct {
+		node  string
+		write func(client.Client) error
+		want  string
+	}{
+		"its pod":                           {"node-a", status(pod, report), ""},
+		"another node's pod":                {"node-b", status(pod, report), "node-b"},
+		"a token without node":              {"", status(pod, report), ""},
+		"another annotation":                {"node-a", status(pod, `{"metadata":{"annotations":{"a":"c"}}}`), "runtime-containers-meta"},
+		"an annotation removed":             {"node-a", status(pod, `{"metadata":{"annotations":{"a":null}}}`), "runtime-containers-meta"},
+		"a label":                           {"node-a", status(pod, `{"metadata":{"labels":{"x":"y"}}}`), "runtime-containers-meta"},
+		"the status of a pod":               {"node-a", status(pod, `{"status":{"phase":"Failed"}}`), "runtime-containers-meta"},
+		"the status without node":           {"", status(pod, `{"status":{"phase":"Failed"}}`), "runtime-containers-meta"},
+		"the pod itself":                    {"node-a", spec(pod, report), "nothing but status"},
+		"its NodeImage":                     {"node-a", status(image, `{"status":{"desired":1}}`), ""},
+		"another NodeImage":                 {"node-b", status(image, `{"status":{"desired":1}}`), "node-b"},
+		"the spec of its NodeImage":         {"node-a", spec(image, `{"spec":{"images":{"x":{"tags":[]}}}}`), "nothing but status"},
+		"the spec, by a token without node": {"", spec(image, `{"spec":{"images":{"x":{"tags":[]}}}}`), "nothing but status"},
+		"its request":                       {"node-a", status(request, `{"status":{"phase":"Pending"}}`), ""},
+		"another node's request":            {"node-b", status(request, `{"status":{"phase":"Pending"}}`), "node-b"},
+		"the metadata of its request":       {"node-a", spec(request, `{"metadata":{"labels":{"x":"y"}}}`), "nothing but status"},
+		"deletion":                          {"node-a", func(c client.Client) error { return c.Delete(t.Context(), image.DeepCopy()) }, "nothing but status"},
+	}
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			c, object, patch := daemonOf(t, tt.node), tt.object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(tt.patch))
-			var err error
-			if tt.status {
-				err = c.Status().Patch(t.Context(), object, patch)
-			} else {
-				err = c.Patch(t.Context(), object, patch)
-			}
-			if tt.refused == "" && err != nil || tt.refused != "" && (err == nil || !strings.Contains(err.Error(), tt.refused)) {
-				t.Errorf("%v, want %q", err, tt.refused)
+			err := test.write(daemon(test.node))
+			if (err == nil) != (test.want == "") || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v", err)
 			}
 		})
-	}
-	if err := other.Delete(t.Context(), pod.DeepCopy()); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting a pod: %v", err)
 	}
 }

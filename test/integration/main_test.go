@@ -40,9 +40,8 @@ import (
 const patience = time.Minute
 
 var (
-	kube client.Client
-	// cluster is how an administrator gets to the API server.
-	cluster *rest.Config
+	kube      client.Client
+	apiServer *rest.Config
 	// sent are the bodies of the manager's creations of pods, as they left it.
 	sent = &recorded{}
 	// writes are method and path of everything that the manager wrote.
@@ -69,7 +68,7 @@ func run(m *testing.M) (int, error) {
 			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
 		}
 	}()
-	cluster = config
+	apiServer = config
 	if kube, err = story.NewClient(config); err != nil {
 		return 0, err
 	}
@@ -152,16 +151,11 @@ func create(path string) error {
 	if err != nil {
 		return err
 	}
-	for _, document := range bytes.Split(data, []byte("\n---\n")) {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(document, &object.Object); err != nil {
-			return fmt.Errorf("reading %s: %w", path, err)
-		}
-		if err := kube.Create(context.Background(), object); err != nil {
-			return err
-		}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
-	return nil
+	return kube.Create(context.Background(), object)
 }
 
 func freePort() (int, error) {

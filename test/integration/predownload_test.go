@@ -12,29 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-const imagePullJobs = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: imagepulljobs.apps.kruise.io, annotations: {api-approved.kubernetes.io: unapproved}}
-spec:
-  group: apps.kruise.io
-  scope: Namespaced
-  names: {kind: ImagePullJob, listKind: ImagePullJobList, plural: imagepulljobs, singular: imagepulljob}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-`
-
-// TestImagesArePulledAheadOnceJobsAreServed: a manager that runs where ImagePullJob is not served goes on without, and begins to use it
-// for a rollout that is under way when the kind appears (CS-200, CS-201, CS-206); jobs go with their reason (CS-207).
-func TestImagesArePulledAheadOnceJobsAreServed(t *testing.T) {
+// Images of a rollout are pulled ahead by jobs (CS-200, CS-201, CS-206, IMG-190), which go with their reason (CS-207, IMG-191), finalizer
+// or not (IMG-080).
+func TestImagesArePulledAhead(t *testing.T) {
 	ctx := context.Background()
 	set := cloneSet("v1beta1", "ahead", `spec: {replicas: 5, updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 4}}}`)
 	if err := kube.Create(ctx, set); err != nil {
@@ -74,14 +58,6 @@ func TestImagesArePulledAheadOnceJobsAreServed(t *testing.T) {
 	if err := wait(revisions(false)); err != nil {
 		t.Fatal(err)
 	}
-	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(imagePullJobs), &definition.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := kube.Create(ctx, definition); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = kube.Delete(ctx, definition) }()
 	moving, err := read()
 	if err != nil {
 		t.Fatal(err)
