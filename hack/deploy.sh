@@ -31,7 +31,33 @@ if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubec
   exit 1
 fi
 
-"$kubectl" kustomize config/default | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|; s|image: afloat/daemon:dev|image: ${DAEMON_IMAGE:-afloat/daemon:dev}|" |
+# The nodes of the local cluster share one network and keep their sockets in folders of their own, so that its daemons differ from the
+# shipped ones in both.
+manifests=config/default
+if [ -x bin/afloat-cluster ] && [ "$KUBECONFIG" = "$(bin/afloat-cluster kubeconfig 2>/dev/null)" ] && socket=$(bin/afloat-cluster node-socket node1 2>/dev/null); then
+  manifests=bin/local
+  mkdir -p "$manifests"
+  cat >"$manifests/kustomization.yaml" <<END
+resources: [../../config/default]
+patches:
+- patch: |
+    apiVersion: apps/v1
+    kind: DaemonSet
+    metadata: {name: kruise-daemon, namespace: kruise-system}
+    spec:
+      template:
+        spec:
+          hostNetwork: false
+          dnsPolicy: ClusterFirst
+          containers:
+          - name: daemon
+            volumeMounts:
+            - {name: runtime-sockets, mountPath: /hostvarrun, readOnly: true, mountPropagation: HostToContainer, subPathExpr: \$(NODE_NAME)}
+          volumes:
+          - {name: runtime-sockets, hostPath: {path: $(dirname "$(dirname "$socket")")}}
+END
+fi
+"$kubectl" kustomize "$manifests" | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|; s|image: afloat/daemon:dev|image: ${DAEMON_IMAGE:-afloat/daemon:dev}|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
 # A rebuilt image of the same tag is only taken up by new pods.
 "$kubectl" -n kruise-system rollout restart deployment/kruise-controller-manager daemonset/kruise-daemon >/dev/null
