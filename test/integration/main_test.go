@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/test/story"
 )
@@ -70,6 +71,9 @@ func run(m *testing.M) (int, error) {
 	}()
 	apiServer = config
 	if kube, err = story.NewClient(config); err != nil {
+		return 0, err
+	}
+	if err := appsv1alpha1.AddToScheme(kube.Scheme()); err != nil {
 		return 0, err
 	}
 	// Not by envtest, which takes the conversion webhook out.

@@ -1,0 +1,116 @@
+package containerrecreate
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// CRR-080, CRR-083, CRR-057, CRR-137: a request takes its pod out of service, lets go of it at its end, and tells of it once. The manager
+// dies after every write there is, and goes on.
+func TestRequestFromHoldToRelease(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request, pod := running(grace), web()
+	request.ResourceVersion, pod.ResourceVersion = "", ""
+	died, writes := true, 0
+	dies := func(err error) error { // every other write is the last thing that a manager does
+		writes++
+		if died = !died; died && err == nil {
+			return context.DeadlineExceeded
+		}
+		return err
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request, pod).WithStatusSubresource(request, pod).
+		WithIndex(request, unfinishedByPod, indexByPod).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return dies(c.Patch(ctx, o, p, opts...))
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return dies(c.SubResource(sub).Patch(ctx, o, p, opts...))
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	now := noon.Add(time.Second)
+	r := &Reconciler{Client: c, Live: c, Events: recorder, Now: func() time.Time { return now }}
+	key := client.ObjectKeyFromObject(request)
+	passes := func() {
+		t.Helper()
+		for range 10 {
+			_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}) // deaths are errors
+		}
+		for _, object := range []client.Object{request, pod} {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	passes()
+	gate := readiness.Condition(pod, pub.KruisePodReady)
+	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) || gate.Status != "False" || !strings.Contains(gate.Message, "shop/restart") || len(request.Status.Conditions) != 1 {
+		t.Errorf("%v %+v %+v", request.Finalizers, gate, request.Status.Conditions)
+	}
+	before := writes
+	if passes(); writes != before {
+		t.Errorf("%d writes at rest", writes-before)
+	}
+	if got := r.ofPod(t.Context(), pod); len(got) != 1 || got[0].NamespacedName != key {
+		t.Errorf("CRR-055: %v", got)
+	}
+	succeeded(request)
+	request.Status.Phase, request.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: now}
+	if err := c.Status().Update(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	passes()
+	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 || request.Labels[pub.RecreateActive] != "" || gate.Status != "True" || gate.Message != "" {
+		t.Errorf("%v %v %+v", request.Finalizers, request.Labels, gate)
+	}
+	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
+		t.Errorf("CRR-055: a completed request is woken: %v", got)
+	}
+	if len(recorder.Events) > 1 {
+		t.Errorf("CRR-137: told %d times", len(recorder.Events))
+	}
+}
+
+// CRR-055: which events of pods concern requests.
+func TestPodEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"nothing":           {func(*corev1.Pod) {}, false},
+		"a label":           {func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, false},
+		"a condition":       {func(p *corev1.Pod) { p.Status.Conditions = nil }, false},
+		"a container":       {restarted, true},
+		"an init container": {func(p *corev1.Pod) { p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "x"}} }, true},
+		"deletion":          {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"another pod":       {func(p *corev1.Pod) { p.UID = "pod-2" }, true},
+	} {
+		after := web(test.change)
+		if got := podEvents.Update(event.UpdateEvent{ObjectOld: web(), ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
