@@ -170,9 +170,11 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	kubeconfig := writeKubeconfig(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- run(ctx, []string{"--addr=" + address, "--kubeconfig=" + kubeconfig, "--socket-root=" + dir})
-	}()
+	o, err := parseOptions([]string{"--addr=" + address, "--kubeconfig=" + kubeconfig, "--socket-root=" + dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- o.run(ctx) }()
 	deadline := time.Now().Add(time.Minute)
 	var text string
 	for !strings.Contains(text, "containerd.sock: no such file") {

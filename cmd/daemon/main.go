@@ -71,6 +71,11 @@ func run(ctx context.Context, args []string) error {
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
+	return o.run(ctx)
+}
+
+// run runs the daemon until the context ends.
+func (o *options) run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
 	gates, err := features.Parse(o.featureGates)

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,17 +35,26 @@ type store struct {
 	pull   func(ctx context.Context, image string, auth runtime.Auth) error
 	pulls  []string
 	last   map[string]string // annotations of the last pull
+	mu     sync.Mutex
 }
 
-func (s *store) Images(context.Context) ([]runtime.Image, error) { return s.images, nil }
+func (s *store) Images(context.Context) ([]runtime.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.images), nil
+}
 
 func (s *store) Pull(ctx context.Context, image string, auth runtime.Auth, _, annotations map[string]string) error {
+	s.mu.Lock()
 	s.pulls, s.last = append(s.pulls, strings.TrimSpace(image+" "+auth.Username)), annotations
+	s.mu.Unlock()
 	if s.pull != nil {
 		if err := s.pull(ctx, image, auth); err != nil {
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.images = append(s.images, runtime.Image{ID: "sha256:id", Tags: []string{"docker.io/library/" + image}, Size: 7})
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,6 +53,8 @@ type world struct {
 	stops    map[string]map[string]bool // by request and container: the IDs stopped
 	trace    []string
 	requests int
+	calls    sync.Mutex // a hook that is abandoned may still be on its way
+	mu       sync.Mutex // guards trace
 }
 
 func (w *world) logf(format string, args ...any) {
@@ -65,6 +68,8 @@ func (w *world) fatalf(format string, args ...any) {
 
 // call wraps one call of the daemon to the world: it dies before or after, or the call fails.
 func (w *world) call(what string, do func() error) error {
+	w.calls.Lock()
+	defer w.calls.Unlock()
 	if w.dead {
 		return errDied
 	}
@@ -282,10 +287,12 @@ func (w *world) sync() {
 func (w *world) daemon() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
+	w.calls.Lock()
 	w.dead, w.cancel, w.fuse = false, cancel, -1
 	if !w.calm && w.random.IntN(3) == 0 {
 		w.fuse = w.random.IntN(12)
 	}
+	w.calls.Unlock()
 	result, err := w.r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
 	w.logf("daemon: %+v %v", result, err)
 	open := false

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,17 +25,22 @@ import (
 
 // containers is a runtime that writes down what it is asked.
 type containers struct {
+	mu   sync.Mutex
 	log  []string
 	exec func(ctx context.Context) error
 	err  error
 }
 
 func (c *containers) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+	c.mu.Lock()
 	c.log = append(c.log, fmt.Sprintf("exec %s %v %s", id, command, timeout))
+	c.mu.Unlock()
 	return nil, c.exec(ctx)
 }
 
 func (c *containers) Stop(_ context.Context, id string, grace time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.log = append(c.log, fmt.Sprintf("stop %s %s", id, grace))
 	return c.err
 }

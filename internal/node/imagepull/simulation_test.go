@@ -1,0 +1,173 @@
+package imagepull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags, writes conflict or time out after
+// they succeeded, pulls fail and hang. What is recorded as finished is not pulled again, no more pulls run at once than allowed, every
+// tag ends with its version, and then nothing is written.
+func TestSimulatedPulls(t *testing.T) {
+	n := 100
+	if v, err := strconv.Atoi(os.Getenv("SIM")); err == nil {
+		n = v
+	}
+	first := uint64(1)
+	if v, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		first, n = v, 1
+	}
+	for seed := first; seed < first+uint64(n); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func simulate(t *testing.T, random *rand.Rand) {
+	const workers = 2
+	b := newBench(t, workers, spec(nil, "0"))
+	calm, running := false, atomic.Int32{}
+	lag := b.object()
+	b.store.pull = func(ctx context.Context, image string, _ runtime.Auth) error {
+		if now := running.Add(1); now > workers {
+			t.Errorf("%d pulls at once", now)
+		}
+		defer running.Add(-1)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(20 * time.Second)):
+		}
+		if strings.HasSuffix(image, "3") {
+			return errors.New("simulated")
+		}
+		return nil
+	}
+	cached := interceptor.NewClient(b.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+			if n, ok := object.(*appsv1beta1.NodeImage); ok {
+				lag.DeepCopyInto(n)
+				return nil
+			}
+			return c.Get(ctx, name, object)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			fault := random.IntN(8)
+			if !calm && fault == 0 {
+				return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), errors.New("simulated"))
+			}
+			before := b.object()
+			if err := c.Status().Patch(ctx, object, patch); err != nil {
+				return err
+			}
+			unchanged(t, before, b.object())
+			if !calm && fault == 1 {
+				return errors.New("timed out after it succeeded")
+			}
+			return nil
+		},
+	})
+	restart := func() *reconciler {
+		return newReconciler(cached, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{}, Options{Node: "node", Events: b.events, Workers: workers})
+	}
+	end := func(r *reconciler) {
+		r.stop(r.all()...)
+		r.running.Wait()
+	}
+	pass := func(r *reconciler) error {
+		for len(b.events.Events) > 50 {
+			<-b.events.Events
+		}
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}})
+		return err
+	}
+	r := restart()
+	for range 60 {
+		switch random.IntN(8) {
+		case 0:
+			now := b.object()
+			image := appsv1beta1.ImageSpec{}
+			for i := range random.IntN(5) {
+				image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), Version: int64(random.IntN(3)), ImagePullPolicy: appsv1beta1.PullAlways})
+			}
+			now.Spec.Images = map[string]appsv1beta1.ImageSpec{"img": image}
+			if err := b.api.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			end(r)
+			r = restart()
+		case 2, 3:
+			time.Sleep(time.Duration(random.IntN(15)) * time.Second)
+		case 4, 5:
+			lag = b.object()
+		default:
+			_ = pass(r)
+		}
+	}
+	calm = true
+	for range 120 {
+		lag = b.object()
+		if err := pass(r); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Second)
+	}
+	now := b.object()
+	for _, tag := range now.Spec.Images["img"].Tags {
+		if s := recorded(now, key{"img", tag.Tag}, tag.Version); !finished(s) {
+			t.Errorf("tag %s, version %d: %+v", tag.Tag, tag.Version, s)
+		}
+	}
+	if s := now.Status; int(s.Desired) != len(now.Spec.Images["img"].Tags) || s.Desired != s.Succeeded+s.Failed || s.Waiting+s.Pulling > 0 {
+		t.Errorf("%+v", s)
+	}
+	if len(r.tasks) > 0 || running.Load() > 0 {
+		t.Errorf("%d tasks, %d pulls are left", len(r.tasks), running.Load())
+	}
+	version := now.ResourceVersion
+	lag = now
+	for range 3 {
+		if err := pass(r); err != nil || b.object().ResourceVersion != version {
+			t.Errorf("written at rest: %v", err)
+		}
+	}
+	end(r)
+}
+
+// unchanged holds a write to what is final: a finished tag stays as it is while its version is asked for.
+func unchanged(t *testing.T, before, after *appsv1beta1.NodeImage) {
+	t.Helper()
+	for _, tag := range before.Spec.Images["img"].Tags {
+		k := key{"img", tag.Tag}
+		if was := recorded(before, k, tag.Version); finished(was) {
+			if is := recorded(after, k, tag.Version); is.Phase != was.Phase || !is.CompletionTime.Equal(was.CompletionTime) {
+				t.Errorf("tag %s was %+v and is %+v", tag.Tag, was, is)
+			}
+		}
+	}
+	if before.Status.FirstSyncStatus != nil && after.Status.FirstSyncStatus.Message != before.Status.FirstSyncStatus.Message {
+		t.Error("firstSyncStatus is written twice")
+	}
+}

@@ -1,0 +1,27 @@
+package runtime
+
+import (
+	"strings"
+	"testing"
+)
+
+// ND-018, ND-030 to ND-032: what is tried, in order; on Windows one pipe, whatever is asked for.
+func TestCandidates(t *testing.T) {
+	names := func(goos, socketFile string) string {
+		var all []string
+		for _, c := range candidates(goos, "/none", socketFile) {
+			all = append(all, c.endpoint)
+		}
+		return strings.ReplaceAll(strings.Join(all, " "), "unix:///none/", "")
+	}
+	for want, got := range map[string]string{
+		"containerd.sock containerd/containerd.sock crio.sock crio/crio.sock cri-dockerd.sock cri-dockerd/cri-dockerd.sock " +
+			"k3s/containerd/containerd.sock rke2/containerd/containerd.sock k0s/containerd.sock k0s/containerd/containerd.sock": names("linux", ""),
+		"my/own.sock":                          names("linux", "my/own.sock"),
+		"npipe://./pipe/containerd-containerd": names("windows", "my/own.sock"),
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
