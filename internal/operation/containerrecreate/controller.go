@@ -95,7 +95,9 @@ var podEvents = predicate.Funcs{
 		if !isPod || !same {
 			return false
 		}
-		return before.UID != after.UID || before.Status.Message != after.Status.Message || // a sum of the statuses of pods of others (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		// The message of a pod of others is a sum of its statuses, which the cache does not hold.
+		return before.UID != after.UID || before.Status.Message != after.Status.Message ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 			!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 	},
