@@ -54,7 +54,7 @@ func TestHealth(t *testing.T) {
 	expect := func(path string, code int, text string) {
 		t.Helper()
 		recorder := httptest.NewRecorder()
-		h.handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		h.handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if recorder.Code != code || !strings.Contains(recorder.Body.String(), text) {
 			t.Errorf("%s: %d %s", path, recorder.Code, recorder.Body)
 		}
@@ -79,7 +79,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer func() { _ = taken.Close() }()
 	if err := serve(t.Context(), taken.Addr().String(), http.NotFoundHandler()); err == nil {
 		t.Error("no error")
 	}
@@ -166,7 +166,7 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := probe.Addr().String()
-	probe.Close()
+	_ = probe.Close()
 	kubeconfig := writeKubeconfig(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

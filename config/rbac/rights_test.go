@@ -14,9 +14,9 @@ import (
 )
 
 type role struct {
-	Kind     string                `json:"kind"`
+	Kind     string                           `json:"kind"`
 	Metadata struct{ Name, Namespace string } `json:"metadata"`
-	Rules    []rbacv1.PolicyRule   `json:"rules"`
+	Rules    []rbacv1.PolicyRule              `json:"rules"`
 }
 
 func roles(t *testing.T) map[string]role {

@@ -176,8 +176,8 @@ func (c *cluster) reference(image string) (name.Reference, error) {
 var testTags = []struct{ repository, tag, same string }{
 	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""}, {"nginx", "1.28", ""},
 	{"nginx", "1.27-same", "1.27"},
-	{"app", "v1", ""}, {"app", "v2", ""}, {"app", "v3", ""},
 	{"private/app", "v1", ""}, {"private/app", "v2", ""},
+	{"app", "v1", ""}, {"app", "v2", ""}, {"app", "v3", ""},
 }
 
 // pushTestImages makes the test images and puts them into the registry, unless they are there.

@@ -75,7 +75,9 @@ const (
 )
 
 func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, privateRepositories) {
+	// Runtimes name the registry that they mean; who pushes images does not, and looks whether they are there.
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead && r.URL.Query().Has("ns")
+	if reads && strings.HasPrefix(r.URL.Path, privateRepositories) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
 			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/test/story"
@@ -110,10 +111,12 @@ template:
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `
 	w := create(t, "environment", fmt.Sprintf(config, "a"))
-	for _, pod := range w.pods() {
-		if _, ok := pod.Annotations[pub.RuntimeContainersMeta]; ok {
-			t.Skip("a node daemon watches the pod")
-		}
+	var daemons corev1.PodList
+	if err := kube.List(t.Context(), &daemons, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "daemon"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(daemons.Items) > 0 {
+		t.Skip("a node daemon watches the pod")
 	}
 	w.change("spec:\n" + indent(fmt.Sprintf(config, "b")))
 	w.settled()

@@ -182,7 +182,7 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 	if err != nil || state == nil {
 		state = &inplace.State{}
 	}
-	why := ""
+	var why string
 	actual, expected := e.Hashes.ExtractedEnvFromMetadataHash, number(inplace.EnvHash(s.Pod, container))
 	switch {
 	case state.RestartContainers[container.Name] == current.ID:

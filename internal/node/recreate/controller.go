@@ -219,7 +219,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 }
 
 func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Runtime, error) {
-	if _, err := scheme(request); err != nil {
+	if err := sameRuntime(request); err != nil {
 		return nil, err
 	}
 	return r.runtimeOf(request.Spec.Containers[0].StatusContext.ContainerID)

@@ -81,26 +81,26 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) stri
 	return ""
 }
 
-// scheme returns the runtime that all containers of the request have; the error completes the request (CRR-100).
-func scheme(request *appsv1beta1.ContainerRecreateRequest) (string, error) {
+// sameRuntime checks that all containers of the request have one runtime; the error completes the request (CRR-100).
+func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	common := ""
 	for _, c := range request.Spec.Containers {
 		if c.StatusContext == nil {
-			return "", fmt.Errorf("container %s has no status context", c.Name)
+			return fmt.Errorf("container %s has no status context", c.Name)
 		}
 		s, _, ok := runtime.SplitID(c.StatusContext.ContainerID)
 		switch {
 		case !ok:
-			return "", fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>", c.StatusContext.ContainerID, c.Name)
+			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>", c.StatusContext.ContainerID, c.Name)
 		case common != "" && common != s:
-			return "", fmt.Errorf("containers of both %s and %s", common, s)
+			return fmt.Errorf("containers of both %s and %s", common, s)
 		}
 		common = s
 	}
 	if common == "" {
-		return "", fmt.Errorf("the request names no container")
+		return fmt.Errorf("the request names no container")
 	}
-	return common, nil
+	return nil
 }
 
 // Evaluate decides one round of the request that is picked for its pod.

@@ -54,7 +54,6 @@ type world struct {
 	trace    []string
 	requests int
 	calls    sync.Mutex // a hook that is abandoned may still be on its way
-	mu       sync.Mutex // guards trace
 }
 
 func (w *world) logf(format string, args ...any) {

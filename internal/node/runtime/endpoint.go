@@ -26,9 +26,9 @@ const (
 )
 
 var (
-	// ErrUnavailable: the runtime does not answer at all, as while it restarts. It is worth trying again (ND-038).
+	// ErrUnavailable tells that the runtime does not answer at all, as while it restarts. It is worth trying again (ND-038).
 	ErrUnavailable = errors.New("the container runtime does not answer")
-	// ErrNotFound: the runtime does not know the container or image.
+	// ErrNotFound tells that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-func look(t *testing.T, s *fakecri.Server) (*runtime.Set, *runtime.Runtime) {
+func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 	t.Helper()
 	set := runtime.NewSet(runtime.Options{Root: s.Root()})
 	set.Look(t.Context())
@@ -28,7 +28,7 @@ func look(t *testing.T, s *fakecri.Server) (*runtime.Set, *runtime.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return set, r
+	return r
 }
 
 // ND-031, ND-034, ND-035, ND-037, CRR-100: what was tried and why it cannot be used is told until there is something to use, and then
@@ -173,7 +173,7 @@ func TestSeveralRuntimes(t *testing.T) {
 // ND-084, CRR-116, ND-085: what is told of containers; the newest of a name is the one created last.
 func TestContainers(t *testing.T) {
 	s := fakecri.Start(t)
-	_, r := look(t, s)
+	r := look(t, s)
 	at := time.Unix(1000, 0)
 	s.Add(fakecri.Container{ID: "new", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, Created: at.Add(time.Second),
 		Started: at.Add(2 * time.Second), RestartCount: 1, Hash: "c210bc73", Image: "nginx:alpine"})
@@ -234,7 +234,7 @@ func TestEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fakecri.Start(t)
-			_, r := look(t, s)
+			r := look(t, s)
 			s.Set(func(s *fakecri.Server) { s.OnExec = test.exec })
 			test.container.ID, test.container.UID = "c", "u"
 			s.Add(test.container)
@@ -256,7 +256,7 @@ func TestEnvironment(t *testing.T) {
 // reaches the runtime in seconds.
 func TestStop(t *testing.T) {
 	s := fakecri.Start(t)
-	_, r := look(t, s)
+	r := look(t, s)
 	s.Add(fakecri.Container{ID: "c", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING})
 	for range 2 {
 		if err := r.Stop(t.Context(), "containerd://c", 7*time.Second); err != nil {
@@ -274,7 +274,7 @@ func TestStop(t *testing.T) {
 // IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no failure.
 func TestPull(t *testing.T) {
 	s := fakecri.Start(t)
-	_, r := look(t, s)
+	r := look(t, s)
 	auth := runtime.Auth{Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}
 	if err := r.Pull(t.Context(), "img:1", auth, map[string]string{"l": "1"}, map[string]string{"a": "2"}); err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestLargeAnswers(t *testing.T) {
 	for range 1000 {
 		s.AddImage(strings.Repeat("x", 10<<10), nil, nil)
 	}
-	_, r := look(t, s)
+	r := look(t, s)
 	if list, err := r.Images(t.Context()); err != nil || len(list) != 1000 {
 		t.Errorf("%d images, %v", len(list), err)
 	}

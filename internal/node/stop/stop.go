@@ -28,7 +28,7 @@ const (
 // least is the time that the runtime gives a container to end, whatever the hook has used up (CRR-102).
 const least = 2 * time.Second
 
-// ErrNotStopped: a check said, before the runtime was asked, that the container shall not be stopped any more.
+// ErrNotStopped tells that a check said, before the runtime was asked, that the container shall not be stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
 
 // Runtime is what a stop needs of a container runtime.

@@ -39,11 +39,12 @@ import (
 
 const (
 	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
-	// KindNodeImage is the kind of a job's own writes.
-	KindNodeImage ownwrites.Kind = "NodeImage"
-	tries                        = 5 // of one NodeImage that others write too (IMG-213)
-	parallel                     = 16
+	tries        = 5           // of one NodeImage that others write too (IMG-213)
+	parallel     = 16
 )
+
+// KindNodeImage is the kind of a job's own writes.
+const KindNodeImage ownwrites.Kind = "NodeImage"
 
 // JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
 type JobReconciler struct {
@@ -67,7 +68,7 @@ type syncedSecrets struct {
 	at   time.Time
 }
 
-func setupJobs(ctx context.Context, mgr ctrl.Manager, options Options) error {
+func setupJobs(mgr ctrl.Manager, options Options) error {
 	r := &JobReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagepulljob-controller"),
 		Secrets: &Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: options.Namespace},
 		Own:     ownwrites.NewTracker(), Options: options, Now: time.Now, Random: rand.Float64, meters: newMeters()}
@@ -322,7 +323,7 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 		return nil
 	}
 	assigner := Assigner{Job: job, Secrets: s.Secrets, ExtraTTL: r.Options.ExtraTTL, Now: s.Now, Random: r.Random}
-	drop := func(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) {
+	drop := func(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) { //nolint:unparam // as assigner.Assign
 		return assigner.Drop(node), nil
 	}
 	known := map[string]*appsv1beta1.NodeImage{}

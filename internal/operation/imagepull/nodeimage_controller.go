@@ -112,7 +112,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if !options.Jobs {
 		return nil
 	}
-	if err := setupJobs(ctx, mgr, options); err != nil {
+	if err := setupJobs(mgr, options); err != nil {
 		return err
 	}
 	return setupLists(ctx, mgr, options)

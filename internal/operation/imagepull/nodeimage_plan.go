@@ -19,7 +19,10 @@ import (
 const (
 	nodeAnswersWithin = 10 * time.Minute // IMG-058, IMG-059
 	jobKind           = "ImagePullJob"
-	// MessageNoNode and MessageDeadline tell why the manager gave a tag up (IMG-058, IMG-059).
+)
+
+// Why the manager gave a tag up (IMG-058, IMG-059).
+const (
 	MessageNoNode   = "node has not responded for a long time"
 	MessageDeadline = "pulling exceeds the activeDeadlineSeconds"
 )
