@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -38,12 +39,14 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
@@ -180,6 +183,7 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 			&corev1.Pod{}:                   {Transform: slim.Pod},
 			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
 			&appsv1.ControllerRevision{}:    {Transform: slim.Metadata},
+			&corev1.ConfigMap{}:             {Transform: slim.Metadata, Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
 		},
 	}
 	if o.namespace != "" {
@@ -251,6 +255,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return err
 	}
 	if err := readinessgate.Setup(mgr); err != nil {
+		return err
+	}
+	if err := launchpriority.Setup(mgr, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: limiter()}); err != nil {
 		return err
 	}
 	return cloneset.Setup(ctx, mgr, cloneset.Options{

@@ -96,6 +96,7 @@ func parseOptions(args []string) (*options, error) {
 		"uniteddeployment", "workloadspread"} {
 		o.workers[name] = fs.Int(name+"-workers", 3, "objects worked on at the same time")
 	}
+	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time") // ND-146
 	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&o.deferredResize, "deferred-resize-timeout", 5*time.Minute, "how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
 	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")

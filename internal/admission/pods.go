@@ -2,16 +2,19 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
 // Paths of the webhooks of pods (OPS-060). Two entries lead to the same handler: one sends the pods that are always our business, the
-// other all pods, and is there with gate KruisePodReadinessGate only.
+// other all pods, and is there with gate KruisePodReadinessGate only. A pod that the first has changed the second does not send again.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodAllPath = "/mutate-pod-all"
@@ -24,9 +27,28 @@ func mutatePod(steps ...pod.Step) admission.HandlerFunc {
 			return admission.Allowed("")
 		}
 		operations, err := pod.Mutate(request.Object.Raw, steps...)
+		if errs := fieldErrors(err); len(errs) > 0 {
+			return invalid(&request, causesOf(errs))
+		}
 		if err != nil {
 			return refused(http.StatusBadRequest, err.Error())
 		}
 		return admission.Patched("", operations...)
 	}
+}
+
+// fieldErrors are the errors that name fields, if the error is a list of such.
+func fieldErrors(err error) field.ErrorList {
+	var list utilerrors.Aggregate
+	if !errors.As(err, &list) {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, one := range list.Errors() {
+		var named *field.Error
+		if errors.As(one, &named) {
+			errs = append(errs, named)
+		}
+	}
+	return errs
 }

@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -31,11 +32,12 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 	if len(messages) > 1 {
 		list = "[" + list + "]"
 	}
+	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,
 		Reason:  metav1.StatusReasonInvalid,
-		Message: fmt.Sprintf("%s.%s %q is invalid: %s", request.Kind.Kind, request.Kind.Group, request.Name, list),
+		Message: fmt.Sprintf("%s %q is invalid: %s", kind, request.Name, list),
 		Details: &metav1.StatusDetails{Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, Causes: causes},
 	}}}
 }

@@ -143,9 +143,10 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 	}
 	maps.Copy(handlers, w.images.handlers())
 	if w.pods {
-		handlers[mutatePodPath] = inTime(mutatePod(pod.Gate(false)))
+		// The order counts: who adds containers comes before launch priority (ND-125).
+		handlers[mutatePodPath] = inTime(mutatePod(pod.Gate(w.gateAllPods), pod.Launch))
 		if w.gateAllPods {
-			handlers[mutatePodAllPath] = inTime(mutatePod(pod.Gate(true)))
+			handlers[mutatePodAllPath] = handlers[mutatePodPath]
 		}
 	}
 	return handlers

@@ -1,9 +1,6 @@
 package inplace
 
 import (
-	"strconv"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -19,8 +16,7 @@ func launchPriority(container *corev1.Container) (int, bool) {
 		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil {
 			continue
 		}
-		text, ok := strings.CutPrefix(env.ValueFrom.ConfigMapKeyRef.Key, "p_")
-		if priority, err := strconv.Atoi(text); ok && err == nil {
+		if priority, ok := pub.LaunchBarrierPriority(env.ValueFrom.ConfigMapKeyRef.Key); ok {
 			return priority, true
 		}
 	}

@@ -81,7 +81,8 @@ func ofOthers(pod *corev1.Pod) {
 	for i := range spec.Containers {
 		for j := range spec.Containers[i].Env {
 			if spec.Containers[i].Env[j].Name == pub.ContainerBarrierEnv {
-				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]}})
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]},
+					RestartPolicy: spec.Containers[i].RestartPolicy, RestartPolicyRules: spec.Containers[i].RestartPolicyRules})
 			}
 		}
 	}
@@ -95,7 +96,7 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	if barrier {
 		for _, s := range status.ContainerStatuses {
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
 		}
 	}
 	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))
@@ -121,7 +122,7 @@ func containers(all []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy,
+		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
 			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
 		for j := range c.Env {
 			if _, _, reads := inplace.EnvReference(&c.Env[j]); reads || c.Env[j].Name == pub.ContainerBarrierEnv {

@@ -151,15 +151,17 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	gates := []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
 	pod.Spec.ReadinessGates = append([]corev1.PodReadinessGate{{ConditionType: "Own"}}, gates...)
 	pod.Spec.RestartPolicy, pod.Spec.Containers[0].Env = corev1.RestartPolicyNever, append(pod.Spec.Containers[0].Env, barrier)
+	again := []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}
+	pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = new(corev1.ContainerRestartPolicyNever), again
 	pod.Status.ContainerStatuses[0].State = ended
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.KruisePodReady, Status: "True"})
 	pod.Annotations[pub.LaunchCompleted] = "true"
 	want := pod.DeepCopy()
 	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true"}
-	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}}}}
+	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}, RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
 		Conditions:        []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended}}}
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended, RestartCount: 4}}}
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
 	if diff := cmp.Diff(want, got); diff != "" {

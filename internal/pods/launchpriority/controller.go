@@ -1,0 +1,242 @@
+package launchpriority
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner references see to that.
+//
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	// Workers is how many pods are worked on at the same time (ND-146).
+	Workers int
+	// RateLimiter is the back-off of failing pods; nil means the library's.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+// Reconciler carries out plans. Its fields are for tests to fill in.
+type Reconciler struct {
+	// Client reads from caches and writes; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	Events events.EventRecorder
+	Own    *ownwrites.Tracker
+	Now    func() time.Time
+
+	actions *prometheus.CounterVec
+}
+
+// Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
+func Setup(mgr ctrl.Manager, options Options) error {
+	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerlaunchpriority-controller"),
+		Own: ownwrites.NewTracker(), Now: time.Now, actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
+			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
+	if err := metrics.Registry.Register(r.actions); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	err := ctrl.NewControllerManagedBy(mgr).Named("containerlaunchpriority").
+		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the container launch priority controller: %w", err)
+	}
+	return nil
+}
+
+// podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is remembered then.
+var podEvents = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { pod, ok := e.Object.(*corev1.Pod); return ok && Concerns(pod) },
+	UpdateFunc: func(e event.UpdateEvent) bool { pod, ok := e.ObjectNew.(*corev1.Pod); return ok && Concerns(pod) },
+	DeleteFunc: func(e event.DeleteEvent) bool { pod, ok := e.Object.(*corev1.Pod); return ok && Held(pod) },
+}
+
+// barrierEvents are changes of what a plan reads of a ConfigMap, and its end (ND-142).
+var barrierEvents = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, // either ours, or nobody waits for it
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[pub.LaunchReleased] != e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
+			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
+	},
+}
+
+func podOf(_ context.Context, barrier client.Object) []reconcile.Request {
+	name, ok := pub.LaunchBarrierPod(barrier.GetName())
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}}}
+}
+
+// retry is when to look again after somebody wrote in between, or while the cache is behind.
+const retry = 200 * time.Millisecond
+
+// Kinds of objects that are written.
+const (
+	kindPod     ownwrites.Kind = "Pod"
+	kindBarrier ownwrites.Kind = "ConfigMap"
+)
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pending, err := r.Own.Pending(ctx, ownerOf(request.NamespacedName), readWith(r.Client), readWith(r.Live), r.Now())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, request.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Own.Forget(ownerOf(request.NamespacedName))
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !Concerns(pod) {
+		return reconcile.Result{}, nil
+	}
+	if pending != "" {
+		log.FromContext(ctx).V(3).Info("Waiting", "why", pending)
+		return reconcile.Result{RequeueAfter: retry}, nil
+	}
+	barrier, err := barrierFrom(ctx, r.Client, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.carryOut(ctx, Snapshot{Pod: pod, Barrier: barrier}, false)
+}
+
+// carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API server.
+func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (reconcile.Result, error) {
+	plan := NewPlan(s)
+	if !plan.Idle() {
+		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.Why)
+	}
+	if plan.Blocked != "" {
+		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBlocked", "Launch", "%s", plan.Blocked)
+	}
+	if current, err := r.current(ctx, s.Pod, plan); err != nil || !current {
+		return reconcile.Result{RequeueAfter: retry}, err
+	}
+	err := r.write(ctx, s, plan, live)
+	switch {
+	case apierrors.IsAlreadyExists(err) && !live:
+		// One without our label, which caches do not hold: the reference's, or somebody else's.
+		if s.Barrier, err = barrierFrom(ctx, r.Live, s.Pod); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.carryOut(ctx, s, true)
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: retry}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return reconcile.Result{}, nil // the pod goes too
+	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a quota, or a policy
+		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBarrierFailed", "Launch", "%s", bounded(err.Error()))
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if plan.Complete {
+		if err := r.complete(ctx, s.Pod); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+// current tells whether the pod is still there, where keys are written that would let containers of a later pod of the same name start
+// out of order. The cache may be behind.
+func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *Plan) (bool, error) {
+	if plan.Action != Reset && !plan.Restores {
+		return true, nil
+	}
+	found := metadataOf("Pod")
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), found); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return found.UID == pod.UID && found.DeletionTimestamp == nil, nil
+}
+
+// complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later version says otherwise.
+func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
+	object := metadataOf("Pod")
+	object.Namespace, object.Name = pod.Namespace, pod.Name
+	body := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{pub.LaunchCompleted: "true"}}}
+	err := r.patch(ctx, kindPod, pod, object, types.MergePatchType, body, false)
+	if apierrors.IsConflict(err) { // another pod by now
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("marking the pod as completed: %w", err)
+	}
+	return nil
+}
+
+func ownerOf(pod types.NamespacedName) types.UID { return types.UID(pod.String()) }
+
+func readWith(reader client.Reader) ownwrites.Read {
+	return func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+		var found client.Object = metadataOf(string(object.Kind))
+		if object.Kind == kindPod {
+			found = &corev1.Pod{} // the kind that is cached
+		}
+		if err := reader.Get(ctx, object.NamespacedName, found); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return found, nil
+	}
+}
+
+func barrierFrom(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*metav1.PartialObjectMetadata, error) {
+	barrier := metadataOf("ConfigMap")
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name)}
+	if err := reader.Get(ctx, name, barrier); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	return barrier, nil
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}
+
+// bounded keeps an event's note within what the API server accepts.
+func bounded(note string) string {
+	const most = 1000
+	if len(note) > most {
+		return note[:most] + "…"
+	}
+	return note
+}
