@@ -25,6 +25,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
@@ -69,9 +70,10 @@ type syncedSecrets struct {
 }
 
 func setupJobs(mgr ctrl.Manager, options Options) error {
+	meters := newMeters()
 	r := &JobReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagepulljob-controller"),
-		Secrets: &Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: options.Namespace},
-		Own:     ownwrites.NewTracker(), Options: options, Now: time.Now, Random: rand.Float64, meters: newMeters()}
+		Secrets: &Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: options.Namespace, Copies: meters.copies},
+		Own:     ownwrites.NewTracker(), Options: options, Now: time.Now, Random: rand.Float64, meters: meters}
 	for _, collector := range r.meters.all() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -114,7 +116,7 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop", len(plan.Drop))
 	}
-	r.meters.observe(request.NamespacedName, plan, running)
+	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, &s, plan); err != nil {
 		return again(err)
 	}
@@ -264,7 +266,7 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 	var pods []rollout.Candidate
 	for i := range list.Items {
 		if hasNode(&list.Items[i]) {
-			pods = append(pods, rollout.Candidate{Pod: &list.Items[i]})
+			pods = append(pods, rollout.Candidate{Pod: &list.Items[i], Ready: readiness.Ready(&list.Items[i])})
 		}
 	}
 	slices.SortFunc(pods, func(a, b rollout.Candidate) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,8 @@ type Secrets struct {
 	Live   client.Reader
 	// Namespace is the one that node daemons may read.
 	Namespace string
+	// Copies counts the copies; it may be nil (IMG-205).
+	Copies prometheus.Gauge
 }
 
 // copyName is the n-th name for the copy of a secret (IMG-113).
@@ -133,9 +136,21 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 }
 
 func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, keep map[string]bool) error {
+	present := maps.Clone(keep) // some were made just now
+	if present == nil {
+		present = map[string]bool{}
+	}
+	defer func() {
+		if s.Copies != nil {
+			s.Copies.Set(float64(len(present)))
+		}
+	}()
 	for i := range all {
 		secret := &all[i]
 		using := users(secret)
+		if secret.Annotations[pub.SecretSource] != "" {
+			present[secret.Name] = true
+		}
 		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] || len(using) > 0 && !slices.Contains(using, job) {
 			continue // foreign (IMG-119), needed, or of others
 		}
@@ -145,6 +160,7 @@ func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, 
 			if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
 			}
+			delete(present, secret.Name)
 			continue
 		}
 		if len(left) == len(using) {

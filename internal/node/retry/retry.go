@@ -1,0 +1,20 @@
+// Package retry holds the back-off of the node daemon's queues.
+package retry
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	first = 500 * time.Millisecond
+	// The longest pause differs from node to node, so that retries of many nodes do not align.
+	longest, spread = 50 * time.Second, 5 * time.Second
+)
+
+// Limiter returns the back-off of one queue: 0.5 s, doubled with each failure up to 50 to 55 s (ND-059, CRR-098).
+func Limiter[T comparable]() workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, longest+rand.N(spread))
+}

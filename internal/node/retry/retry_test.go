@@ -1,0 +1,33 @@
+package retry
+
+import (
+	"testing"
+	"time"
+)
+
+// ND-059, CRR-098: from 0.5 s, doubled, to a longest pause between 50 s and 55 s, which is not the same everywhere; each key for itself.
+func TestLimiter(t *testing.T) {
+	longest := map[time.Duration]bool{}
+	for range 100 {
+		l := Limiter[string]()
+		for n, want := 0, 500*time.Millisecond; want < 50*time.Second; n, want = n+1, 2*want {
+			if got := l.When("a"); got != want {
+				t.Fatalf("pause %d is %s, not %s", n, got, want)
+			}
+		}
+		last := l.When("a")
+		if last < 50*time.Second || last > 55*time.Second || l.When("a") != last {
+			t.Fatalf("the longest pause is %s", last)
+		}
+		if other := l.When("b"); other != 500*time.Millisecond {
+			t.Fatalf("another key waits %s", other)
+		}
+		if l.Forget("a"); l.When("a") != 500*time.Millisecond {
+			t.Fatal("a success does not end the back-off")
+		}
+		longest[last] = true
+	}
+	if len(longest) < 50 {
+		t.Errorf("only %d different pauses of 100", len(longest))
+	}
+}
