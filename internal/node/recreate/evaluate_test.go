@@ -67,8 +67,8 @@ func run(name string, n int) runtime.Container {
 		CreatedAt: epoch.Add(time.Duration(n) * time.Minute), RestartCount: int32(n)}
 }
 
-func end(n int) runtime.Container {
-	c := run("a", n)
+func end() runtime.Container {
+	c := run("a", 0)
 	c.Running, c.Exited = false, true
 	return c
 }
@@ -100,7 +100,7 @@ func TestEvaluate(t *testing.T) {
 		"CRR-094 new: straight to Recreating": {request: request(states(), func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }), containers: alike,
 			states: []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-123 the first is stopped":                   {request: request(), containers: alike, stop: "containerd://a-0"},
-		"CRR-121 unordered: the next when it is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))), containers: []runtime.Container{end(0), run("b", 0)}, stop: "containerd://b-0"},
+		"CRR-121 unordered: the next when it is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))), containers: []runtime.Container{end(), run("b", 0)}, stop: "containerd://b-0"},
 		"CRR-122 ordered: not before it is back": {request: request(inOrder, states(st("a", recreating, true), st("b", pending, false))), containers: []runtime.Container{run("a", 1), run("b", 0)},
 			want: Plan{Waiting: "container a has to come back ready"}},
 		"CRR-122 ordered: it is back":               {request: request(inOrder, states(st("a", succeeded, true), st("b", pending, false))), containers: []runtime.Container{run("a", 1), run("b", 0)}, stop: "containerd://b-0"},
@@ -111,9 +111,9 @@ func TestEvaluate(t *testing.T) {
 		"CRR-126 the missing one does not hold up the next": {request: request(states(st("a", pending, false, notFound), st("b", pending, false))), containers: []runtime.Container{run("b", 0)}, stop: "containerd://b-0"},
 		"CRR-120 ordered: the missing one does": {request: request(inOrder, states(st("a", pending, false, notFound), st("b", pending, false))), containers: []runtime.Container{run("b", 0)},
 			want: Plan{Waiting: "container a is not on the node"}},
-		"CRR-112 it ended": {request: request(), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("Always", "Running"),
+		"CRR-112 it ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Running"),
 			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-124 marked without a stop": {request: request(states(st("a", recreating, false), st("b", pending, false))), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("Always", "Running"),
+		"CRR-124 marked without a stop": {request: request(states(st("a", recreating, false), st("b", pending, false))), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Running"),
 			states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-128 restarted before: counts as recreated": {request: request(ready("a-1")), containers: []runtime.Container{run("a", 1), run("b", 0)},
 			states: []State{st("a", succeeded, false), st("b", pending, false)}, want: Plan{Record: true}},
@@ -131,7 +131,7 @@ func TestEvaluate(t *testing.T) {
 		"CRR-130 force: the recorded one is gone, it was stopped": {request: request(force, states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))),
 			containers: []runtime.Container{run("a", 1), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-130 force: the recorded one ended": {request: request(force, states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))), pod: pod("Always", "Running"),
-			containers: []runtime.Container{end(0), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
+			containers: []runtime.Container{end(), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-130 killed and still there: not again": {request: request(states(st("a", pending, true), st("b", succeeded, true))), containers: alike,
 			want: Plan{Waiting: "container a has to end"}},
 		"CRR-125 Fail ends the request": {request: request(states(st("a", failed, false, "kill container error: x"), st("b", pending, false))), containers: alike,
@@ -140,13 +140,13 @@ func TestEvaluate(t *testing.T) {
 		"CRR-127 Ignore ends, too": {request: request(ignore, states(st("a", failed, false), st("b", succeeded, true))), want: Plan{Record: true, Complete: true, Phase: completed}},
 		"CRR-099, CRR-168 another pod's": {request: request(), containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.PodNamespace = "kube-system"; return c }(), run("b", 0)},
 			states: []State{st("a", failed, false, "the container belongs to pod kube-system/p, which is not that of the request"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131, CRR-167 the pod has ended": {request: request(), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("Always", "Succeeded"),
+		"CRR-131, CRR-167 the pod has ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Succeeded"),
 			states: []State{st("a", succeeded, false, "the container stays stopped: the pod has ended (Succeeded)"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131 Never": {request: request(), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("Never", "Running"), exit: 3,
+		"CRR-131 Never": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Never", "Running"), exit: 3,
 			states: []State{st("a", succeeded, false, "the container stays stopped: it ended with exit code 3 and its restart policy does not start it again"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131 OnFailure and exit code 3": {request: request(), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("OnFailure", "Running"), exit: 3,
+		"CRR-131 OnFailure and exit code 3": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("OnFailure", "Running"), exit: 3,
 			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131 OnFailure and exit code 0": {request: request(), containers: []runtime.Container{end(0), run("b", 0)}, pod: pod("OnFailure", "Running"),
+		"CRR-131 OnFailure and exit code 0": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("OnFailure", "Running"),
 			states: []State{st("a", succeeded, false, "the container stays stopped: it ended with exit code 0 and its restart policy does not start it again"), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-086 no condition yet": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(0) })), containers: alike,
 			want: Plan{Waiting: "the pod has not been made not ready yet"}},
