@@ -80,7 +80,7 @@ func TestBadOperations(t *testing.T) {
 		code int32
 		text string
 	}{
-		"no pod named (CRR-022)":                           {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
+		"no pod named (CRR-002, CRR-022)":                  {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
 		"podName left out (CRR-022)":                       {crr, `{spec: {podName: null}}`, 400, "podName can not be empty"},
 		"no containers (CRR-023)":                          {crr, `{spec: {containers: []}}`, 400, "containers list can not be null"},
 		"a short deadline (CRR-024)":                       {crr, `{spec: {activeDeadlineSeconds: 2}}`, 400, "activeDeadlineSeconds can not be less than 3s"},
@@ -175,6 +175,11 @@ func TestOperationsAreCompleted(t *testing.T) {
 		"what a request says stays": {"ContainerRecreateRequest", `{spec: {activeDeadlineSeconds: 300, strategy: {failurePolicy: Ignore, forceRecreate: true, terminationGracePeriodSeconds: 0}}}`,
 			`{podName: recreated, activeDeadlineSeconds: 300, strategy: {failurePolicy: Ignore, forceRecreate: true, terminationGracePeriodSeconds: 0}, containers: [{name: app,
 				preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
+			`{labels: {type: virtual-kubelet, crr.apps.kruise.io/active: "true", crr.apps.kruise.io/node-name: recreated, crr.apps.kruise.io/pod-uid: "` + string(pod.UID) + `"}}`},
+		"what kubectl kruise writes (CRR-169)": {"ContainerRecreateRequest", `{spec: {activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800,
+				strategy: {failurePolicy: Fail, orderedRecreate: false, unreadyGracePeriodSeconds: 3, minStartedSeconds: 3}}}`,
+			`{podName: recreated, activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800, strategy: {failurePolicy: Fail, orderedRecreate: false, unreadyGracePeriodSeconds: 3,
+				minStartedSeconds: 3, terminationGracePeriodSeconds: 45}, containers: [{name: app, preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
 			`{labels: {type: virtual-kubelet, crr.apps.kruise.io/active: "true", crr.apps.kruise.io/node-name: recreated, crr.apps.kruise.io/pod-uid: "` + string(pod.UID) + `"}}`},
 		"a job": {"ImagePullJob", `{spec: {completionPolicy: {type: Never}, parallelism: "3"}}`,
 			`{image: "shop/app:2", selector: {names: [nowhere]}, parallelism: "3", imagePullPolicy: IfNotPresent, pullPolicy: {backoffLimit: 3, timeoutSeconds: 600}, completionPolicy: {type: Never}}`,
