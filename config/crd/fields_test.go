@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults, CS-013, CS-016, CS-017 (CloneSet), OPS-104.
+// TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults and printed columns, CS-013, CS-016,
+// CS-017 (CloneSet), CRR-139, IMG-010, OPS-104.
 func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) == 0 {

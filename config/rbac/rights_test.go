@@ -163,7 +163,8 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// OPS-084: who may view or edit workloads may so with CloneSets, and nobody may write a status.
+// OPS-084, ND-072: who may view or edit workloads may so with the kinds of users, and nobody may write a status, or what node daemons act
+// on: a probe or an image of a node is as good as exec into its pods.
 func TestAggregatedRoles(t *testing.T) {
 	data, err := os.ReadFile("aggregated.yaml")
 	if err != nil {
@@ -178,13 +179,40 @@ func TestAggregatedRoles(t *testing.T) {
 		for _, rule := range r.Rules {
 			writes := slices.Contains(rule.Verbs, "update")
 			edits = edits || writes
-			if !slices.Contains(rule.Verbs, "get") || writes && slices.Contains(rule.Resources, "clonesets/status") {
+			if !slices.Contains(rule.Verbs, "get") {
 				t.Errorf("%s: %+v", r.Name, rule)
+			}
+			for _, resource := range rule.Resources {
+				if writes && strings.HasSuffix(resource, "/status") || strings.HasPrefix(resource, "nodepodprobes") || strings.HasPrefix(resource, "nodeimages") || resource == "*" {
+					t.Errorf("%s: %+v", r.Name, rule)
+				}
 			}
 		}
 		aggregated := func(to string) bool { return r.Labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true" }
 		if aggregated("view") == edits || aggregated("edit") != edits || aggregated("admin") != edits {
 			t.Errorf("%s: %v", r.Name, r.Labels)
+		}
+	}
+}
+
+// CRR-155, IMG-200: what the manager may do with the kinds of the node daemon and what they are about; nothing more is used.
+func TestRightsForDaemonKinds(t *testing.T) {
+	got := map[string][]string{}
+	for _, rule := range roles(t)["kruise-manager-role"].Rules {
+		for _, resource := range rule.Resources {
+			got[resource] = append(got[resource], rule.Verbs...)
+		}
+	}
+	for resource, want := range map[string]string{
+		"containerrecreaterequests": "delete get list patch watch", "containerrecreaterequests/status": "patch", "containerrecreaterequests/finalizers": "",
+		"nodeimages": "create delete get list patch watch", "nodeimages/status": "patch",
+		"imagepulljobs": "create delete get list patch watch", "imagepulljobs/status": "patch",
+		"imagelistpulljobs": "delete get list patch watch", "imagelistpulljobs/status": "patch",
+		"pods/status": "patch", "nodes": "get list watch", "secrets": "get",
+	} {
+		verbs := slices.Sorted(slices.Values(got[resource]))
+		if diff := cmp.Diff(want, strings.Join(slices.Compact(verbs), " ")); diff != "" {
+			t.Errorf("%s: %s", resource, diff)
 		}
 	}
 }

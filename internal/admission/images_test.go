@@ -161,7 +161,7 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
 	if r := review(t, images().handlers()[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
-		t.Errorf("IMG-042: %+v", r)
+		t.Errorf("IMG-042, IMG-222: %+v", r)
 	}
 	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false, validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
 		off, noJobs := images(), images()

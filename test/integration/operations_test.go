@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +82,7 @@ func TestBadOperations(t *testing.T) {
 		code int32
 		text string
 	}{
-		"no pod named (CRR-022)":                           {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
+		"no pod named (CRR-002, CRR-022)":                  {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
 		"podName left out (CRR-022)":                       {crr, `{spec: {podName: null}}`, 400, "podName can not be empty"},
 		"no containers (CRR-023)":                          {crr, `{spec: {containers: []}}`, 400, "containers list can not be null"},
 		"a short deadline (CRR-024)":                       {crr, `{spec: {activeDeadlineSeconds: 2}}`, 400, "activeDeadlineSeconds can not be less than 3s"},
@@ -175,6 +177,11 @@ func TestOperationsAreCompleted(t *testing.T) {
 		"what a request says stays": {"ContainerRecreateRequest", `{spec: {activeDeadlineSeconds: 300, strategy: {failurePolicy: Ignore, forceRecreate: true, terminationGracePeriodSeconds: 0}}}`,
 			`{podName: recreated, activeDeadlineSeconds: 300, strategy: {failurePolicy: Ignore, forceRecreate: true, terminationGracePeriodSeconds: 0}, containers: [{name: app,
 				preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
+			`{labels: {type: virtual-kubelet, crr.apps.kruise.io/active: "true", crr.apps.kruise.io/node-name: recreated, crr.apps.kruise.io/pod-uid: "` + string(pod.UID) + `"}}`},
+		"what kubectl kruise writes (CRR-169)": {"ContainerRecreateRequest", `{spec: {activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800,
+				strategy: {failurePolicy: Fail, unreadyGracePeriodSeconds: 3, minStartedSeconds: 3}}}`,
+			`{podName: recreated, activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800, strategy: {failurePolicy: Fail, unreadyGracePeriodSeconds: 3,
+				minStartedSeconds: 3, terminationGracePeriodSeconds: 45}, containers: [{name: app, preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
 			`{labels: {type: virtual-kubelet, crr.apps.kruise.io/active: "true", crr.apps.kruise.io/node-name: recreated, crr.apps.kruise.io/pod-uid: "` + string(pod.UID) + `"}}`},
 		"a job": {"ImagePullJob", `{spec: {completionPolicy: {type: Never}, parallelism: "3"}}`,
 			`{image: "shop/app:2", selector: {names: [nowhere]}, parallelism: "3", imagePullPolicy: IfNotPresent, pullPolicy: {backoffLimit: 3, timeoutSeconds: 600}, completionPolicy: {type: Never}}`,
@@ -434,5 +441,58 @@ func TestSecondRequestIsWarned(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestManualExamples: the API server, with all webhooks, takes every complete example of the manual (IMG-159, IMG-219).
+func TestManualExamples(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "manual"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-7"},
+		Spec: corev1.PodSpec{NodeName: "manual", Containers: []corev1.Container{{Name: "app", Image: "i"}, {Name: "proxy", Image: "i"}}}}
+	for _, object := range []client.Object{node, pod} {
+		if err := kube.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = kube.Delete(context.Background(), object, client.GracePeriodSeconds(0)) }()
+	}
+	for _, name := range []string{"app", "proxy"} {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name})
+	}
+	if err := kube.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	pages, err := filepath.Glob("../../docs/manual/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(block), &object.Object); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, block)
+			}
+			if !strings.HasPrefix(object.GetAPIVersion(), "apps.kruise.io/") {
+				continue // part of one, or of another's
+			}
+			if object.GetKind() != "NodeImage" {
+				object.SetNamespace("default")
+			}
+			kinds[object.GetKind()]++
+			if err := kube.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+				t.Errorf("%s: %v\n%s", page, err, block)
+			}
+		}
+	}
+	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1}
+	for kind, n := range want {
+		if kinds[kind] < n {
+			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)
+		}
 	}
 }

@@ -353,7 +353,7 @@ func reporting(containerID, plain, env string) func(*corev1.Pod) {
 }
 
 // TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report is read as the wire has it
-// (IPU-123), by the names of containers, whatever their order (IPU-311).
+// (IPU-123, ND-093), by the names of containers, whatever their order (IPU-311).
 func TestProgressOfParts(t *testing.T) {
 	since := noon.Add(time.Minute)
 	readsA := func(pod *corev1.Pod) {

@@ -236,7 +236,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133, IMG-220: N at once, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
+// IMG-133, IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))

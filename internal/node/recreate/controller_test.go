@@ -99,7 +99,7 @@ func TestFailedStop(t *testing.T) {
 	}
 }
 
-// CRR-068: of the status only the daemon's own fields are written.
+// CRR-005, CRR-068: of the status only the daemon's own fields are written.
 func TestManagersFieldsAreLeftAlone(t *testing.T) {
 	w, now := quiet(t, ready("a-1"), unready(epoch))
 	_ = w.rounds(4)

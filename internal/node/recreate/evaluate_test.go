@@ -117,7 +117,7 @@ func TestEvaluate(t *testing.T) {
 			states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-128 restarted before: counts as recreated": {request: request(ready("a-1")), containers: []runtime.Container{run("a", 1), run("b", 0)},
 			states: []State{st("a", succeeded, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-114 restarted under the same ID": {request: request(), containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.RestartCount = 1; return c }(), run("b", 0)},
+		"CRR-114, CRR-165 restarted under the same ID": {request: request(), containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.RestartCount = 1; return c }(), run("b", 0)},
 			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-114 ready is another one": {request: request(ready("a-1"), states(st("a", recreating, true), st("b", recreating, true))), containers: []runtime.Container{run("a", 2), run("b", 1)},
 			want: Plan{Waiting: "container a has to come back ready"}},

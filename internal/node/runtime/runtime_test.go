@@ -271,7 +271,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no failure.
+// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no failure.
 func TestPull(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -112,5 +115,98 @@ func TestPodEvents(t *testing.T) {
 		if got := podEvents.Update(event.UpdateEvent{ObjectOld: web(), ObjectNew: after}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// CRR-067, CRR-068: the manager's cache is behind: the daemon has completed the request since. Whatever the plan is, it is written for the
+// version that it was made from, so nothing changes, and there is another try.
+func TestStalePlansAreNotWritten(t *testing.T) {
+	for name, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
+		"the deadline has passed": deadline,
+		"the pod is to be held":   grace,
+		"no answer":               phase(""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			request, pod := running(change), web()
+			request.ResourceVersion, pod.ResourceVersion = "", ""
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request, pod).WithStatusSubresource(request, pod).Build()
+			stale := &appsv1beta1.ContainerRecreateRequest{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), stale); err != nil {
+				t.Fatal(err)
+			}
+			now := stale.DeepCopy()
+			succeeded(now)
+			done(now)
+			if err := api.Status().Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if r, ok := o.(*appsv1beta1.ContainerRecreateRequest); ok {
+					stale.DeepCopyInto(r)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+			late := noon.Add(time.Hour)
+			r := &Reconciler{Client: lagging, Live: api, Events: events.NewFakeRecorder(10), Now: func() time.Time { return late }}
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
+			if err != nil || result.RequeueAfter != retryConflict {
+				t.Errorf("%v %v", result, err)
+			}
+			got := &appsv1beta1.ContainerRecreateRequest{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil || got.ResourceVersion != now.ResourceVersion {
+				t.Errorf("written: %v %+v", err, got.Status)
+			}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || readiness.Condition(pod, pub.KruisePodReady).Status != "True" {
+				t.Errorf("the pod is held: %v %+v", err, pod.Status.Conditions)
+			}
+		})
+	}
+}
+
+// CRR-138: completed requests by result, once each, and how long they took.
+func TestMetrics(t *testing.T) {
+	m := newMeters()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := running(succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed", &metav1.Time{Time: noon.Add(5 * time.Second)}
+	})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).Build()
+	r := &Reconciler{Client: c, Live: c, Events: events.NewFakeRecorder(10), Now: func() time.Time { return noon.Add(time.Minute) }, meters: m}
+	for range 3 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+# HELP afloat_container_recreate_requests_completed_total Completed ContainerRecreateRequests, by result.
+# TYPE afloat_container_recreate_requests_completed_total counter
+afloat_container_recreate_requests_completed_total{result="Succeeded"} 1
+`
+	if err := testutil.CollectAndCompare(m.completed, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.duration)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := families[0].GetMetric()[0].GetHistogram(); took.GetSampleCount() != 1 || took.GetSampleSum() != 5 {
+		t.Errorf("%v", took)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); apierrors.IsNotFound(err) {
+		t.Error("CRR-012: deleted without a TTL")
 	}
 }

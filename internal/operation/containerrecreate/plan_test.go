@@ -265,3 +265,46 @@ func TestHowRequestsEnd(t *testing.T) {
 		})
 	}
 }
+
+// CRR-003, CRR-012: what a request does not say means nothing: no deadline, no deletion, no time out of service.
+func TestAbsentMeansNothing(t *testing.T) {
+	year := noon.Add(365 * 24 * time.Hour)
+	for name, r := range map[string]*appsv1beta1.ContainerRecreateRequest{
+		"under way":               running(),
+		"under way, no strategy":  running(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
+		"queued":                  running(phase("Pending")),
+		"completed":               running(done, idle),
+		"completed, no strategy":  running(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
+		"completed and succeeded": running(done, idle, succeeded),
+	} {
+		if plan := NewPlan(Snapshot{Request: r, Pod: web(), Now: year}); !plan.Idle() {
+			t.Errorf("%s: %s, %+v", name, plan, shown(t, plan))
+		}
+	}
+}
+
+// CRR-013, CRR-067, CRR-135: whatever the phase, the manager's plan either leaves it or completes the request; of one that is completed
+// it writes no status at all, whatever has become of pod, deadline and containers.
+func TestPhasesOnlyMoveForward(t *testing.T) {
+	pods := map[string]*corev1.Pod{"as it was": web(), "restarted": web(restarted), "gone": nil, "another": web(func(p *corev1.Pod) { p.UID = "pod-2" })}
+	for _, before := range []appsv1beta1.ContainerRecreateRequestPhase{"", "Pending", "Recreating", "Completed"} {
+		for which, pod := range pods {
+			for _, after := range []time.Duration{time.Second, 2 * time.Minute, time.Hour} {
+				r := running(phase(before), deadline, grace)
+				if before == "Completed" {
+					done(r)
+				}
+				plan := NewPlan(Snapshot{Request: r, Pod: pod, Now: noon.Add(after)})
+				written, writes := plan.Status["phase"]
+				switch {
+				case before == "Completed" && plan.Status != nil:
+					t.Errorf("completed, pod %s, after %s: %v is written", which, after, plan.Status)
+				case writes && written != appsv1beta1.ContainerRecreateRequestCompleted:
+					t.Errorf("%q, pod %s, after %s: phase %v", before, which, after, written)
+				case !writes && (plan.Status["completionTime"] != nil || plan.Status["containerRecreateStates"] != nil): // CRR-068
+					t.Errorf("%q, pod %s, after %s: fields of the daemon: %v", before, which, after, plan.Status)
+				}
+			}
+		}
+	}
+}

@@ -155,7 +155,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		once.Do(func() {
 			var copied corev1.SecretList
 			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil || len(copied.Items) != 1 {
-				t.Fatalf("IMG-110, IMG-114: %v %d", err, len(copied.Items))
+				t.Fatalf("IMG-110, IMG-114, ND-067: %v %d", err, len(copied.Items))
 			}
 			s := &copied.Items[0]
 			if s.Annotations[pub.SecretSource] != "shop/login" || s.Annotations[pub.SecretReferences] != "shop/warm" || s.Type != source.Type || s.Labels["gitops"] != "" || s.Immutable != nil {

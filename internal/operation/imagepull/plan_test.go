@@ -108,12 +108,12 @@ func TestPlanNode(t *testing.T) {
 		"IMG-052 a node being deleted":         {tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = at(0) }, "delete", 0},
 		"IMG-052 a test's NodeImage": {tagged("n", answered, func(n *appsv1beta1.NodeImage) { n.Labels = map[string]string{pub.FakeNodeImage: ""} }), 0,
 			func(s *NodeSnapshot) { s.Node = nil }, "", 0},
-		"IMG-053 labels":                        {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} }, "labels map[a:b]", 0},
-		"nothing to do":                         {tagged("n", answered), 0, nil, "", 0},
-		"IMG-054 a no createdAt":                {tagged("n", func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil }) }), 0, nil, "app gone", 0},
-		"IMG-054 b, c the job is gone, IMG-056": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", true } }, "app gone", 0},
-		"IMG-054 b another job of that name":    {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "other", true } }, "app gone", 0},
-		"IMG-054 b a job that cannot be read":   {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", false } }, "", 0},
+		"IMG-053 labels":         {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} }, "labels map[a:b]", 0},
+		"nothing to do":          {tagged("n", answered), 0, nil, "", 0},
+		"IMG-054 a no createdAt": {tagged("n", func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil }) }), 0, nil, "app gone", 0},
+		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", true } }, "app gone", 0},
+		"IMG-054 b another job of that name":             {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "other", true } }, "app gone", 0},
+		"IMG-054 b a job that cannot be read":            {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", false } }, "", 0},
 		"IMG-054 b another kind of owner": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences[0].Kind, t.OwnerReferences[0].UID = "Other", "x" })
 		}), 0, nil, "", 0},
@@ -369,6 +369,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// IMG-003, IMG-150 to IMG-158, IMG-223: a list makes a job for each image, counts them in its own order, and ends with them.
 func TestPlanList(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{

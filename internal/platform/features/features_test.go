@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"},
 			[]string{"feature gate KruisePodReadinessGate=true is overridden because PodWebhook is false",
 				"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
-		"OPS-036 without daemon": {"KruiseDaemon=false", []string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
+		"OPS-036, ND-180, ND-100 without daemon": {"KruiseDaemon=false", []string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
 			"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"}, nil},
 		"OPS-036 without daemon nothing is pulled ahead, whatever the user says": {
 			"KruiseDaemon=false,PreDownloadImageForInPlaceUpdate=true,PreDownloadImageForDaemonSetUpdate=true",
@@ -62,6 +62,16 @@ func TestParse(t *testing.T) {
 				"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"},
 			[]string{"feature gate PreDownloadImageForInPlaceUpdate=true is overridden because KruiseDaemon is false",
 				"feature gate PreDownloadImageForDaemonSetUpdate=true is overridden because KruiseDaemon is false"}},
+		"ND-180 without daemon nothing that needs it, whatever the user says": {
+			"KruiseDaemon=false,EnhancedLivenessProbe=true,SidecarTerminator=true,PodProbeMarkerGate=true,DaemonWatchingPod=true,InPlaceUpdateEnvFromMetadata=true,ImagePullJobGate=true",
+			[]string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
+				"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"},
+			[]string{"feature gate DaemonWatchingPod=true is overridden because KruiseDaemon is false",
+				"feature gate InPlaceUpdateEnvFromMetadata=true is overridden because KruiseDaemon is false",
+				"feature gate PodProbeMarkerGate=true is overridden because KruiseDaemon is false",
+				"feature gate SidecarTerminator=true is overridden because KruiseDaemon is false",
+				"feature gate ImagePullJobGate=true is overridden because KruiseDaemon is false",
+				"feature gate EnhancedLivenessProbe=true is overridden because KruiseDaemon is false"}},
 		"OPS-037 any spelling of true counts as the user's wish": {"PodWebhook=f,WorkloadSpread=1",
 			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"},
 			[]string{"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
@@ -89,6 +99,27 @@ func TestParse(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// ND-100, ND-180 to ND-182, ND-184, ND-186: what the daemon and the pod webhook stand on is on by default; manager and daemon take the same
+// text, and whole stages in it.
+func TestDefaultsOfTheDaemon(t *testing.T) {
+	gates := []featuregate.Feature{KruiseDaemon, DaemonWatchingPod, InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, PodWebhook}
+	for list, want := range map[string]bool{"": true, "AllAlpha=true,AllBeta=true": true, "AllBeta=false": false, "AllBeta=false,AllBeta=true": true} {
+		g, err := Parse(list)
+		if err != nil {
+			t.Fatalf("%q: %v", list, err)
+		}
+		for _, gate := range gates {
+			if g.Enabled(gate) != want {
+				t.Errorf("%q: %s is %v", list, gate, g.Enabled(gate))
+			}
+		}
+	}
+	g, err := Parse("AllAlpha=true")
+	if err != nil || !g.Enabled(KruisePodReadinessGate) || !g.Enabled(CloneSetShortHash) {
+		t.Errorf("AllAlpha: %v %s", err, g)
 	}
 }
 
