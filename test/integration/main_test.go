@@ -142,7 +142,10 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		_ = os.RemoveAll(dir)
 	}
 	probe := cloneSet("v1alpha1", "probe", "")
-	err = wait(func() error { return kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll) })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	err = wait(func() error {
+		return errors.Join(kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll), kube.Create(context.Background(), pod.DeepCopy(), client.DryRunAll))
+	})
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("the webhooks do not answer: %w\n%s", err, logs)
