@@ -78,7 +78,7 @@ func state(t *testing.T, pod *corev1.Pod, ready string) {
 	}
 }
 
-// ND-125 to ND-133, OPS-067: pods are changed at creation, and those without launch priority are not.
+// ND-123, ND-125 to ND-133, ND-196, OPS-067: pods are changed at creation, and those without launch priority are not.
 func TestLaunchPriorityAtCreation(t *testing.T) {
 	references := func(pod *corev1.Pod) (all []string) {
 		for _, container := range pod.Spec.Containers {
@@ -168,7 +168,7 @@ func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 	barrierIs(t, pod, "p_-5", "p_0", "p_5")
 }
 
-// ND-139: the ConfigMap of a former pod of the same name starts anew.
+// ND-139, ND-201: the ConfigMap of a former pod of the same name starts anew.
 func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 	for name, labels := range map[string]map[string]string{"launch-former": {pub.LaunchBarrier: "true"}, "launch-former-reference": nil} {
 		left := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-barrier", Labels: labels,

@@ -141,16 +141,10 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		proxy.Close()
 		_ = os.RemoveAll(dir)
 	}
-	// The leader drops the entry for all pods, whose gate is off, a moment after the others are served.
-	probe := []client.Object{cloneSet("v1alpha1", "probe", ""), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}}
+	probe := cloneSet("v1alpha1", "probe", "")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	err = wait(func() error {
-		for _, object := range probe {
-			if err := kube.Create(context.Background(), object.DeepCopyObject().(client.Object), client.DryRunAll); err != nil {
-				return err
-			}
-		}
-		return nil
+		return errors.Join(kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll), kube.Create(context.Background(), pod.DeepCopy(), client.DryRunAll))
 	})
 	if err != nil {
 		stop()

@@ -316,7 +316,7 @@ func updateDefects() map[string]story {
 			n.Pass(10 * time.Second)
 			n.then("image nginx:1 again, 10 s later", image("nginx:1"))
 		}},
-		"#2399 batches by launch priority": {makeSet(1, templated(prioritizedTemplate("1"))), func(n *tale) { // IPU-103, IPU-105, IPU-302
+		"#2399 batches by launch priority": {makeSet(1, templated(prioritizedTemplate("1"))), func(n *tale) { // IPU-103, IPU-105, IPU-302, ND-147
 			n.then("both images change: agent first", templated(prioritizedTemplate("2")))
 			n.restarts()
 		}},
