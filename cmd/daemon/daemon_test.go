@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // ND-013, ND-020, ND-022: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
@@ -200,5 +201,32 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// ND-004, ND-056, ND-181: without DaemonWatchingPod no watch of pods is waited for, and what does not need it is served; without
+// KruiseDaemon nothing is watched at all, and no controller is added.
+func TestWatchesFollowTheGates(t *testing.T) {
+	for list, want := range map[string]string{
+		"":                        "nodeImageInformerSynced crrInformerSynced podInformerSynced",
+		"DaemonWatchingPod=false": "nodeImageInformerSynced crrInformerSynced",
+		"KruiseDaemon=false":      "",
+	} {
+		gates, err := features.Parse(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, c := range informers(nil, gates) {
+			names = append(names, c.name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%q: %s", list, got)
+		}
+		if want == "" {
+			if err := addControllers(t.Context(), nil, nil, gates, nil, nil, nil); err != nil { // would panic on the missing manager
+				t.Error(err)
+			}
+		}
 	}
 }

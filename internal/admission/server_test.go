@@ -97,3 +97,23 @@ func TestServerEndsWithoutACertificate(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 }
+
+// ND-184, CRR-087: without PodWebhook pods are not changed at their creation, and the entries that would send them are dropped; all pods
+// are sent with KruisePodReadinessGate only.
+func TestPodWebhookFollowsItsGates(t *testing.T) {
+	for name, test := range map[string]struct{ pods, all, wantPods, wantAll bool }{
+		"neither":                {},
+		"PodWebhook":             {pods: true, wantPods: true},
+		"both":                   {pods: true, all: true, wantPods: true, wantAll: true},
+		"KruisePodReadinessGate": {all: true},
+	} {
+		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: test.pods, gateAllPods: test.all})
+		paths := Options{}.keeper(handlers).Paths
+		for path, want := range map[string]bool{mutatePodPath: test.wantPods, mutatePodAllPath: test.wantAll} {
+			active, known := paths[path]
+			if _, handled := handlers[path]; handled != want || active != want || !known {
+				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
+			}
+		}
+	}
+}

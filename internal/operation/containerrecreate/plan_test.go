@@ -215,7 +215,7 @@ func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
 }
 
-// CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.
+// CRR-014, CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.
 func TestAbandonedContainers(t *testing.T) {
 	request := running(deadline, succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
 		r.Status.ContainerRecreateStates[1].Phase = "Recreating"
