@@ -293,6 +293,9 @@ func (w *world) daemon() {
 	}
 	w.calls.Unlock()
 	result, err := w.r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
+	w.calls.Lock() // what an abandoned hook still asks for comes to nothing from here on
+	w.dead = true
+	w.calls.Unlock()
 	w.logf("daemon: %+v %v", result, err)
 	open := false
 	for _, r := range w.cached {

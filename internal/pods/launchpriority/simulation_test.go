@@ -2,6 +2,7 @@ package launchpriority
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -87,10 +88,36 @@ func (w *world) restart() {
 			return write(func() error { return c.Create(ctx, o, options...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-			return write(func() error { return c.Patch(ctx, o, p, options...) })
+			return write(func() error {
+				if err := w.sameUID(o, p); err != nil {
+					return err
+				}
+				return c.Patch(ctx, o, p, options...)
+			})
 		},
 	})
 	w.r = &Reconciler{Client: cached, Live: w.server, Events: events.NewFakeRecorder(1000), Own: ownwrites.NewTracker(), Now: func() time.Time { return w.now }}
+}
+
+// sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier object of that name.
+func (w *world) sameUID(object client.Object, patch client.Patch) error {
+	if patch.Type() != types.MergePatchType {
+		return nil
+	}
+	data, err := patch.Data(object)
+	w.check(err)
+	body, live := &metav1.PartialObjectMetadata{}, client.Object(&corev1.ConfigMap{})
+	w.check(json.Unmarshal(data, body))
+	if object.GetObjectKind().GroupVersionKind().Kind == "Pod" {
+		live = &corev1.Pod{}
+	}
+	if err := w.server.Get(w.t.Context(), client.ObjectKeyFromObject(object), live); err != nil {
+		return err
+	}
+	if body.UID != "" && body.UID != live.GetUID() {
+		return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), fmt.Errorf("UID %s is now %s", body.UID, live.GetUID()))
+	}
+	return nil
 }
 
 func (w *world) check(err error) {

@@ -41,7 +41,8 @@ func TestPullWatch(t *testing.T) {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	scheme.AddKnownTypeWithName(pullJobKind, &metav1.PartialObjectMetadata{}) // which the informers of the test look up
+	jobs := runtime.NewScheme() // where the informers of the test look up what is watched: metadata
+	jobs.AddKnownTypeWithName(pullJobKind, &metav1.PartialObjectMetadata{})
 	known := meta.NewDefaultRESTMapper(nil)
 	known.Add(appsv1beta1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	known.Add(pullJobKind, meta.RESTScopeNamespace)
@@ -53,7 +54,7 @@ func TestPullWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		informers := &informertest.FakeInformers{Scheme: scheme}
+		informers := &informertest.FakeInformers{Scheme: jobs}
 		w := &pullWatch{cache: informers, mapper: mapper, reader: reader, every: time.Minute,
 			toOwner: handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())}
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
