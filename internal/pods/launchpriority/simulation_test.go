@@ -157,9 +157,9 @@ func (w *world) replace() {
 }
 
 // kubelet moves one container on, if it may, and holds the order to what is promised (ND-122, ND-137).
-func (w *world) kubelet(crashes bool) {
+func (w *world) kubelet(i int, crashes bool) {
 	pod, barrier := w.livePod(), w.liveBarrier()
-	i := w.random.IntN(len(pod.Spec.Containers))
+	i %= len(pod.Spec.Containers)
 	status, key := &pod.Status.ContainerStatuses[i], pod.Spec.Containers[i].Env[0].ValueFrom.ConfigMapKeyRef.Key
 	switch {
 	case status.Ready && crashes && w.random.IntN(3) == 0:
@@ -243,7 +243,7 @@ func TestSimulatedLaunches(t *testing.T) {
 				case n < 12:
 					w.reconcile()
 				case n < 20:
-					w.kubelet(true)
+					w.kubelet(w.random.IntN(12), true)
 				case n < 28:
 					w.seePod()
 				case n < 35:
@@ -260,12 +260,12 @@ func TestSimulatedLaunches(t *testing.T) {
 			}
 			w.faults = false
 			settled := func() bool {
-				for range 40 {
+				for i := range 40 {
 					w.collect(false)
 					w.seePod()
 					w.seeBarrier()
 					w.reconcile()
-					w.kubelet(false)
+					w.kubelet(i, false)
 				}
 				return len(remaining(w.livePod(), heldBy(w.livePod()))) == 0
 			}
