@@ -115,14 +115,19 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// freeAfterStart gives the memory back to the system that the first list of all pods took, once: it arrives whole and is kept slim, so
-// that most of it is garbage, which the process would hold on to for as long as it lives.
+// freeAfterStart gives the memory back to the system that the first list of all pods took: it arrives whole and is kept slim, and every
+// controller is told of every pod, so that most of it is garbage, which the process would hold on to for as long as it lives.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // comes when it is filled
 			return fmt.Errorf("waiting for the pods: %w", err)
 		}
 		debug.FreeOSMemory()
+		select {
+		case <-time.After(30 * time.Second): // the controllers have been told by then
+			debug.FreeOSMemory()
+		case <-ctx.Done():
+		}
 		return nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -14,11 +15,20 @@ import (
 )
 
 // Paths of the webhooks of pods (OPS-060). Two entries lead to the same handler: one sends the pods that are always our business, the
-// other all pods, and is there with gate KruisePodReadinessGate only. A pod that the first has changed the second does not send again.
+// other those that are by what is installed, see otherPods. A pod that the first has changed the second does not send again.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodAllPath = "/mutate-pod-all"
 )
+
+// otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it, else none (CRR-087).
+func otherPods(gateAll bool) []admissionregistrationv1.MatchCondition {
+	if gateAll {
+		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate",
+			Expression: "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"}}
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
+}
 
 // mutatePod changes pods that are created.
 func mutatePod(steps ...pod.Step) admission.HandlerFunc {

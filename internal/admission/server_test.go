@@ -101,19 +101,25 @@ func TestServerEndsWithoutACertificate(t *testing.T) {
 // ND-184, CRR-087: without PodWebhook pods are not changed at their creation, and the entries that would send them are dropped; all pods
 // are sent with KruisePodReadinessGate only.
 func TestPodWebhookFollowsItsGates(t *testing.T) {
-	for name, test := range map[string]struct{ pods, all, wantPods, wantAll bool }{
-		"neither":                {},
-		"PodWebhook":             {pods: true, wantPods: true},
-		"both":                   {pods: true, all: true, wantPods: true, wantAll: true},
-		"KruisePodReadinessGate": {all: true},
+	for name, test := range map[string]struct {
+		pods, all, want bool
+		condition       string
+	}{
+		"neither":                {condition: "false"},
+		"PodWebhook":             {pods: true, want: true, condition: "false"},
+		"both":                   {pods: true, all: true, want: true, condition: "KruisePodReady"},
+		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
 		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: test.pods, gateAllPods: test.all})
-		paths := Options{}.keeper(handlers).Paths
-		for path, want := range map[string]bool{mutatePodPath: test.wantPods, mutatePodAllPath: test.wantAll} {
-			active, known := paths[path]
-			if _, handled := handlers[path]; handled != want || active != want || !known {
+		options := Options{GateAllPods: test.all}.keeper(handlers)
+		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
+			active, known := options.Paths[path]
+			if _, handled := handlers[path]; handled != test.want || active != test.want || !known {
 				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
 			}
+		}
+		if scope := options.Scopes[mutatePodAllPath](); len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+			t.Errorf("%s: all pods for which %v", name, scope)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -145,9 +146,7 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 	if w.pods {
 		// The order counts: who adds containers comes before launch priority (ND-125).
 		handlers[mutatePodPath] = inTime(mutatePod(pod.Gate(w.gateAllPods), pod.Launch))
-		if w.gateAllPods {
-			handlers[mutatePodAllPath] = handlers[mutatePodPath]
-		}
+		handlers[mutatePodAllPath] = handlers[mutatePodPath]
 	}
 	return handlers
 }
@@ -179,6 +178,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
+		Scopes:      map[string]func() []admissionv1.MatchCondition{mutatePodAllPath: func() []admissionv1.MatchCondition { return otherPods(o.GateAllPods) }},
 		CRDs:        convertedCRDs,
 		OtherCRDs:   otherCRDs,
 		ServerPort:  o.Port,

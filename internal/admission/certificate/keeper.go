@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,9 @@ type Options struct {
 	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
+	// Scopes returns, by path, which requests are sent, for entries whose configuration cannot know: they are shipped with failurePolicy
+	// Ignore and without match conditions, and the leader gives them these and Fail.
+	Scopes map[string]func() []admissionv1.MatchCondition
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
 	CRDs, OtherCRDs []string
 	// Elected is closed on the leader; nil is always the leader.

@@ -43,7 +43,8 @@ type publisher struct {
 	client client.Client
 	target Target
 	// paths are those this manager knows; false means that the feature is off here.
-	paths map[string]bool
+	paths  map[string]bool
+	scopes map[string]func() []admissionv1.MatchCondition
 	// elected is closed on the leader; nil is always the leader.
 	elected <-chan struct{}
 	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
@@ -117,7 +118,7 @@ type published struct {
 }
 
 func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{client: c, target: o.Target, paths: o.Paths, elected: o.Elected, readOnly: o.External}
+	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External}
 	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
@@ -232,6 +233,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 		case active && (live || p.leads()):
 			config, _ := entry["clientConfig"].(map[string]any)
 			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
+			if scope := p.scopes[path]; scope != nil && p.leads() {
+				narrow(entry, scope())
+			}
 			entries = append(entries, entry)
 		case known && live && !p.leads():
 			entries = append(entries, entry)
@@ -241,6 +245,15 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 		fields["/webhooks"] = entries
 	}
 	return fields, nil
+}
+
+// narrow limits an entry to the requests that all conditions hold for, and makes it one that must be asked.
+func narrow(entry map[string]any, conditions []admissionv1.MatchCondition) {
+	list := make([]any, 0, len(conditions))
+	for _, c := range conditions {
+		list = append(list, map[string]any{"name": c.Name, "expression": c.Expression})
+	}
+	entry["matchConditions"], entry["failurePolicy"] = list, string(admissionv1.Fail)
 }
 
 // templateText encodes entries without the bundles filled in.

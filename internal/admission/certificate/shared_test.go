@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -256,5 +257,40 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	}
 	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now())) != 1 || staleTime >= overlapTime {
 		t.Error("the server must have the new certificate while callers still trust both")
+	}
+}
+
+// CRR-087: an entry whose requests depend on what is installed is narrowed, and made one that must be asked, by the leader alone.
+func TestScopes(t *testing.T) {
+	w := newWorld(t)
+	w.add(t, "all", "/validate-all")
+	conditions := []admissionv1.MatchCondition{{Name: "none", Expression: "false"}}
+	scoped := func(elected chan struct{}) *Keeper {
+		return w.with(t, func(o *Options) {
+			o.Paths["/validate-all"], o.Elected = true, elected
+			o.Scopes = map[string]func() []admissionv1.MatchCondition{"/validate-all": func() []admissionv1.MatchCondition { return conditions }}
+		})
+	}
+	entry := func() admissionv1.ValidatingWebhook {
+		for _, entry := range w.validating(t).Webhooks {
+			if entry.Name == "all" {
+				return entry
+			}
+		}
+		t.Fatal("the entry has gone")
+		return admissionv1.ValidatingWebhook{}
+	}
+	before := entry()
+	pass(t, scoped(make(chan struct{})))
+	if got := entry(); len(got.MatchConditions) != 0 || !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
+		t.Errorf("by a replica that does not lead: %+v", got)
+	}
+	k := scoped(nil)
+	for _, expression := range []string{"false", "object.kind == 'x'"} {
+		conditions[0].Expression = expression
+		pass(t, k)
+		if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != admissionv1.Fail {
+			t.Errorf("%+v", got)
+		}
 	}
 }
