@@ -47,8 +47,6 @@ const (
 	RestartedAt = "apps.kruise.io/restarted-at"
 	// RuntimeContainersMeta is written by the node daemon (IPU-123).
 	RuntimeContainersMeta = "apps.kruise.io/runtime-containers-meta"
-	// SidecarSetHash on a pod records which sidecars were injected; such pods are reported on by the node daemon (ND-082).
-	SidecarSetHash = "kruise.io/sidecarset-hash"
 	// ClaimTemplateFingerprint on a ControllerRevision of a CloneSet (IPU-045).
 	ClaimTemplateFingerprint = "kruise.io/cloneset-volumeclaimtemplate-hash"
 	// ClaimTemplates on a ControllerRevision of a CloneSet remembers the claim templates of its pods, as JSON (CS-336).
@@ -78,9 +76,6 @@ const (
 const (
 	// ContainerBarrierEnv holds a container back until those of higher launch priority run (IPU-100).
 	ContainerBarrierEnv = "KRUISE_CONTAINER_BARRIER"
-	// SidecarSetVersionEnv and SidecarSetVersionAltEnv tell a sidecar its version (IPU-092).
-	SidecarSetVersionEnv    = "SIDECARSET_VERSION"
-	SidecarSetVersionAltEnv = "SIDECARSET_VERSION_ALT"
 )
 
 // Pod conditions, used as readiness gates too.

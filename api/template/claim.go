@@ -16,7 +16,7 @@ var ErrNotAList = errors.New("volumeClaimTemplates must be a list")
 // PodTemplate.
 type VolumeClaimTemplate struct {
 	corev1.PersistentVolumeClaim
-	document document
+	document Document
 	// whole marks the only element of a list that stands for a document that is no list.
 	whole bool
 }
@@ -37,13 +37,13 @@ func (t VolumeClaimTemplate) MarshalJSON() ([]byte, error) {
 	if t.whole {
 		return []byte(t.document.text), nil
 	}
-	return write(t.document, &t.PersistentVolumeClaim)
+	return Write(t.document, &t.PersistentVolumeClaim)
 }
 
 // UnmarshalJSON keeps data and decodes the typed view. It returns no error for any JSON value; see DecodeError.
 func (t *VolumeClaimTemplate) UnmarshalJSON(data []byte) error {
 	*t = VolumeClaimTemplate{}
-	t.document = read(data, &t.PersistentVolumeClaim)
+	t.document = Read(data, &t.PersistentVolumeClaim)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (l *VolumeClaimTemplates) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("[")) {
-		*l = VolumeClaimTemplates{{document: document{text: string(data), err: ErrNotAList}, whole: true}}
+		*l = VolumeClaimTemplates{{document: Document{text: string(data), err: ErrNotAList}, whole: true}}
 		return nil
 	}
 	var documents []json.RawMessage

@@ -10,15 +10,21 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// document is a JSON text kept as it was read. The text is a string because it is immutable and shared by all copies of an object.
-type document struct {
+// Document is a JSON text kept as it was read, beside the typed view that a type is for its users. The text is a string because it is
+// immutable and shared by all copies of an object. The zero value is that of an object made in Go.
+//
+// +kubebuilder:object:generate=false
+type Document struct {
 	text string
 	err  error
 }
 
-// read keeps data and decodes it into view. It never fails: what does not fit leaves view zero and is remembered as the error.
-func read[T any](data []byte, view *T) document {
-	doc := document{text: string(data)}
+// Err says why the document does not fit the types; nil if it does.
+func (d Document) Err() error { return d.err }
+
+// Read keeps data and decodes it into view. It never fails: what does not fit leaves view zero and is remembered as the error.
+func Read[T any](data []byte, view *T) Document {
+	doc := Document{text: string(data)}
 	var decoded T
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &decoded); err != nil {
 		doc.err = fmt.Errorf("decoding %T: %w", decoded, err)
@@ -28,8 +34,8 @@ func read[T any](data []byte, view *T) document {
 	return doc
 }
 
-// write returns the document with what was changed in view since it was read.
-func write[T any](doc document, view *T) ([]byte, error) {
+// Write returns the document with what was changed in view since it was read.
+func Write[T any](doc Document, view *T) ([]byte, error) {
 	now, err := json.Marshal(view)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", *view, err)
@@ -38,7 +44,7 @@ func write[T any](doc document, view *T) ([]byte, error) {
 		return now, nil
 	}
 	var asRead T
-	read([]byte(doc.text), &asRead)
+	Read([]byte(doc.text), &asRead)
 	then, err := json.Marshal(&asRead)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T as read: %w", *view, err)
@@ -50,7 +56,7 @@ func write[T any](doc document, view *T) ([]byte, error) {
 }
 
 // raw returns a copy of the document, or view encoded when there is none.
-func raw[T any](doc document, view *T) []byte {
+func raw[T any](doc Document, view *T) []byte {
 	if doc.text != "" {
 		return []byte(doc.text)
 	}

@@ -8,7 +8,7 @@ import corev1 "k8s.io/api/core/v1"
 // assignment to the embedded view alone keeps the unknown fields of the document. Compare two by Equal; cmp does so by itself.
 type PodTemplate struct {
 	corev1.PodTemplateSpec
-	document document
+	document Document
 }
 
 // FromPodTemplateSpec returns a template made in Go, without a document.
@@ -24,13 +24,13 @@ func (t PodTemplate) Raw() []byte { return raw(t.document, &t.PodTemplateSpec) }
 func (t PodTemplate) DecodeError() error { return t.document.err }
 
 // MarshalJSON returns the document with what was changed in the typed view since it was read.
-func (t PodTemplate) MarshalJSON() ([]byte, error) { return write(t.document, &t.PodTemplateSpec) }
+func (t PodTemplate) MarshalJSON() ([]byte, error) { return Write(t.document, &t.PodTemplateSpec) }
 
 // UnmarshalJSON keeps data and decodes the typed view. It returns no error for any JSON value; see DecodeError. null is no template.
 func (t *PodTemplate) UnmarshalJSON(data []byte) error {
 	*t = PodTemplate{}
 	if string(data) != "null" {
-		t.document = read(data, &t.PodTemplateSpec)
+		t.document = Read(data, &t.PodTemplateSpec)
 	}
 	return nil
 }

@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alph
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &CloneSet{}, &CloneSetList{}, &ContainerRecreateRequest{}, &ContainerRecreateRequestList{},
-		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{})
+		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{},
+		&SidecarSet{}, &SidecarSetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
