@@ -26,27 +26,43 @@ func Parse(raw []byte) (Document, error) {
 	return doc, nil
 }
 
-// Canonical returns a pod template in the one form in which templates are stored, hashed and compared. Fields that the Kubernetes
-// types know are written as these encode them; others are kept as they are. It fails if the template does not fit the types.
+// Canonical returns a pod template in the one form in which templates are stored, hashed and compared, see CanonicalAs.
 func Canonical(template []byte) (Document, error) {
-	raw, err := Parse(template)
+	canonical, err := CanonicalAs[corev1.PodTemplateSpec](template)
 	if err != nil {
 		return nil, err
 	}
-	delete(raw, "$patch")
-	var typed corev1.PodTemplateSpec
-	if err := json.Unmarshal(template, &typed); err != nil {
-		return nil, fmt.Errorf("reading pod template: %w", err)
+	doc, ok := canonical.(Document)
+	if !ok {
+		return nil, fmt.Errorf("reading pod template: it is no object")
+	}
+	delete(doc, "$patch")
+	return doc, nil
+}
+
+// CanonicalAs returns a JSON value of type T in the form in which revisions hold it. Fields that the type knows are written as it encodes
+// them; others are kept as they are. It fails if the value does not fit the type.
+func CanonicalAs[T any](text []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var raw, known any
+	if err := decoder.Decode(&raw); err != nil {
+		return nil, fmt.Errorf("parsing JSON: %w", err)
+	}
+	var typed T
+	if err := json.Unmarshal(text, &typed); err != nil {
+		return nil, fmt.Errorf("reading %T: %w", typed, err)
 	}
 	encoded, err := json.Marshal(&typed)
 	if err != nil {
-		return nil, fmt.Errorf("encoding pod template: %w", err)
+		return nil, fmt.Errorf("encoding %T: %w", typed, err)
 	}
-	known, err := Parse(encoded)
-	if err != nil {
-		return nil, err
+	decoder = json.NewDecoder(bytes.NewReader(encoded))
+	decoder.UseNumber()
+	if err := decoder.Decode(&known); err != nil {
+		return nil, fmt.Errorf("parsing %T: %w", typed, err)
 	}
-	return complete(known, raw, reflect.TypeOf(typed)).(Document), nil
+	return complete(known, raw, reflect.TypeFor[T]()), nil
 }
 
 var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})

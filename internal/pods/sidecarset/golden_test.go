@@ -1,0 +1,163 @@
+package sidecarset
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// shipper is the first example of the specification, with its defaults.
+const shipper = `{metadata: {name: log-shipper}, spec: {selector: {matchLabels: {ship-logs: "yes"}},
+  containers: [{name: shipper, image: example.com/shipper:1.0, volumeMounts: [{name: spool, mountPath: /spool}], terminationMessagePath: /dev/termination-log,
+    terminationMessagePolicy: File, imagePullPolicy: IfNotPresent, podInjectPolicy: BeforeAppContainer, upgradeStrategy: {upgradeType: ColdUpgrade}, shareVolumePolicy: {type: disabled}}],
+  volumes: [{name: spool, emptyDir: {}}]}}`
+
+const boots = `[{name: boot, image: example.com/boot:1, DEFAULTS}, {name: nat, image: example.com/nat:1, restartPolicy: Always, DEFAULTS}]`
+
+const bootDefaults = `terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, imagePullPolicy: IfNotPresent, podInjectPolicy: AfterAppContainer,
+  upgradeStrategy: {upgradeType: ColdUpgrade}, shareVolumePolicy: {type: disabled}`
+
+func parse(t *testing.T, manifest string) *appsv1beta1.SidecarSet {
+	t.Helper()
+	set := &appsv1beta1.SidecarSet{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// SS-017, SS-018, SS-290, SS-291, SS-293.
+func TestGoldenHashes(t *testing.T) {
+	with := parse(t, shipper)
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(boots, "DEFAULTS", bootDefaults)), &with.Spec.InitContainers); err != nil {
+		t.Fatal(err)
+	}
+	plain := with.DeepCopy()
+	plain.Spec.InitContainers = plain.Spec.InitContainers[:1]
+	for name, test := range map[string]struct {
+		set           *appsv1beta1.SidecarSet
+		hash, without string
+	}{
+		"containers": {parse(t, shipper), "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", "w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"},
+		"init containers without a native one do not count (SS-019)": {plain, "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579",
+			"w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"},
+		"a native sidecar": {with, "4c5xwd9wf9w429zfc449298cz2d526z2d97dv9b49fd4w664xbd7wvd47wzv84b4", "4cvv6xdcd8c7fb8zfvbx4xz4bc98f8b8798744v94wdd24vw9dcx66646wf22w8v"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, err := json.Marshal(test.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash, err := Hash(&test.set.Spec)
+			if err != nil || hash != test.hash {
+				t.Errorf("%s, %v", hash, err)
+			}
+			without, err := HashWithoutImage(&test.set.Spec)
+			if err != nil || without != test.without {
+				t.Errorf("without image: %s, %v", without, err)
+			}
+			if after, _ := json.Marshal(test.set); string(after) != string(before) {
+				t.Errorf("the SidecarSet was changed: %s", cmp.Diff(string(before), string(after)))
+			}
+		})
+	}
+}
+
+// SS-183, SS-292.
+func TestGoldenRevision(t *testing.T) {
+	set := parse(t, shipper)
+	content, err := Content(&set.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"spec":{"$patch":"replace","containers":[{"image":"example.com/shipper:1.0","imagePullPolicy":"IfNotPresent","name":"shipper","podInjectPolicy":"BeforeAppContainer","resources":{},"shareVolumePolicy":{"type":"disabled"},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","upgradeStrategy":{"upgradeType":"ColdUpgrade"},"volumeMounts":[{"mountPath":"/spool","name":"spool"}]}],"imagePullSecrets":null,"initContainers":null,"patchPodMetadata":null,"volumes":[{"emptyDir":{},"name":"spool"}]}}`
+	if diff := cmp.Diff(want, string(content)); diff != "" {
+		t.Error(diff)
+	}
+	if name := revision.Name(set.Name, revision.Hash(content, 0)); name != "log-shipper-7cd976bcb" {
+		t.Errorf("name %s", name)
+	}
+}
+
+// SS-171, SS-D24: what a revision holds comes back, unknown fields included, and nothing else changes.
+func TestRestore(t *testing.T) {
+	old := parse(t, `{spec: {containers: [{name: a, image: "a:1", fromTheFuture: {x: 1}}], volumes: [{name: v, emptyDir: {}, later: true}], imagePullSecrets: [{name: s}],
+	  patchPodMetadata: [{annotations: {k: v}, patchPolicy: Retain}]}}`)
+	content, err := Content(&old.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := parse(t, shipper)
+	spec, err := Restore(&set.Spec, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Content(spec)
+	if err != nil || string(again) != string(content) || !strings.Contains(string(content), `"fromTheFuture":{"x":1}`) || !strings.Contains(string(content), `"later":true`) {
+		t.Errorf("%s\n%s, %v", content, again, err)
+	}
+	if spec.Selector == nil || spec.InitContainers != nil || set.Spec.Containers[0].Name != "shipper" {
+		t.Errorf("%+v", spec)
+	}
+	for _, broken := range []string{"", "{}", `{"spec":7}`} {
+		if _, err := Restore(&set.Spec, []byte(broken)); err == nil {
+			t.Errorf("%q was read", broken)
+		}
+	}
+}
+
+// SS-180, SS-182, SS-295.
+func TestRecords(t *testing.T) {
+	records, err := ReadRecords(`{"old":"h1","log-shipper":{"updateTimestamp":"2030-01-02T03:04:05Z","hash":"h2","sidecarSetName":"log-shipper","sidecarList":["shipper"],"controllerRevision":"log-shipper-7cd976bcb"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Records{"old": {Hash: "h1", SidecarSetName: "old"}, "log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), Hash: "h2",
+		SidecarSetName: "log-shipper", SidecarList: []string{"shipper"}, ControllerRevision: "log-shipper-7cd976bcb"}}
+	if diff := cmp.Diff(want, records); diff != "" {
+		t.Error(diff)
+	}
+	delete(records, "old")
+	const text = `{"log-shipper":{"updateTimestamp":"2030-01-02T03:04:05Z","hash":"h2","sidecarSetName":"log-shipper","sidecarList":["shipper"],"controllerRevision":"log-shipper-7cd976bcb"}}`
+	if got := records.String(); got != text {
+		t.Errorf("%s", got)
+	}
+	if empty, err := ReadRecords(""); err != nil || len(empty) != 0 {
+		t.Errorf("%v, %v", empty, err)
+	}
+	for _, broken := range []string{"x", "[]", `{"a":7}`} {
+		if _, err := ReadRecords(broken); err == nil {
+			t.Errorf("%q was read", broken)
+		}
+	}
+	if got := InjectedList(" b,,a", "c", "a"); got != "a,b,c" {
+		t.Errorf("list %q", got)
+	}
+	if got := ReadInjectedList(""); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// SS-125, SS-180: names of sidecars, and those that they have in pods.
+func TestNames(t *testing.T) {
+	set := parse(t, `{spec: {containers: [{name: z}, {name: hot, upgradeStrategy: {upgradeType: HotUpgrade}}], initContainers: [{name: init}, {name: native, restartPolicy: Always}]}}`)
+	if got := Names(&set.Spec); !slices.Equal(got, []string{"hot", "native", "z"}) {
+		t.Errorf("%v", got)
+	}
+	if got := PodNames(&set.Spec); !slices.Equal(got, []string{"hot-1", "hot-2", "native", "z"}) {
+		t.Errorf("%v", got)
+	}
+	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) || IsNative(&corev1.Container{}) {
+		t.Error("native sidecars are not told apart")
+	}
+}
