@@ -23,6 +23,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -253,8 +254,17 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		return nil // the next round decides
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
+	case err != nil && ended(ctx, rt, c.ID):
+		log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+		err = nil
 	}
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
+}
+
+// ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
+func ended(ctx context.Context, rt Runtime, id string) bool {
+	inspected, err := rt.Status(ctx, id)
+	return errors.Is(err, runtime.ErrNotFound) || err == nil && inspected.Exited
 }
 
 // order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104).
@@ -319,7 +329,7 @@ func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, 
 			if state := &plan.States[i]; state.Name == container && failure == nil {
 				*state = State{Name: container, Phase: recreating, IsKilled: true}
 			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed, Message: fmt.Sprintf("kill container error: %v", failure), IsKilled: state.IsKilled}
+				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)), IsKilled: state.IsKilled}
 			}
 		}
 		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {
