@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,31 @@ type reconciler struct {
 	runtimeOf func(id string) (Runtime, error)
 	stopper   *stop.Stopper
 	clock     clock.WithDelayedExecution
+	// graces are the pods, by name, whose request at work waits before it stops anything.
+	graces sync.Map
+}
+
+// grace is the time since when a request has been seen to wait.
+type grace struct {
+	request types.UID
+	since   time.Time
+}
+
+// unreadySince returns when it was first seen here that the pod of the request had been made not ready. The time that the manager wrote
+// is of another clock: where the node's is ahead, a pod would lose its containers while it still gets traffic. A daemon that starts counts
+// anew (CRR-086).
+func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
+	if !graceBegan(request) {
+		return time.Time{}
+	}
+	pod := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
+	if known, ok := r.graces.Load(pod); ok {
+		if g, ok := known.(grace); ok && g.request == request.UID {
+			return g.since
+		}
+	}
+	r.graces.Store(pod, grace{request.UID, now})
+	return now
 }
 
 // Setup adds the controller to the manager, whose cache holds the active requests of this node only (CRR-090).
@@ -106,6 +132,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 	}
 	if len(open) == 0 {
+		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	order(open)
@@ -213,6 +240,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 			}
 		}
 	}
+	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := Evaluate(s)
 	return &plan, rt, nil
 }

@@ -100,6 +100,33 @@ func TestFailedStop(t *testing.T) {
 	}
 }
 
+// CRR-086, CRR-161: the grace period lasts as long as it should, whether the node's clock is behind the manager's or ahead of it, and
+// nothing is remembered of a request that has ended.
+func TestGraceOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			w, now := quiet(t, unready(epoch.Add(-ahead)), func(r *appsv1beta1.ContainerRecreateRequest) {
+				seconds := int64(30)
+				r.Spec.Strategy.UnreadyGracePeriodSeconds = &seconds
+			})
+			for second := 0; second <= 31; second++ {
+				if err := w.rounds(3); err != nil {
+					t.Fatal(err)
+				}
+				if stopped := len(w.stops) > 0; stopped != (second >= 30) {
+					t.Fatalf("after %d s: stopped: %v", second, stopped)
+				}
+				w.clock.Step(time.Second)
+			}
+			if err := w.api.Delete(t.Context(), now()); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.rounds(1)
+			w.r.graces.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+		})
+	}
+}
+
 // late is a runtime whose stops succeed and whose answers do not come.
 type late struct{ *world }
 
