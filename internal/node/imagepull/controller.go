@@ -59,9 +59,9 @@ type reconciler struct {
 	client  client.Client
 	puller  *puller
 	// Only Reconcile, which runs once at a time, touches these.
-	tasks  map[key]*task
-	first  map[key]int64
-	object types.UID // of the NodeImage of the last pass
+	tasks   map[key]*task
+	first   map[key]int64
+	object  types.UID // of the NodeImage of the last pass
 	limiter *rate.Limiter
 	wake    func()
 	running sync.WaitGroup

@@ -89,8 +89,8 @@ func TestGracePeriodIsShared(t *testing.T) {
 		"failing hook": {hook: exec, exec: after(0, errors.New("no process abc")), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: no process app"}},
 		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
 			events: []string{stopping, "Warning FailedPreStopHook " + message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
-		"sleep":        {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
-		"empty hook":   {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
+		"sleep":      {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
+		"empty hook": {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
