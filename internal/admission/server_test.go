@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 )
@@ -121,5 +123,16 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		if scope := options.Scopes[mutatePodAllPath](); len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
 			t.Errorf("%s: all pods for which %v", name, scope)
 		}
+	}
+}
+
+// ND-185: where pods are changed at all, launch priority needs no gate of its own.
+func TestLaunchPriorityNeedsNoGate(t *testing.T) {
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: true})
+	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Object: runtime.RawExtension{
+		Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
+	answer := handlers[mutatePodPath].Handle(t.Context(), request)
+	if patches := fmt.Sprint(answer.Patches); !answer.Allowed || !strings.Contains(patches, "web-0-barrier") || !strings.Contains(patches, "p_-1") {
+		t.Errorf("%+v", answer)
 	}
 }

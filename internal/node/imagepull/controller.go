@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
@@ -57,9 +58,10 @@ type reconciler struct {
 	options Options
 	client  client.Client
 	puller  *puller
-	tasks   map[key]*task // only Reconcile, which runs once at a time, touches it
+	// Only Reconcile, which runs once at a time, touches these.
+	tasks   map[key]*task
 	first   map[key]int64
-	looked  bool
+	object  types.UID // of the NodeImage of the last pass
 	limiter *rate.Limiter
 	wake    func()
 	running sync.WaitGroup
@@ -111,8 +113,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.looked {
-		r.looked = true
+	if r.object != object.UID { // the first pass, or the object was made anew: then nothing that runs is meant for it
+		r.stop(r.all()...)
+		r.object, r.first = object.UID, nil
 		if object.Status.FirstSyncStatus == nil {
 			r.first = firstTags(object)
 		}
@@ -128,6 +131,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	for _, k := range p.start {
 		r.start(ctx, object, k)
+	}
+	for k, t := range r.tasks {
+		t.refer(references(object.Spec.Images[k.image]))
 	}
 	r.puller.secrets.keep(secretsOf(object))
 	if !apiequality.Semantic.DeepEqual(p.status, object.Status) {
@@ -176,9 +182,7 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 			break
 		}
 	}
-	for _, secret := range image.PullSecrets {
-		t.secrets = append(t.secrets, types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
-	}
+	t.secrets = references(image)
 	if image.SandboxConfig != nil {
 		t.sandbox = *image.SandboxConfig.DeepCopy()
 	}
@@ -199,24 +203,28 @@ func (r *reconciler) done(t *task, took time.Duration) {
 	if s.Phase == succeeded {
 		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s", t.key.reference(), took.Round(time.Millisecond))
 	} else {
-		message := fmt.Sprintf("Image %s on node %s: %s", t.key.reference(), r.options.Node, s.Message)
-		const most = 1000 // the API server refuses messages above 1 KiB
-		if len(message) > most {
-			message = message[:most] + "…"
-		}
-		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, message)
+		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(), r.options.Node, s.Message))
+		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, note)
 		for i := range t.spec.OwnerReferences {
-			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, message)
+			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, note)
 		}
 	}
 	r.wake()
 }
 
+func references(image appsv1beta1.ImageSpec) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, secret := range image.PullSecrets {
+		names = append(names, types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
+	}
+	return names
+}
+
 func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 	used := map[types.NamespacedName]bool{}
 	for _, image := range object.Spec.Images {
-		for _, secret := range image.PullSecrets {
-			used[types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}] = true
+		for _, name := range references(image) {
+			used[name] = true
 		}
 	}
 	return used

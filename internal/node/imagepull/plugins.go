@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,14 +25,19 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// pluginTimeout bounds one call of a plugin.
-const pluginTimeout = time.Minute
+const (
+	// pluginTimeout bounds one call of a plugin.
+	pluginTimeout = time.Minute
+	// pluginCalls bounds how many programs run at once, however many pulls begin.
+	pluginCalls = 4
+)
 
 // Plugins are kubelet's credential provider plugins: programs that print credentials for an image (IMG-137).
 type Plugins struct {
 	providers []kubeletconfig.CredentialProvider
 	folder    string
 	clock     clock.PassiveClock
+	calls     chan struct{} // as many as programs run
 
 	mu    sync.Mutex
 	cache map[pluginKey]pluginAnswer
@@ -68,7 +74,7 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 			return nil, fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none", configFile, p.Name)
 		}
 	}
-	return &Plugins{providers: config.Providers, folder: folder, clock: c, cache: map[pluginKey]pluginAnswer{}}, nil
+	return &Plugins{providers: config.Providers, folder: folder, clock: c, calls: make(chan struct{}, pluginCalls), cache: map[pluginKey]pluginAnswer{}}, nil
 }
 
 // Credentials implements Provider.
@@ -111,14 +117,18 @@ func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]str
 }
 
 func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named) ([]credential, error) {
-	p.mu.Lock()
-	for _, scope := range scopes(named) {
-		if cached, ok := p.cache[pluginKey{provider.Name, scope}]; ok && p.clock.Now().Before(cached.until) {
-			p.mu.Unlock()
-			return cached.credentials, nil
-		}
+	if list, ok := p.cached(provider.Name, named); ok {
+		return list, nil
 	}
-	p.mu.Unlock()
+	select {
+	case p.calls <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for its turn: %w", context.Cause(ctx))
+	}
+	defer func() { <-p.calls }()
+	if list, ok := p.cached(provider.Name, named); ok { // somebody asked meanwhile
+		return list, nil
+	}
 	answer, err := p.call(ctx, provider, named.String())
 	if err != nil {
 		return nil, err
@@ -135,11 +145,29 @@ func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialPro
 		keep = provider.DefaultCacheDuration.Duration
 	}
 	if scope, ok := scopes(named)[answer.CacheKeyType]; ok && keep > 0 {
-		p.mu.Lock()
-		p.cache[pluginKey{provider.Name, scope}] = pluginAnswer{list, p.clock.Now().Add(keep)}
-		p.mu.Unlock()
+		p.keep(pluginKey{provider.Name, scope}, pluginAnswer{list, p.clock.Now().Add(keep)})
 	}
 	return list, nil
+}
+
+func (p *Plugins) cached(provider string, named reference.Named) ([]credential, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, scope := range scopes(named) {
+		if cached, ok := p.cache[pluginKey{provider, scope}]; ok && p.clock.Now().Before(cached.until) {
+			return cached.credentials, true
+		}
+	}
+	return nil, false
+}
+
+// keep keeps an answer, and none that is outdated: there may be one for every image.
+func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	maps.DeleteFunc(p.cache, func(_ pluginKey, old pluginAnswer) bool { return !now.Before(old.until) })
+	p.cache[k] = answer
 }
 
 // call runs the program. Its standard error is told, its standard output is not: that holds credentials (ND-073).
@@ -155,6 +183,7 @@ func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialPr
 	command := exec.CommandContext(ctx, filepath.Join(p.folder, provider.Name), provider.Args...)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), &stdout, &stderr
 	command.Env = os.Environ()
+	command.WaitDelay = time.Second // its children may hold the pipes open for ever
 	for _, e := range provider.Env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}

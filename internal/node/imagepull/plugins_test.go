@@ -1,10 +1,13 @@
 package imagepull
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,5 +105,61 @@ func TestBrokenPlugins(t *testing.T) {
 		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(fmt.Sprint(err), "hunter2") {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// ND-022, IMG-137: a plugin whose children outlive it does not hold the pull: its time is over when the context's is.
+func TestPluginWithChildrenIsAbandoned(t *testing.T) {
+	config, folder := plugin(t, "sleep 600 & echo $! > child\nwait")
+	p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		pid, _ := os.ReadFile(filepath.Join(folder, "child"))
+		if n, err := strconv.Atoi(strings.TrimSpace(string(pid))); err == nil {
+			if child, err := os.FindProcess(n); err == nil {
+				_ = child.Kill()
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Credentials(ctx, "a.r.io/img:1")
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("no error")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the plugin is still waited for, long after its time")
+	}
+}
+
+// IMG-137: many pulls that begin at once start a few programs, and one answer serves all for which it holds.
+func TestPluginsAreNotStampeded(t *testing.T) {
+	config, folder := plugin(t, `i=0; while [ ! -e go ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done`+"\n"+answers)
+	p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			if got, err := p.Credentials(t.Context(), fmt.Sprintf("a.r.io/img%d:1", i)); len(got) != 1 || err != nil {
+				t.Errorf("%v %v", got, err)
+			}
+		})
+	}
+	if err := os.WriteFile(filepath.Join(folder, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if data, _ := os.ReadFile(filepath.Join(folder, "calls")); strings.Count(string(data), "x") > pluginCalls {
+		t.Errorf("%d programs were started", strings.Count(string(data), "x"))
 	}
 }

@@ -35,7 +35,7 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 }
 
 // credentials returns those of the secrets, in their order. One that is missing or unusable is left out; that is logged when it is found
-// out and not at every use. Any other failure to read is an error.
+// out and not at every use. That the API server is away is an error only for one that was never read.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
@@ -61,6 +61,8 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName) (cachedSec
 		now.problem = "it does not exist"
 	case apierrors.IsForbidden(err):
 		now.problem = err.Error()
+	case err != nil && known && before.problem == "": // most likely it still holds
+		return before, nil
 	case err != nil:
 		return cachedSecret{}, fmt.Errorf("reading secret %s: %w", name, err)
 	default:

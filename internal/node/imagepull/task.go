@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -47,13 +48,26 @@ type task struct {
 	key     key
 	object  types.UID // of the NodeImage
 	spec    appsv1beta1.ImageTagSpec
-	secrets []types.NamespacedName
 	sandbox appsv1beta1.SandboxConfig
 	cancel  context.CancelFunc
 	turn    chan struct{}
 
-	mu     sync.Mutex
-	status appsv1beta1.ImageTagStatus
+	mu      sync.Mutex
+	status  appsv1beta1.ImageTagStatus
+	secrets []types.NamespacedName // of the image in the spec of now
+}
+
+// refer tells of the secrets that the spec lists, which jobs add to while the task runs (IMG-089, IMG-138).
+func (t *task) refer(secrets []types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.secrets = secrets
+}
+
+func (t *task) referred() []types.NamespacedName {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.secrets
 }
 
 func (t *task) now() appsv1beta1.ImageTagStatus {
@@ -106,7 +120,7 @@ func (p *puller) run(ctx context.Context, t *task) {
 	t.set(func(s *appsv1beta1.ImageTagStatus) {
 		s.CompletionTime = p.instant()
 		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
-			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", err.Error()
+			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", message.Bound(err.Error())
 		}
 	})
 	p.meters.ended(err, took, size)
@@ -153,18 +167,16 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 
 // attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
 func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (id string, size uint64, err error) {
-	rt, err := p.runtime()
-	if err != nil {
-		return "", 0, err
-	}
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := p.clock.AfterFunc(timeout, func() { cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout)) })
 	defer timer.Stop()
-	if t.spec.ImagePullPolicy != appsv1beta1.PullAlways { // IMG-014, IMG-015
-		if image, err := find(bounded, rt, t.key); err == nil && image != nil {
-			return t.key.image + "@" + image.ID, 0, nil
-		}
+	rt, present, err := p.answering(bounded, t)
+	if err != nil {
+		return "", 0, err
+	}
+	if present != nil && t.spec.ImagePullPolicy != appsv1beta1.PullAlways { // IMG-014, IMG-015
+		return t.key.image + "@" + present.ID, 0, nil
 	}
 	if err := p.pull(bounded, rt, t); err != nil {
 		if cause := context.Cause(bounded); cause != nil {
@@ -174,13 +186,37 @@ func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (i
 	}
 	image, err := find(bounded, rt, t.key)
 	if err != nil || image == nil {
-		return "", 0, err // it was pulled; the list may show it under another name
+		return "", 0, nil // it was pulled; the list may show it under another name, or later
 	}
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
+// answering waits for a runtime that answers, and looks for the image in it. A node that starts, or a runtime that restarts, costs no
+// attempt: a tag that has failed is not tried again (ND-038, IMG-144).
+func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *runtime.Image, err error) {
+	for pause := time.Second; ; pause = min(2*pause, longestPause) {
+		if rt, err = p.runtime(); err == nil {
+			present, err = find(ctx, rt, t.key)
+		}
+		if rt != nil && !errors.Is(err, runtime.ErrUnavailable) {
+			return rt, present, nil // what else is wrong shows in the pull
+		}
+		if !errors.Is(err, runtime.ErrUnavailable) {
+			return nil, nil, err
+		}
+		if pause == time.Second {
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image", t.key.reference(), "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-p.clock.After(pause):
+		}
+	}
+}
+
 func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
-	listed, err := p.secrets.credentials(ctx, t.secrets)
+	listed, err := p.secrets.credentials(ctx, t.referred())
 	if err != nil {
 		return err
 	}
@@ -227,7 +263,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 
 // rejected has credentials read anew at the next attempt: they may have been rotated (IMG-122, IMG-138).
 func (p *puller) rejected(t *task) {
-	p.secrets.expire(t.secrets)
+	p.secrets.expire(t.referred())
 	if p.provider != nil {
 		p.provider.Forget()
 	}

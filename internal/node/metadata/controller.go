@@ -61,14 +61,14 @@ type reconciler struct {
 	live     client.Reader
 	own      *ownwrites.Tracker
 	clock    clock.WithDelayedExecution
-	readings workqueue.TypedRateLimiter[reconcile.Request]
+	readings *readings
 	restarts *restarter
 	reports  *prometheus.CounterVec
 }
 
 func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
 	r := &reconciler{Options: options, client: c, live: live, own: ownwrites.NewTracker(), clock: clock.RealClock{},
-		readings: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		readings: newReadings(),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
 			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
 	r.restarts = newRestarter(r)
@@ -108,7 +108,7 @@ func (r *reconciler) handler() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, false, q) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
 			r.own.Forget(e.Object.GetUID())
-			r.readings.Forget(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+			r.readings.forget(e.Object.GetUID())
 		},
 	}
 }
@@ -137,11 +137,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{RequeueAfter: time.Second}, err
 		}
 	}
-	if len(plan.Read) > 0 {
-		return reconcile.Result{RequeueAfter: r.readings.When(request)}, nil
-	}
-	r.readings.Forget(request)
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
 // stale tells whether the pod of the cache is older than what was written here (ND-092).
@@ -178,12 +174,16 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 	}
 	plan := Make(s)
 	for _, id := range plan.Read {
+		if !r.readings.due(pod.UID, id, r.clock.Now()) {
+			continue
+		}
 		rt, err := r.Runtimes.ForContainer(id)
 		if err == nil {
 			s.Environments[id], err = rt.Environment(ctx, id)
 		}
 		if err != nil {
 			delete(s.Environments, id)
+			r.readings.failed(pod.UID, id, r.clock.Now())
 			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again, and nothing is restarted for it", "id", id, "error", err.Error())
 		}
 	}

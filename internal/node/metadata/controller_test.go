@@ -14,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -104,12 +105,42 @@ func TestReportIsOnePatch(t *testing.T) {
 func TestUnreadableEnvironment(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true})
-	first, second := w.reconcile(), w.reconcile()
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
+	w.r.clock = clock
+	first := w.reconcile()
+	clock.Step(3 * time.Second)
+	second := w.reconcile()
 	if first.RequeueAfter != 3*time.Second || second.RequeueAfter != 6*time.Second || len(w.patches) != 1 || strings.Contains(w.patches[0], "extracted") {
 		t.Errorf("%+v %+v %v", first, second, w.patches)
 	}
 	if len(w.r.restarts.wanted) > 0 || len(w.cri.Calls("StopContainer")) > 0 {
 		t.Error("a restart is wanted")
+	}
+}
+
+// ND-106: events of the pod do not bring the next reading forward, however many come; a new container is read at once.
+func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
+	w := newWorld(t, pod("b", updatingPod))
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
+	w.r.clock = clock
+	c := fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true, Created: time.Unix(1, 0)}
+	w.cri.Add(c)
+	var after time.Duration
+	for range 20 {
+		after = w.reconcile().RequeueAfter
+	}
+	if n := len(w.cri.Calls("ExecSync")); n != 2 || after <= 0 || after > 3*time.Second {
+		t.Errorf("%d commands were run, again in %s", n, after)
+	}
+	clock.Step(3 * time.Second)
+	if after = w.reconcile().RequeueAfter; len(w.cri.Calls("ExecSync")) != 4 || after != 6*time.Second {
+		t.Errorf("%d commands were run, again in %s", len(w.cri.Calls("ExecSync")), after)
+	}
+	c.ID, c.Created, c.NoRecord, c.Env = "app-2", time.Unix(2, 0), false, []string{"V=b"}
+	w.cri.Add(c)
+	w.reconcile()
+	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, fmt.Sprint(hash("b"))) || len(w.r.readings.held) > 0 {
+		t.Errorf("%s, remembered: %v", got, w.r.readings.held)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -58,6 +60,31 @@ type reconciler struct {
 	runtimeOf func(id string) (Runtime, error)
 	stopper   *stop.Stopper
 	clock     clock.WithDelayedExecution
+	// graces are the pods, by name, whose request at work waits before it stops anything.
+	graces sync.Map
+}
+
+// grace is the time since when a request has been seen to wait.
+type grace struct {
+	request types.UID
+	since   time.Time
+}
+
+// unreadySince returns when it was first seen here that the pod of the request had been made not ready. The time that the manager wrote
+// is of another clock: where the node's is ahead, a pod would lose its containers while it still gets traffic. A daemon that starts counts
+// anew (CRR-086).
+func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
+	if !graceBegan(request) {
+		return time.Time{}
+	}
+	pod := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
+	if known, ok := r.graces.Load(pod); ok {
+		if g, ok := known.(grace); ok && g.request == request.UID {
+			return g.since
+		}
+	}
+	r.graces.Store(pod, grace{request.UID, now})
+	return now
 }
 
 // Setup adds the controller to the manager, whose cache holds the active requests of this node only (CRR-090).
@@ -105,6 +132,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 	}
 	if len(open) == 0 {
+		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	order(open)
@@ -212,6 +240,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 			}
 		}
 	}
+	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := Evaluate(s)
 	return &plan, rt, nil
 }
@@ -253,8 +282,17 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		return nil // the next round decides
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
+	case err != nil && ended(ctx, rt, c.ID):
+		log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+		err = nil
 	}
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
+}
+
+// ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
+func ended(ctx context.Context, rt Runtime, id string) bool {
+	inspected, err := rt.Status(ctx, id)
+	return errors.Is(err, runtime.ErrNotFound) || err == nil && inspected.Exited
 }
 
 // order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104).
@@ -319,7 +357,7 @@ func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, 
 			if state := &plan.States[i]; state.Name == container && failure == nil {
 				*state = State{Name: container, Phase: recreating, IsKilled: true}
 			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed, Message: fmt.Sprintf("kill container error: %v", failure), IsKilled: state.IsKilled}
+				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)), IsKilled: state.IsKilled}
 			}
 		}
 		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {

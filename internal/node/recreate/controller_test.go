@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,82 @@ func TestFailedStop(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CRR-086, CRR-161: the grace period lasts as long as it should, whether the node's clock is behind the manager's or ahead of it, and
+// nothing is remembered of a request that has ended.
+func TestGraceOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			w, now := quiet(t, unready(epoch.Add(-ahead)), func(r *appsv1beta1.ContainerRecreateRequest) {
+				seconds := int64(30)
+				r.Spec.Strategy.UnreadyGracePeriodSeconds = &seconds
+			})
+			for second := 0; second <= 31; second++ {
+				if err := w.rounds(3); err != nil {
+					t.Fatal(err)
+				}
+				if stopped := len(w.stops) > 0; stopped != (second >= 30) {
+					t.Fatalf("after %d s: stopped: %v", second, stopped)
+				}
+				w.clock.Step(time.Second)
+			}
+			if err := w.api.Delete(t.Context(), now()); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.rounds(1)
+			w.r.graces.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+		})
+	}
+}
+
+// late is a runtime whose stops succeed and whose answers do not come.
+type late struct{ *world }
+
+func (l late) Stop(ctx context.Context, id string, grace time.Duration) error {
+	if err := l.world.Stop(ctx, id, grace); err != nil {
+		return err
+	}
+	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+}
+
+// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has been replaced: that is no failure.
+func TestStopWithoutAnswer(t *testing.T) {
+	for name, test := range map[string]func(*world){
+		"ended":    func(*world) {},
+		"replaced": func(w *world) { w.kubelet() },
+		"removed": func(w *world) {
+			w.kubelet()
+			w.containers = slices.DeleteFunc(w.containers, func(c runtime.Container) bool { return c.Exited })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deadline := int64(600)
+			w, now := quiet(t, force, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &deadline })
+			w.r.runtimeOf = func(string) (Runtime, error) { return after{late{w}, func() { test(w) }}, nil }
+			for range 20 {
+				_ = w.rounds(1)
+				w.kubelet()
+				w.manager()
+				w.clock.Step(time.Second)
+			}
+			if s := now().Status; s.CompletionTime == nil || s.ContainerRecreateStates[0].Phase != succeeded || !s.ContainerRecreateStates[0].IsKilled || s.ContainerRecreateStates[1].Phase != succeeded {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// after does something between the stop and its answer.
+type after struct {
+	Runtime
+	then func()
+}
+
+func (a after) Stop(ctx context.Context, id string, grace time.Duration) error {
+	err := a.Runtime.Stop(ctx, id, grace)
+	a.then()
+	return err
 }
 
 // CRR-005, CRR-068: of the status only the daemon's own fields are written.

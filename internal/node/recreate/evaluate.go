@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -48,7 +47,10 @@ type Snapshot struct {
 	Inspected  map[string]runtime.Status
 	// Pod is nil if it is not known.
 	Pod *corev1.Pod
-	Now time.Time
+	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition is of
+	// another clock (CRR-086, CRR-161).
+	UnreadySince time.Time
+	Now          time.Time
 }
 
 // Plan is what a round does: the first of Record, Stop that is set, or else wait.
@@ -284,15 +286,19 @@ func note(open *string, format, name string) {
 	}
 }
 
+// graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that (CRR-085).
+func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
+	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
+}
+
 // stop decides whether the container may be stopped now (CRR-086), and records which one it is where nothing else tells.
 func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	if grace := s.strategy().UnreadyGracePeriodSeconds; grace != nil {
-		condition := meta.FindStatusCondition(s.Request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
-		if condition == nil || condition.Status != metav1.ConditionTrue {
+		if !graceBegan(s.Request) {
 			plan.Waiting = "the pod has not been made not ready yet"
 			return
 		}
-		if left := condition.LastTransitionTime.Add(time.Duration(*grace) * time.Second).Sub(s.Now); left > 0 {
+		if left := s.UnreadySince.Add(time.Duration(*grace) * time.Second).Sub(s.Now); left > 0 {
 			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
 			return
 		}

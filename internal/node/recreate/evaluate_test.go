@@ -161,6 +161,9 @@ func TestEvaluate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := epoch.Add(9 * time.Minute)
 			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Now: now, Inspected: map[string]runtime.Status{}}
+			if conditions := test.request.Status.Conditions; len(conditions) > 0 { // the clocks agree
+				s.UnreadySince = conditions[0].LastTransitionTime.Time
+			}
 			for _, c := range test.containers {
 				s.Inspected[c.ID] = runtime.Status{Container: c, StartedAt: c.CreatedAt, ExitCode: test.exit}
 			}

@@ -52,17 +52,23 @@ type world struct {
 	by       string
 	stops    map[string]map[string]bool // by request and container: the IDs stopped
 	trace    []string
+	traces   sync.Mutex
 	requests int
 	calls    sync.Mutex // a hook that is abandoned may still be on its way
 }
 
 func (w *world) logf(format string, args ...any) {
+	w.traces.Lock()
+	defer w.traces.Unlock()
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
 func (w *world) fatalf(format string, args ...any) {
 	w.t.Helper()
-	w.t.Fatalf(format+"\n%s", append(args, strings.Join(w.trace, "\n"))...)
+	w.traces.Lock()
+	trace := strings.Join(w.trace, "\n")
+	w.traces.Unlock()
+	w.t.Fatalf(format+"\n%s", append(args, trace)...)
 }
 
 // call wraps one call of the daemon to the world: it dies before or after, or the call fails.

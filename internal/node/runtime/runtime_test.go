@@ -170,6 +170,49 @@ func TestSeveralRuntimes(t *testing.T) {
 	}
 }
 
+// IMG-146, ND-036, ND-038, CRR-100: while the kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and its
+// containers are not taken for those of a runtime that the node does not have. When the kubelet has moved, the former runtime does not count.
+func TestKubeletsRuntimeIsAway(t *testing.T) {
+	kubelets := fakecri.Start(t)
+	kubelets.Set(func(s *fakecri.Server) { s.Pods = 2 })
+	other := &fakecri.Server{Name: "docker", Path: filepath.Join(kubelets.Root(), "cri-dockerd.sock")}
+	other.Listen(t)
+	t.Cleanup(other.Close)
+	away := func(set *runtime.Set) {
+		t.Helper()
+		if r, err := set.ForImages(); !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("images go to %v, %v", r, err)
+		}
+		if r, err := set.ForContainer("containerd://a"); err == nil && r.Name() != "containerd" || err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("containers: %v, %v", r, err)
+		}
+	}
+	set := runtime.NewSet(runtime.Options{Root: kubelets.Root()})
+	set.Look(t.Context())
+	if r, err := set.ForImages(); err != nil || r.Name() != "containerd" {
+		t.Fatal(r, err)
+	}
+	kubelets.Close() // its socket goes, too
+	set.Look(t.Context())
+	away(set)
+	kubelets.Listen(t)
+	kubelets.Set(func(s *fakecri.Server) {
+		s.Failing = map[string]error{"Version": status.Error(codes.Unavailable, "starting")}
+	})
+	set.Look(t.Context())
+	away(set)
+	fresh := runtime.NewSet(runtime.Options{Root: kubelets.Root()}) // of a daemon that starts now
+	fresh.Look(t.Context())
+	away(fresh)
+	other.Set(func(s *fakecri.Server) { s.Pods = 1 })
+	for _, set := range []*runtime.Set{set, fresh} {
+		set.Look(t.Context())
+		if r, err := set.ForImages(); err != nil || r.Name() != "docker" {
+			t.Errorf("the kubelet has moved: %v, %v", r, err)
+		}
+	}
+}
+
 // ND-084, CRR-116, ND-085: what is told of containers; the newest of a name is the one created last.
 func TestContainers(t *testing.T) {
 	s := fakecri.Start(t)

@@ -41,7 +41,7 @@ type member struct {
 	runtime  *Runtime // nil until the first answer
 	problem  string   // why it cannot be used now
 	missing  bool     // there is nothing to connect to
-	pods     int      // of kubelet's, counted if there are several runtimes
+	pods     int      // of kubelet's, counted if there is more than one place to choose from
 }
 
 // NewSet returns a set that has not looked for any runtime yet; Run does.
@@ -126,13 +126,15 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 	return err
 }
 
-// count finds out which of several usable runtimes runs the kubelet's pods.
+// count finds out which of several runtimes runs the kubelet's pods. One that does not answer now may be it, too.
 func (s *Set) count(ctx context.Context, members []*member) {
-	usable := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.problem != "" })
-	if len(usable) < 2 {
+	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.missing && m.runtime == nil }); len(there) < 2 {
 		return
 	}
-	for _, m := range usable {
+	for _, m := range members {
+		if m.problem != "" {
+			continue
+		}
 		pods, err := m.runtime.sandboxes(ctx)
 		if err != nil {
 			m.problem = err.Error()
@@ -207,8 +209,11 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	}
 	var other []string
 	var silent *Runtime
+	var unknown error
 	for _, m := range s.snapshot() {
 		switch {
+		case m.runtime == nil && !m.missing && m.problem != "":
+			unknown = fmt.Errorf("%w: %s, which may be %s: %s", ErrUnavailable, m.endpoint, scheme, m.problem)
 		case m.runtime == nil:
 		case m.runtime.name == scheme && m.problem == "":
 			return m.runtime, nil
@@ -226,21 +231,31 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
+	if unknown != nil {
+		return nil, unknown
+	}
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
 // ForImages returns the runtime into which images are pulled: with several the one that runs the kubelet's pods, else the first
-// (ND-036, IMG-146).
+// (ND-036, IMG-146). The daemon itself is a pod of the kubelet's. So a runtime without any is not taken while another one, which may be
+// the kubelet's, does not answer.
 func (s *Set) ForImages() (*Runtime, error) {
-	var best *member
+	var best, silent *member
 	members := s.snapshot()
 	for i := range members {
-		if m := &members[i]; m.problem == "" && (best == nil || m.pods > best.pods) {
+		switch m := &members[i]; {
+		case m.problem == "" && (best == nil || m.pods > best.pods):
 			best = m
+		case m.problem != "" && (m.pods > 0 || !m.missing && m.runtime == nil):
+			silent = m
 		}
 	}
-	if best == nil {
+	switch {
+	case best == nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
+	case best.pods == 0 && silent != nil:
+		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable, silent.endpoint, silent.problem, best.endpoint)
 	}
 	return best.runtime, nil
 }

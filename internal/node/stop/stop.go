@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -98,9 +99,10 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 			return fmt.Errorf("%w: %w", ErrNotStopped, ctx.Err()) // the daemon ends
 		}
 		if err != nil {
-			message := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
-			logger.Info("The preStop hook failed; the container is stopped nevertheless", "error", message)
-			s.Events.Eventf(request.reference(), corev1.EventTypeWarning, ReasonFailedPreStopHook, "preStop hook of container %s failed: %s", c.Name, message)
+			text := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
+			logger.Info("The preStop hook failed; the container is stopped nevertheless", "error", text)
+			s.Events.Event(request.reference(), corev1.EventTypeWarning, ReasonFailedPreStopHook,
+				message.Bound(fmt.Sprintf("preStop hook of container %s failed: %s", c.Name, text)))
 		}
 		remaining -= s.Clock.Since(begin).Truncate(time.Second)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -86,8 +87,10 @@ func TestGracePeriodIsShared(t *testing.T) {
 		"quick hook":   {hook: exec, exec: after(3500*time.Millisecond, nil), grace: 30 * time.Second, log: []string{"exec containerd://abc [quit] 30s", "stop containerd://abc 27s"}, events: []string{stopping}, took: 3500 * time.Millisecond},
 		"slow hook":    {hook: exec, exec: after(time.Hour, nil), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 2s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"}, took: 10 * time.Second},
 		"failing hook": {hook: exec, exec: after(0, errors.New("no process abc")), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: no process app"}},
-		"sleep":        {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
-		"empty hook":   {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
+		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
+			events: []string{stopping, "Warning FailedPreStopHook " + message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
+		"sleep":      {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
+		"empty hook": {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Now    func() time.Time
 	meters *meters
+	// told holds the UIDs of requests, by name, whose end was told and is still to be written.
+	told sync.Map
 }
 
 // Setup adds the controller to the manager.
@@ -122,6 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := r.Client.Get(ctx, key.NamespacedName, request); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.told.Delete(key.NamespacedName)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("reading ContainerRecreateRequest: %w", err)
@@ -191,6 +195,7 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 			return fmt.Errorf("writing %s of pod %s: %w", plan.Pod, pod.Name, err)
 		}
 	}
+	r.tell(request, plan)
 	if plan.RemoveFinalizer || plan.RemoveActive {
 		metadata := map[string]any{}
 		if plan.RemoveFinalizer {
@@ -202,13 +207,6 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		if err := r.patch(ctx, request, false, map[string]any{"metadata": metadata}); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-	}
-	if plan.Ended != "" {
-		if r.meters != nil {
-			r.meters.observe(request, plan.Ended)
-		}
-		kind, reason, note := Event(request, plan.Ended)
-		r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", bounded(note))
 	}
 	if plan.Status != nil {
 		if err := r.patch(ctx, request, true, map[string]any{"status": plan.Status}); err != nil {
@@ -222,6 +220,24 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		}
 	}
 	return nil
+}
+
+// tell tells of the end of the request, before the label goes that shows that it is still to be told: a manager that dies in between tells
+// twice at most, and not never. One that lives remembers it for as long as its cache shows the label (CRR-137, CRR-138).
+func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *Plan) {
+	name := client.ObjectKeyFromObject(request)
+	if plan.Ended == "" {
+		r.told.Delete(name)
+		return
+	}
+	if before, _ := r.told.Swap(name, request.UID); before == request.UID {
+		return
+	}
+	if r.meters != nil {
+		r.meters.observe(request, plan.Ended)
+	}
+	kind, reason, note := Event(request, plan.Ended)
+	r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", bounded(note))
 }
 
 // patch writes a merge patch for exactly this version of the request, which then is the version that the server answered.

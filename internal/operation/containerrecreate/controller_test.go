@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -92,8 +93,49 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
 		t.Errorf("CRR-055: a completed request is woken: %v", got)
 	}
-	if len(recorder.Events) > 1 {
+	if len(recorder.Events) != 1 {
 		t.Errorf("CRR-137: told %d times", len(recorder.Events))
+	}
+}
+
+// CRR-137, CRR-138: the end of a request is told and counted before the trace of it goes, so that it is not lost if the manager dies or the
+// answer does not come; and once, if the write is refused or the cache lags.
+func TestEndIsTold(t *testing.T) {
+	for name, answer := range map[string]func(write func() error) error{
+		"the answer is lost": func(write func() error) error {
+			_ = write()
+			return context.DeadlineExceeded
+		},
+		"it is refused": func(func() error) error { return apierrors.NewConflict(schema.GroupResource{}, "restart", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := appsv1beta1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			request, writes := running(succeeded), 0
+			request.ResourceVersion, request.Status.Phase, request.Status.CompletionTime = "", appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if writes++; writes == 1 {
+						return answer(func() error { return c.Patch(ctx, o, p, opts...) })
+					}
+					return c.Patch(ctx, o, p, opts...)
+				}}).Build()
+			recorder, m := events.NewFakeRecorder(10), newMeters()
+			r := &Reconciler{Client: c, Live: c, Events: recorder, Now: func() time.Time { return noon.Add(time.Second) }, meters: m}
+			for range 4 {
+				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
+			}
+			if n := testutil.ToFloat64(m.completed.WithLabelValues(string(Succeeded))); n != 1 || len(recorder.Events) != 1 {
+				t.Errorf("told %d times, counted %v times", len(recorder.Events), n)
+			}
+			told := 0
+			r.told.Range(func(any, any) bool { told++; return true })
+			if told > 0 || writes == 0 {
+				t.Errorf("%d requests are remembered for ever, %d writes", told, writes)
+			}
+		})
 	}
 }
 

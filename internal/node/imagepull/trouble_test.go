@@ -1,0 +1,224 @@
+package imagepull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// unreliable is a store whose listing may fail.
+type unreliable struct {
+	*store
+	list func() error
+}
+
+func (u unreliable) Images(ctx context.Context) ([]runtime.Image, error) {
+	if err := u.list(); err != nil {
+		return nil, err
+	}
+	return u.store.Images(ctx)
+}
+
+// ND-037, ND-038, IMG-144: while no runtime answers, as at the start of a node or while the runtime restarts, pulls wait and do not fail for
+// good; the time of an attempt and the deadline still bound them, and the message says what was waited for.
+func TestPullsWaitForTheRuntime(t *testing.T) {
+	away := fmt.Errorf("%w: it restarts", runtime.ErrUnavailable)
+	for name, test := range map[string]struct {
+		until time.Duration // the runtime is away that long
+		found bool          // a runtime is known, but it does not answer
+		spec  func(*appsv1beta1.ImageTagSpec)
+		want  string
+	}{
+		"not found yet": {until: 5 * time.Minute, spec: policy(0, 600, 0), want: "1 Succeeded"},
+		"restarting":    {until: 5 * time.Minute, found: true, spec: policy(0, 600, 0), want: "1 Succeeded"},
+		"restarting, Always": {until: 5 * time.Minute, found: true, want: "1 Succeeded", spec: func(s *appsv1beta1.ImageTagSpec) {
+			policy(0, 600, 0)(s)
+			s.ImagePullPolicy = appsv1beta1.PullAlways
+		}},
+		"longer than an attempt": {until: time.Hour, spec: policy(0, 600, 0),
+			want: "1 Failed pulling was cancelled after the timeout of 10m0s: " + away.Error()},
+		"longer than the deadline": {until: time.Hour, spec: policy(9, 600, 30), want: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, 0, spec(test.spec, "1"))
+				back := time.Now().Add(test.until)
+				here := func() error {
+					if time.Now().Before(back) {
+						return away
+					}
+					return nil
+				}
+				b.puller.runtime = func() (Images, error) {
+					if err := here(); err != nil && !test.found {
+						return nil, err
+					}
+					return unreliable{b.store, here}, nil
+				}
+				b.store.pull = func(context.Context, string, runtime.Auth) error { return here() }
+				b.pass()
+				b.running.Wait()
+				time.Sleep(time.Minute)
+				if b.pass(); b.tags() != test.want {
+					t.Error(b.tags())
+				}
+			})
+		})
+	}
+}
+
+// IMG-140, IMG-135: an image that was pulled is there, even if the runtime cannot list its images right then.
+func TestPulledImageThatCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
+		b.puller.runtime = func() (Images, error) {
+			return unreliable{b.store, func() error {
+				if len(b.store.pulls) > 0 {
+					return errors.New("too busy")
+				}
+				return nil
+			}}, nil
+		}
+		b.pass()
+		b.running.Wait()
+		if b.pass(); b.tags() != "1 Succeeded" {
+			t.Error(b.tags())
+		}
+	})
+}
+
+// IMG-089, IMG-138: a secret that is added to an image while it is being pulled is used at the next attempt.
+func TestSecretsAddedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(policy(3, 600, 0), "1"), secret("late", "ann", "docker.io"))
+		b.store.pull = func(_ context.Context, _ string, auth runtime.Auth) error {
+			if auth.Username == "ann" {
+				return nil
+			}
+			return errors.New("401 Unauthorized")
+		}
+		b.pass()
+		time.Sleep(2 * time.Second)
+		n := b.object()
+		image := n.Spec.Images["img"]
+		image.PullSecrets = []appsv1beta1.ReferenceObject{{Namespace: "cfg", Name: "late"}}
+		n.Spec.Images["img"] = image
+		if err := b.api.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		b.pass()
+		b.running.Wait()
+		if b.pass(); b.tags() != "1 Succeeded" {
+			t.Errorf("%s after %v", b.tags(), b.store.pulls)
+		}
+	})
+}
+
+// IMG-131, IMG-063, IMG-143: the NodeImage was deleted and made again, and the cache shows only the new one: what runs for the old one has
+// another policy and its result is not the new one's, whose first synchronisation is told anew.
+func TestObjectMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
+		var mood atomic.Value
+		mood.Store("broken")
+		b.store.pull = func(ctx context.Context, _ string, _ runtime.Auth) error {
+			switch mood.Load() {
+			case "broken":
+				return errors.New("broken")
+			case "hangs":
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		b.pass()
+		b.running.Wait()
+		if b.pass(); b.tags() != "1 Failed broken" || b.object().Status.FirstSyncStatus.Status != appsv1beta1.SyncStatusFailed {
+			t.Fatalf("%s %+v", b.tags(), b.object().Status.FirstSyncStatus)
+		}
+		again := func(uid types.UID) {
+			t.Helper()
+			if err := b.api.Delete(t.Context(), b.object()); err != nil {
+				t.Fatal(err)
+			}
+			n := spec(policy(0, 600, 0), "1")
+			n.UID = uid
+			if err := b.api.Create(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			b.pass()
+		}
+		mood.Store("hangs")
+		again("second")
+		time.Sleep(time.Second)
+		mood.Store("works")
+		again("third")
+		time.Sleep(time.Second)
+		b.pass()
+		if s := b.object().Status.FirstSyncStatus; b.tags() != "1 Succeeded" || s == nil || s.Message != "1 images are present" {
+			t.Errorf("%s %+v", b.tags(), s)
+		}
+		for _, task := range b.tasks {
+			task.cancel()
+		}
+		b.running.Wait()
+	})
+}
+
+// IMG-122: an API server that is away is no reason to pull without the credentials that were read before.
+func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(nil, "1"), secret("one", "ann", "docker.io"))
+		down := false
+		s := newSecrets(interceptor.NewClient(b.api.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if down {
+					return errors.New("connection refused")
+				}
+				return c.Get(ctx, name, object, opts...)
+			}}), b.puller.clock)
+		one, other := types.NamespacedName{Namespace: "cfg", Name: "one"}, types.NamespacedName{Namespace: "cfg", Name: "other"}
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}); err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		down = true
+		time.Sleep(time.Hour)
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}); err != nil || len(list) != 1 {
+			t.Error(list, err)
+		}
+		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}); err == nil {
+			t.Error("what was never read is taken for missing")
+		}
+	})
+}
+
+// IMG-136, IMG-099: registries and runtimes cannot make the object too large to be written with what they answer.
+func TestLongMessagesAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
+		b.store.pull = func(context.Context, string, runtime.Auth) error { return errors.New(strings.Repeat("é", 1<<20)) }
+		b.pass()
+		b.running.Wait()
+		b.pass()
+		tags := b.object().Status.ImageStatuses["img"].Tags
+		if at := slices.IndexFunc(tags, func(s appsv1beta1.ImageTagStatus) bool { return s.Phase == failed }); at < 0 || len(tags[at].Message) > 1024 || !strings.HasPrefix(tags[at].Message, "éé") {
+			t.Errorf("%d tags, message of %d bytes", len(tags), len(tags[0].Message))
+		}
+		if event := <-b.events.Events; len(event) > 1100 || strings.Contains(event, "\ufffd") {
+			t.Errorf("event of %d bytes", len(event))
+		}
+	})
+}

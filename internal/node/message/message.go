@@ -1,0 +1,17 @@
+// Package message keeps texts of others, such as errors of runtimes and registries, short enough for events and statuses.
+package message
+
+import "strings"
+
+// Most is the length of the longest text in bytes. The API server refuses messages of events above 1 KiB, and a status with hundreds of
+// unbounded ones could become too large to be written at all.
+const Most = 1000
+
+// Bound returns the text, cut to at most Most bytes with a mark if it is longer.
+func Bound(text string) string {
+	const mark = "…"
+	if len(text) <= Most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:Most-len(mark)], "") + mark
+}
