@@ -178,13 +178,13 @@ func TestJobRunsToItsEnd(t *testing.T) {
 // IMG-114, IMG-116, IMG-119, IMG-120: jobs share a copy, it follows its source, foreign secrets are not touched.
 func TestSecretsAreShared(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
-	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}}
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}
 	c := fakeClient(t, source, foreign)
 	s := &Secrets{Client: c, Live: c, Namespace: "config"}
 	one := warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
 	two := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
 	first, missing, err := s.Sync(t.Context(), one)
-	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "missing" {
+	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "pull secret missing does not exist in namespace shop" {
 		t.Fatalf("%v %v %v", first, missing, err)
 	}
 	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}
