@@ -126,7 +126,7 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 		"the pod is to be held":   grace,
 		// As a manager sees it that has just taken over: it has not written the finalizer itself.
 		"the pod is to be held, by a request that had its finalizer": func(r *appsv1beta1.ContainerRecreateRequest) { grace(r); held(r) },
-		"no answer":               phase(""),
+		"no answer": phase(""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
