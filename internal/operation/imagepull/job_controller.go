@@ -105,6 +105,7 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	s := JobSnapshot{Job: job, Now: r.Now()}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
+	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
 		if pending, err := r.Own.Pending(ctx, job.UID, reading(r.Client), reading(r.Live), s.Now); err != nil || pending != "" {
 			return reconcile.Result{RequeueAfter: retryConflict}, err
@@ -404,6 +405,20 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 		}
 		node = fresh
 	}
+}
+
+// notReadySince tells since when a node is not ready, if it is there and is not.
+func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Time, bool) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return time.Time{}, false // nothing is known, or its NodeImage goes too
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status != corev1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
 }
 
 // reading reads NodeImages for the memory of own writes.
