@@ -22,13 +22,14 @@ type latecomer struct {
 	kinds  []string
 	mapper meta.RESTMapper
 	setup  func(context.Context) error
+	every  time.Duration
 }
 
 var _ manager.LeaderElectionRunnable = &latecomer{}
 
 // whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does.
-func whenServed(ctx context.Context, mgr ctrl.Manager, setup func(context.Context) error, kinds ...string) error {
-	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup}
+func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, setup func(context.Context) error, kinds ...string) error {
+	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
 	switch missing, err := l.missing(); {
 	case err != nil:
 		return err
@@ -62,7 +63,7 @@ func (l *latecomer) NeedLeaderElection() bool { return false }
 
 // Start waits and adds the controllers. What fails then ends the manager, as it would at the start.
 func (l *latecomer) Start(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, servedEvery, false, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, l.every, false, func(context.Context) (bool, error) {
 		missing, err := l.missing()
 		return missing == "" && err == nil, nil // the API server may be away for a while
 	})

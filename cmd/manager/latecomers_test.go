@@ -31,7 +31,7 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 		m, started := &mapper{}, 0
-		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, setup: func(context.Context) error { started++; return nil }}
+		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, every: servedEvery, setup: func(context.Context) error { started++; return nil }}
 		m.answer.Store(&away)
 		if missing, err := l.missing(); missing != "" || err == nil {
 			t.Errorf("away: %q %v", missing, err)

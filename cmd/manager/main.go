@@ -282,13 +282,13 @@ func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gat
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
 	}
-	err := whenServed(ctx, mgr, func(ctx context.Context) error {
+	err := whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
 		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()})
 	}, "ContainerRecreateRequest")
 	if err != nil {
 		return err
 	}
-	return whenServed(ctx, mgr, func(ctx context.Context) error {
+	return whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
 		return imagepull.Setup(ctx, mgr, imagepull.Options{
 			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
 			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,
