@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,17 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
 		if got := settled(); len(got) != jobs {
 			t.Errorf("a new node concerns all jobs for all nodes, not %d", len(got))
+		}
+		narrow := warm(func(j *appsv1beta1.ImagePullJob) {
+			j.ResourceVersion, j.Spec.Selector = "", &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"elsewhere"}}
+		})
+		if err := c.Create(t.Context(), narrow); err != nil {
+			t.Error(err)
+		}
+		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
+		handle.Delete(t.Context(), event.DeleteEvent{Object: same}, q)
+		if got := settled(); len(got) != jobs || slices.Contains(got, narrow.Name) {
+			t.Errorf("IMG-075: a node that comes and goes concerns %d jobs, among them one that does not select it: %v", len(got), slices.Contains(got, narrow.Name))
 		}
 		touched.Labels = map[string]string{"pool": "web"}
 		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
