@@ -43,7 +43,7 @@ test-unit: ## Unit tests with the race detector, and SIM=2000 simulated rollouts
 
 .PHONY: test-integration
 test-integration: $(cluster) ## Tests against a real API server
-	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/...
+	KUBEBUILDER_ASSETS="$$($(cluster) binaries --envtest | tail -n 1)" go test -tags integration -count=1 ./test/integration/... ./cmd/manager/...
 
 .PHONY: test-e2e
 test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some

@@ -22,7 +22,13 @@ for kind in imagepulljobs.apps.kruise.io containerrecreaterequests.apps.kruise.i
     while read -r namespace name finalizers; do
       rest=$(sed -E 's#"(apps\.kruise\.io/deletion-protection|crr\.apps\.kruise\.io/unready-acquired)",?##; s#,\]$#]#' <<<"$finalizers")
       if [ "$rest" != "$finalizers" ]; then
-        "$kubectl" -n "$namespace" patch "$kind" "$name" --type=merge -p "{\"metadata\":{\"finalizers\":$rest}}"
+        # A pod that a request holds not ready (CRR-083) would never be ready again. Either may have gone meanwhile.
+        if [ "$kind" = containerrecreaterequests.apps.kruise.io ]; then
+          pod=$("$kubectl" -n "$namespace" get "$kind" "$name" --ignore-not-found -o jsonpath='{.spec.podName}')
+          held=$("$kubectl" -n "$namespace" get pod "$pod" --ignore-not-found -o jsonpath='{.status.conditions[?(@.type=="KruisePodReady")].status}')
+          [ "$held" != False ] || "$kubectl" -n "$namespace" patch pod "$pod" --subresource=status -p '{"status":{"conditions":[{"type":"KruisePodReady","status":"True","message":null}]}}' || true
+        fi
+        "$kubectl" -n "$namespace" patch "$kind" "$name" --type=merge -p "{\"metadata\":{\"finalizers\":$rest}}" || true
       fi
     done
 done

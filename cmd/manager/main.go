@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -186,6 +185,7 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                   {Transform: slim.Pod},
+			&corev1.Node{}:                  {Transform: slim.Node},
 			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
 			&appsv1.ControllerRevision{}:    {Transform: slim.Metadata},
 			&corev1.ConfigMap{}:             {Transform: slim.Metadata, Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
@@ -282,34 +282,22 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	})
 }
 
-// addDaemonControllers adds what needs the node daemon, of the kinds that are served here: an older installation may lack their
-// definitions.
+// addDaemonControllers adds what needs the node daemon, as soon as its kinds are served: an older installation may lack their definitions.
 func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, limiter func() workqueue.TypedRateLimiter[reconcile.Request]) error {
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
 	}
-	if served(mgr, "ContainerRecreateRequest") {
-		if err := containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()}); err != nil {
-			return err
-		}
+	err := whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
+		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()})
+	}, "ContainerRecreateRequest")
+	if err != nil {
+		return err
 	}
-	if served(mgr, "NodeImage", "ImagePullJob", "ImageListPullJob") {
+	return whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
 		return imagepull.Setup(ctx, mgr, imagepull.Options{
 			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
 			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,
 			Namespace: o.daemonNamespace, Jobs: gates.Enabled(features.ImagePullJobGate), RateLimiter: limiter,
 		})
-	}
-	return nil
-}
-
-// served tells whether the API server serves all the kinds of apps.kruise.io/v1beta1.
-func served(mgr ctrl.Manager, kinds ...string) bool {
-	for _, kind := range kinds {
-		if _, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind}, appsv1beta1.GroupVersion.Version); err != nil {
-			mgr.GetLogger().Info("A kind is not served, its controller is not started", "kind", kind, "why", err.Error())
-			return false
-		}
-	}
-	return true
+	}, "NodeImage", "ImagePullJob", "ImageListPullJob")
 }

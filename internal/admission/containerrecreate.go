@@ -37,6 +37,9 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 		return admission.Allowed("")
 	}
 	if !w.daemon {
+		if leaving(&request) {
+			return admission.Allowed("")
+		}
 		return gateOff("KruiseDaemon")
 	}
 	updated, hub, warnings, err := readRecreate(request.Object.Raw, &request)

@@ -200,6 +200,20 @@ func TestRecreateUpdates(t *testing.T) {
 	}
 }
 
+// CRR-020, CRR-140: with the gate off no controller removes the finalizer, so users must be able to.
+func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
+	const leaving = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
+	off := recreateHandler(t, recreatable())
+	off.daemon = false
+	if r := review(t, inTime(off.mutate), admissionv1.Update, crr("v1beta1", leaving, spec), crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
+		t.Errorf("%+v", r.Result)
+	}
+	if r := review(t, inTime(off.mutate), admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
+		t.Error("an update is allowed")
+	}
+}
+
 // CRR-164: who comes second is told so. CRR-146, CRR-147: what cannot be read is named.
 func TestRecreateWarnings(t *testing.T) {
 	other := func(name string, done bool) *appsv1beta1.ContainerRecreateRequest {

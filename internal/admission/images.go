@@ -49,6 +49,8 @@ func (w *imageWebhooks) gated(jobs bool, handle func(*admission.Request) admissi
 		switch {
 		case request.Operation != admissionv1.Create && request.Operation != admissionv1.Update:
 			return admission.Allowed("")
+		case (!w.daemon || jobs && !w.jobs) && leaving(&request):
+			return admission.Allowed("")
 		case !w.daemon:
 			return gateOff("KruiseDaemon")
 		case jobs && !w.jobs:
@@ -71,23 +73,35 @@ func (w *imageWebhooks) validateNode(request *admission.Request) admission.Respo
 	if err != nil {
 		return undecodable(request, err)
 	}
-	var node *appsv1beta1.NodeImage
-	if versionOf(object, request) == appsv1alpha1.GroupVersion.Version {
-		given := &appsv1alpha1.NodeImage{}
-		if _, err := decodeStrictly(request.Object.Raw, given); err != nil {
-			return undecodable(request, err)
-		}
-		node = given.ToV1beta1()
-	} else {
-		node = &appsv1beta1.NodeImage{}
-		if _, err := decodeStrictly(request.Object.Raw, node); err != nil {
-			return undecodable(request, err)
-		}
+	alpha := versionOf(object, request) == appsv1alpha1.GroupVersion.Version
+	node, err := readNodeImage(request.Object.Raw, alpha)
+	if err != nil {
+		return undecodable(request, err)
 	}
 	if node.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
-	return judged(imagepull.CheckNodeImage(node))
+	var before *appsv1beta1.NodeImage
+	if request.Operation == admissionv1.Update {
+		if before, err = readNodeImage(request.OldObject.Raw, alpha); err != nil {
+			before = nil // what is stored cannot be read, so all is new
+		}
+	}
+	return judged(imagepull.CheckNodeImage(node, before))
+}
+
+// readNodeImage reads a NodeImage in the form of v1alpha1 or v1beta1.
+func readNodeImage(raw []byte, alpha bool) (*appsv1beta1.NodeImage, error) {
+	if alpha {
+		given := &appsv1alpha1.NodeImage{}
+		if _, err := decodeStrictly(raw, given); err != nil {
+			return nil, err
+		}
+		return given.ToV1beta1(), nil
+	}
+	node := &appsv1beta1.NodeImage{}
+	_, err := decodeStrictly(raw, node)
+	return node, err
 }
 
 func (w *imageWebhooks) mutateJob(request *admission.Request) admission.Response {

@@ -174,4 +174,40 @@ func TestImageUpdatesAndGates(t *testing.T) {
 			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: %+v", path, r.Result)
 		}
 	}
+	// What is being deleted when a gate is off has a finalizer that no controller removes any more: users must be able to.
+	leaving := of("v1beta1", "ImagePullJob", `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`, `{"image":"a","completionPolicy":{}}`)
+	free := strings.Replace(leaving, `,"finalizers":["apps.kruise.io/deletion-protection"]`, "", 1)
+	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath, validateNodeImagePath} {
+		off := images()
+		off.daemon = false
+		if r := review(t, off.handlers()[path], admissionv1.Update, free, leaving); !r.Allowed {
+			t.Errorf("IMG-020, IMG-030 %s of what is being deleted: %+v", path, r.Result)
+		}
+		if r := review(t, off.handlers()[path], admissionv1.Update, before, before); r.Allowed {
+			t.Errorf("IMG-020, IMG-030 %s is allowed", path)
+		}
+	}
+}
+
+// IMG-025, IMG-026: what is stored already stays without being judged again, so that the rest of the node's images can change; new is judged.
+func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
+	const policy = `"createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":5}`
+	stored := `{"images":{"Upper":{"tags":[{"tag":"1",` + policy + `}]},"app":{"tags":[{"tag":"1","imagePullPolicy":"ifnotpresent",` + policy + `},{"tag":"2",` + policy + `}]}}}`
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		before := of(version, "NodeImage", "", stored)
+		for name, test := range map[string]struct {
+			from, to string
+			allowed  bool
+		}{
+			"another tag":            {`{"tag":"2",`, `{"tag":"3",`, true},
+			"a label":                {`"name":"x"`, `"name":"x","labels":{"a":"b"}`, true},
+			"another unknown policy": {`"imagePullPolicy":"ifnotpresent"`, `"imagePullPolicy":"IFNOTPRESENT"`, false},
+			"another bad name":       {`"Upper"`, `"UPPER"`, false},
+			"a tag twice":            {`{"tag":"2",`, `{"tag":"1",`, false},
+		} {
+			if r := review(t, images().handlers()[validateNodeImagePath], admissionv1.Update, strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
+				t.Errorf("%s %s: %+v", version, name, r.Result)
+			}
+		}
+	}
 }

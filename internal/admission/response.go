@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -54,6 +55,13 @@ func refused(code int32, message string) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: message,
 	}}}
+}
+
+// leaving tells whether the request is for an object that is being deleted. Without the gate of its kind no controller removes finalizers, so
+// that users must be able to, or the object, and the namespace that it is in, would never go (CRR-140).
+func leaving(request *admission.Request) bool {
+	var old metav1.PartialObjectMetadata
+	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
 }
 
 // gateOff refuses what a feature gate forbids (CRR-020, IMG-020, IMG-030).

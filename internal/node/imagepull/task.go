@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/message"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
@@ -137,7 +138,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := p.clock.AfterFunc(time.Duration(*policy.ActiveDeadlineSeconds)*time.Second, func() { cancel(errors.New(exceeded)) })
+		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() { cancel(errors.New(exceeded)) })
 		defer timer.Stop()
 	}
 	left, timeout := int32(defaultBackoff), defaultTimeout

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -77,7 +78,7 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) stri
 		return "the request is being deleted"
 	case request.Labels[pub.RecreateActive] != "true":
 		return "the request is not active any more" // CRR-141
-	case deadline != nil && now.Sub(request.CreationTimestamp.Time) > time.Duration(*deadline)*time.Second:
+	case deadline != nil && now.Sub(request.CreationTimestamp.Time) > seconds.Duration(*deadline):
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""

@@ -3,6 +3,7 @@ package containerrecreate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -186,6 +188,11 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		}
 	}
 	if !plan.Pod.Empty() {
+		if !plan.AddFinalizer { // which tells by itself whether the request is as the plan says
+			if err := r.current(ctx, request, plan.RemoveFinalizer); err != nil {
+				return err
+			}
+		}
 		body, err := plan.Pod.JSON(pod)
 		if err != nil {
 			return err
@@ -238,6 +245,23 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *P
 	}
 	kind, reason, note := Event(request, plan.Ended)
 	r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", bounded(note))
+}
+
+// current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a pod that is held for a request
+// that has let go of it is held for ever (CRR-067). Only who takes over from another manager sees that.
+func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool) error {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(request), found)
+	switch {
+	case release && apierrors.IsNotFound(err):
+		return nil // it is gone without its pod having been released
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading the request again: %w", err)
+	case found.UID != request.UID || found.ResourceVersion != request.ResourceVersion:
+		return apierrors.NewConflict(appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name, errors.New("it has changed"))
+	}
+	return nil
 }
 
 // patch writes a merge patch for exactly this version of the request, which then is the version that the server answered.

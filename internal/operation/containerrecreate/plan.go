@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/recreate"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
 const (
@@ -106,7 +107,7 @@ func NewPlan(s Snapshot) *Plan {
 		p.Why = fmt.Sprintf("waiting for the daemon of node %s to answer", request.Labels[pub.RecreateNodeName])
 	}
 	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil {
-		left := wait(request.CreationTimestamp.Add(time.Duration(*deadline) * time.Second))
+		left := wait(request.CreationTimestamp.Add(seconds.Duration(*deadline)))
 		if left <= 0 {
 			p.complete(s, recreate.MessageDeadline)
 			return p

@@ -2,6 +2,7 @@ package containerrecreate
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -305,6 +306,16 @@ func TestPhasesOnlyMoveForward(t *testing.T) {
 					t.Errorf("%q, pod %s, after %s: fields of the daemon: %v", before, which, after, plan.Status)
 				}
 			}
+		}
+	}
+}
+
+// CRR-061: a deadline in many years is none that has passed.
+func TestDeadlinesFarAway(t *testing.T) {
+	for _, seconds := range []int64{9999999999, 99999999999, math.MaxInt64} {
+		request := running(phase("Pending"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &seconds })
+		if p := NewPlan(Snapshot{Request: request, Pod: web(), Now: noon.Add(time.Minute)}); p.Status != nil || p.After <= 0 {
+			t.Errorf("%d: %s", seconds, p)
 		}
 	}
 }

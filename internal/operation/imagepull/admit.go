@@ -11,6 +11,7 @@ import (
 
 	"github.com/distribution/reference"
 	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -146,21 +147,24 @@ func sortTags(tags []any) bool {
 	return true
 }
 
-// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026).
-func CheckNodeImage(node *appsv1beta1.NodeImage) error {
-	if n := len(node.Spec.Images); n > maxImages {
+// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026). old is nil on create; what it has is not judged again, so that nothing that was
+// stored without judgement, by an older release, stands in the way of the jobs of this node.
+func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
+	if old == nil {
+		old = &appsv1beta1.NodeImage{}
+	}
+	if n := len(node.Spec.Images); n > max(maxImages, len(old.Spec.Images)) {
 		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxImages)
 	}
 	for _, name := range slices.Sorted(maps.Keys(node.Spec.Images)) {
 		if name == "" {
 			return fmt.Errorf("spec.images: the name of an image is empty")
 		}
-		named, err := reference.ParseNormalizedNamed(name)
-		if err != nil {
-			return fmt.Errorf("spec.images: %q is no name of an image: %w", name, err)
-		}
-		if !reference.IsNameOnly(named) {
-			return fmt.Errorf("spec.images: %q has a tag or digest, which belongs into tags", name)
+		stored, had := old.Spec.Images[name]
+		if !had {
+			if err := checkName(name); err != nil {
+				return fmt.Errorf("spec.images: %w", err)
+			}
 		}
 		seen := map[string]bool{}
 		for _, tag := range node.Spec.Images[name].Tags {
@@ -172,10 +176,24 @@ func CheckNodeImage(node *appsv1beta1.NodeImage) error {
 				return fmt.Errorf("%s is listed twice", at)
 			}
 			seen[tag.Tag] = true
+			if slices.ContainsFunc(stored.Tags, func(t appsv1beta1.ImageTagSpec) bool { return equality.Semantic.DeepEqual(t, tag) }) {
+				continue
+			}
 			if err := checkTag(&tag); err != nil {
 				return fmt.Errorf("%s: %w", at, err)
 			}
 		}
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return fmt.Errorf("%q is no name of an image: %w", name, err)
+	}
+	if !reference.IsNameOnly(named) {
+		return fmt.Errorf("%q has a tag or digest, which belongs into tags", name)
 	}
 	return nil
 }

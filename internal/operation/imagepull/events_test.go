@@ -2,6 +2,7 @@ package imagepull
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,17 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
 		if got := settled(); len(got) != jobs {
 			t.Errorf("a new node concerns all jobs for all nodes, not %d", len(got))
+		}
+		narrow := warm(func(j *appsv1beta1.ImagePullJob) {
+			j.ResourceVersion, j.Spec.Selector = "", &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"elsewhere"}}
+		})
+		if err := c.Create(t.Context(), narrow); err != nil {
+			t.Error(err)
+		}
+		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
+		handle.Delete(t.Context(), event.DeleteEvent{Object: same}, q)
+		if got := settled(); len(got) != jobs || slices.Contains(got, narrow.Name) {
+			t.Errorf("IMG-075: a node that comes and goes concerns %d jobs, among them one that does not select it: %v", len(got), slices.Contains(got, narrow.Name))
 		}
 		touched.Labels = map[string]string{"pool": "web"}
 		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
@@ -178,13 +190,13 @@ func TestJobRunsToItsEnd(t *testing.T) {
 // IMG-114, IMG-116, IMG-119, IMG-120: jobs share a copy, it follows its source, foreign secrets are not touched.
 func TestSecretsAreShared(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
-	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}}
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}
 	c := fakeClient(t, source, foreign)
 	s := &Secrets{Client: c, Live: c, Namespace: "config"}
 	one := warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
 	two := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
 	first, missing, err := s.Sync(t.Context(), one)
-	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "missing" {
+	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "pull secret missing does not exist in namespace shop" {
 		t.Fatalf("%v %v %v", first, missing, err)
 	}
 	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}

@@ -65,8 +65,9 @@ type JobReconciler struct {
 
 // syncedSecrets are the references that a job's secrets had when they were looked at last.
 type syncedSecrets struct {
-	refs []appsv1beta1.ReferenceObject
-	at   time.Time
+	refs     []appsv1beta1.ReferenceObject
+	problems []string
+	at       time.Time
 }
 
 func setupJobs(mgr ctrl.Manager, options Options) error {
@@ -104,6 +105,7 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	s := JobSnapshot{Job: job, Now: r.Now()}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
+	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
 		if pending, err := r.Own.Pending(ctx, job.UID, reading(r.Client), reading(r.Live), s.Now); err != nil || pending != "" {
 			return reconcile.Result{RequeueAfter: retryConflict}, err
@@ -173,23 +175,23 @@ func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJ
 	if ok && r.Now().Sub(before.at) < sourcesEvery {
 		return before.refs, nil
 	}
-	refs, missing, err := r.Secrets.Sync(ctx, job)
+	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
 		if !apierrors.IsConflict(err) { // IMG-112
 			r.Events.Eventf(job, nil, corev1.EventTypeWarning, "FailedSyncSecrets", "SyncSecrets", "%s", bounded(err.Error()))
 		}
 		return nil, err
 	}
-	if len(missing) > 0 && job.Status.StartTime == nil {
+	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
 		r.Events.Eventf(job, nil, corev1.EventTypeWarning, "MissingPullSecret", "SyncSecrets", "%s",
-			bounded(fmt.Sprintf("pull secrets %s do not exist in namespace %s; the image is pulled without them", strings.Join(missing, ", "), job.Namespace)))
+			bounded(strings.Join(problems, "; ")+"; the image is pulled without what is missing"))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.synced == nil {
 		r.synced = map[types.UID]syncedSecrets{}
 	}
-	r.synced[job.UID] = syncedSecrets{refs: refs, at: r.Now()}
+	r.synced[job.UID] = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
 	return refs, nil
 }
 
@@ -403,6 +405,20 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 		}
 		node = fresh
 	}
+}
+
+// notReadySince tells since when a node is not ready, if it is there and is not.
+func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Time, bool) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return time.Time{}, false // nothing is known, or its NodeImage goes too
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status != corev1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
 }
 
 // reading reads NodeImages for the memory of own writes.

@@ -31,7 +31,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	selection := func(ctx context.Context, q queue, before, after labels.Set) {
 		j.unfinished(ctx, "", func(job *appsv1beta1.ImagePullJob) {
-			if job.Spec.PodSelector != nil || selects(job, before) != selects(job, after) || before == nil || after == nil {
+			if job.Spec.PodSelector != nil || selects(job, before) != selects(job, after) {
 				add(q, job.Namespace, job.Name)
 			}
 		})

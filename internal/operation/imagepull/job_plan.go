@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
 const (
@@ -38,7 +40,9 @@ type JobSnapshot struct {
 	Nodes, Owned []*appsv1beta1.NodeImage
 	// Secrets are the pull secrets as NodeImages refer to them (IMG-118).
 	Secrets []appsv1beta1.ReferenceObject
-	Now     time.Time
+	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it. It may be nil.
+	NotReadySince func(node string) (since time.Time, ok bool)
+	Now           time.Time
 }
 
 // JobPlan is what is to be done about an ImagePullJob.
@@ -110,8 +114,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			failed = append(failed, node.Name)
 		default:
 			status.Active++
-			silent := (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter))
-			if !silent {
+			if !s.silent(node.Name, entry, result, &due) {
 				occupied++
 			}
 		}
@@ -122,12 +125,27 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		limit = 1 // admission refuses it
 	}
 	p.Assign = waiting[:min(max(limit-occupied, 0), len(waiting))]
+	if occupied > 0 && len(waiting) > len(p.Assign) {
+		due.over(s.Now.Add(silentAfter)) // no event tells of nodes that die
+	}
 	p.conclude(s, status, &due, failed, full, waiting)
 	if !equality.Semantic.DeepEqual(*status, job.Status) {
 		p.Status = status
 	}
 	p.After, p.Why = due.next, status.Message
 	return p
+}
+
+// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute (IMG-098).
+func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock) bool {
+	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter)) {
+		return true
+	}
+	if s.NotReadySince == nil {
+		return false
+	}
+	since, ok := s.NotReadySince(node)
+	return ok && due.over(since.Add(silentAfter))
 }
 
 // conclude counts, words and ends the job (IMG-084, IMG-092 to IMG-094, IMG-097, IMG-099).
@@ -141,7 +159,7 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	failed = append(failed, full...)
 	completed := false
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; always && deadline != nil {
-		at := status.StartTime.Add(time.Duration(*deadline) * time.Second)
+		at := status.StartTime.Add(seconds.Duration(*deadline))
 		if int(status.Succeeded)+len(failed) < int(status.Desired) && due.over(at) {
 			failed = failed[:0]
 			name, tag, _ := imageref.Parse(job.Spec.Image)
@@ -189,7 +207,7 @@ func (s *JobSnapshot) expectsPods(due *clock) bool {
 	}
 	wait := podsWithin
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil {
-		wait = time.Duration(*deadline) * time.Second
+		wait = seconds.Duration(*deadline)
 	}
 	start := s.Now
 	if job.Status.StartTime != nil {
@@ -283,7 +301,7 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
-		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, a.Job.Spec.ImagePullPolicy
+		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
 		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind,
 			Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
 		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
@@ -328,7 +346,7 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if p := a.Job.Spec.PullPolicy; p != nil {
-		if p.TimeoutSeconds != nil {
+		if p.TimeoutSeconds != nil && *p.TimeoutSeconds >= 0 {
 			timeout = *p.TimeoutSeconds
 		}
 		if p.BackoffLimit != nil && *p.BackoffLimit >= 0 {
@@ -343,19 +361,28 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 		policy.ActiveDeadlineSeconds = &deadline
 		ttl = int64((neverTTL + time.Duration((2*a.Random()-1)*float64(neverSpread))) / time.Second)
 	} else {
-		policy.ActiveDeadlineSeconds = completion.ActiveDeadlineSeconds
+		if deadline := completion.ActiveDeadlineSeconds; deadline != nil {
+			policy.ActiveDeadlineSeconds = new(max(*deadline, 0))
+		}
 		switch {
 		case completion.TTLSecondsAfterFinished != nil:
 			ttl = int64(*completion.TTLSecondsAfterFinished)
 		case completion.ActiveDeadlineSeconds != nil:
-			ttl = *completion.ActiveDeadlineSeconds
+			ttl = min(*completion.ActiveDeadlineSeconds, math.MaxInt32)
 		default:
 			ttl = int64(timeout) * int64(backoff)
 		}
 		ttl += int64(a.ExtraTTL/time.Second) + int64(a.Random()*300)
 	}
-	seconds := int32(min(ttl, 1<<31-1))
-	policy.TTLSecondsAfterFinished = &seconds
+	policy.TTLSecondsAfterFinished = new(int32(max(min(ttl, math.MaxInt32), 0)))
+	return policy
+}
+
+// known is the policy, Always if it is none: jobs of older releases may have anything there (IMG-014).
+func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
+	if checkPullPolicy(policy) != nil {
+		return appsv1beta1.PullAlways
+	}
 	return policy
 }
 

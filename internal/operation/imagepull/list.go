@@ -159,10 +159,11 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Active > 0 {
 			status.Active++
 		}
-		if s.Desired == s.Failed+s.Succeeded {
+		waits := s.Desired == 0 && s.CompletionTime == nil && list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever // for pods (IMG-092)
+		if s.Desired == s.Failed+s.Succeeded && !waits {
 			status.Completed++
 		}
-		if s.Desired == s.Succeeded {
+		if s.Desired == s.Succeeded && !waits {
 			status.Succeeded++
 		}
 		if s.Failed > 0 {

@@ -89,6 +89,7 @@ type NodeReconciler struct {
 
 	mu   sync.Mutex
 	used map[string]inUse
+	gone map[types.UID]bool // jobs that do not exist any more
 }
 
 // Setup adds the controllers to the manager.
@@ -152,8 +153,10 @@ func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, queue wor
 // Reconcile implements reconcile.Reconciler.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	s := NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
-		JobUID: func(namespace, name string) (types.UID, bool) { return r.jobUID(ctx, namespace, name) },
-		Busy:   func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
+		JobUID: func(namespace, name string, wanted types.UID) (types.UID, bool) {
+			return r.jobUID(ctx, namespace, name, wanted)
+		},
+		Busy: func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
 		SecretUsers: func(namespace, name string, owners map[string]bool) ([]string, bool, bool) {
 			return r.secretUsers(ctx, namespace, name, owners)
 		}}
@@ -167,6 +170,15 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 			s.NodeImage = image
 		case err == nil:
 			s.Node = node
+		}
+	}
+	if s.NodeImage != nil && s.Node == nil {
+		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is none.
+		switch err := r.Live.Get(ctx, types.NamespacedName{Name: request.Name}, node); {
+		case err == nil:
+			s.Node = node
+		case !apierrors.IsNotFound(err):
+			return reconcile.Result{}, fmt.Errorf("reading the node: %w", err)
 		}
 	}
 	plan := PlanNode(s)
@@ -245,13 +257,39 @@ func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*apps
 	return job, err
 }
 
-func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string) (types.UID, bool) {
-	job, err := r.job(ctx, namespace, name)
-	if err != nil || job == nil {
-		return "", err == nil
+// jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that is not shown: the cache may
+// show an earlier job of that name. What is gone never comes again, so that it is looked up once for all nodes that had it.
+func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string, wanted types.UID) (types.UID, bool) {
+	job, key := &appsv1beta1.ImagePullJob{}, types.NamespacedName{Namespace: namespace, Name: name}
+	if err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy); err == nil && job.UID == wanted {
+		return wanted, true
+	} else if client.IgnoreNotFound(err) != nil {
+		return "", false
 	}
-	return job.UID, true
+	r.mu.Lock()
+	gone := r.gone[wanted]
+	r.mu.Unlock()
+	if gone {
+		return "", true
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(jobKind))
+	if err := r.Live.Get(ctx, key, found); client.IgnoreNotFound(err) != nil {
+		return "", false
+	}
+	if found.UID != wanted {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.gone == nil || len(r.gone) >= maxGone {
+			r.gone = map[types.UID]bool{}
+		}
+		r.gone[wanted] = true
+	}
+	return found.UID, true
 }
+
+// maxGone bounds what is remembered of jobs that are gone.
+const maxGone = 1000
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
 	job, err := r.job(ctx, namespace, name)

@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
 const (
@@ -33,8 +34,9 @@ type NodeSnapshot struct {
 	// NodeImage and Node are nil if they do not exist.
 	NodeImage *appsv1beta1.NodeImage
 	Node      *corev1.Node
-	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out.
-	JobUID func(namespace, name string) (uid types.UID, known bool)
+	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out. wanted is the UID that is asked
+	// about.
+	JobUID func(namespace, name string, wanted types.UID) (uid types.UID, known bool)
 	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these stay (IMG-054). Without that
 	// a job whose nodes take longer than the TTL would begin anew with the first of them for ever.
 	Busy func(namespace, name string) bool
@@ -192,7 +194,7 @@ func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectRefer
 	var kept []corev1.ObjectReference
 	for _, ref := range all {
 		if isJob(ref) {
-			if uid, known := s.JobUID(ref.Namespace, ref.Name); known && uid != ref.UID {
+			if uid, known := s.JobUID(ref.Namespace, ref.Name, ref.UID); known && uid != ref.UID {
 				continue
 			}
 		}
@@ -238,7 +240,7 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 				continue
 			}
 			if policy := tag.PullPolicy; message == "" && policy != nil && policy.ActiveDeadlineSeconds != nil {
-				if due.over(tag.CreatedAt.Add(time.Duration(*policy.ActiveDeadlineSeconds)*time.Second + nodeAnswersWithin)) {
+				if due.over(tag.CreatedAt.Add(seconds.Duration(*policy.ActiveDeadlineSeconds) + nodeAnswersWithin)) {
 					message = MessageDeadline
 				}
 			}

@@ -77,7 +77,7 @@ func never(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "Never"
 func nodeSnapshot(image *appsv1beta1.NodeImage, after time.Duration) NodeSnapshot {
 	return NodeSnapshot{Name: "n", NodeImage: image, Now: noon.Add(after), Delay: 30 * time.Second, Random: func() float64 { return 0.5 },
 		Node:        &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: *at(0)}}}},
-		JobUID:      func(_, name string) (types.UID, bool) { return types.UID("uid-" + name), name != "unread" },
+		JobUID:      func(_, name string, _ types.UID) (types.UID, bool) { return types.UID("uid-" + name), name != "unread" },
 		Busy:        func(_, _ string) bool { return false },
 		SecretUsers: func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/warm"}, true, true }}
 }
@@ -111,16 +111,22 @@ func TestPlanNode(t *testing.T) {
 		"IMG-053 labels":         {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} }, "labels map[a:b]", 0},
 		"nothing to do":          {tagged("n", answered), 0, nil, "", 0},
 		"IMG-054 a no createdAt": {tagged("n", func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil }) }), 0, nil, "app gone", 0},
-		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", true } }, "app gone", 0},
-		"IMG-054 b another job of that name":             {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "other", true } }, "app gone", 0},
-		"IMG-054 b a job that cannot be read":            {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string) (types.UID, bool) { return "", false } }, "", 0},
+		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "", true } }, "app gone", 0},
+		"IMG-054 b another job of that name": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+			s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "other", true }
+		}, "app gone", 0},
+		"IMG-054 b a job that cannot be read": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+			s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "", false }
+		}, "", 0},
 		"IMG-054 b another kind of owner": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences[0].Kind, t.OwnerReferences[0].UID = "Other", "x" })
 		}), 0, nil, "", 0},
 		"IMG-054 b one of two jobs is gone": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = append(t.OwnerReferences, owner("cold")) })
 		}), 0, func(s *NodeSnapshot) {
-			s.JobUID = func(_, name string) (types.UID, bool) { return map[string]types.UID{"cold": "uid-cold"}[name], true }
+			s.JobUID = func(_, name string, _ types.UID) (types.UID, bool) {
+				return map[string]types.UID{"cold": "uid-cold"}[name], true
+			}
 		}, "app: 1 of cold", 0},
 		"IMG-055 a user's tag":                     {tagged("n", answered, func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = nil }) }), 0, nil, "", 0},
 		"IMG-054 d the TTL runs":                   {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
@@ -226,11 +232,11 @@ func TestPlanJob(t *testing.T) {
 		}), nil, time.Minute, "delete"},
 		"IMG-082 no finalizer yet":                           {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }), []*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
 		"IMG-073, IMG-085 one at a time, in the given order": {warm(), []*appsv1beta1.NodeImage{blank("z"), blank("a")}, 0, "assign z; 2=0+0+0 job is running, progress 0.0%"},
-		"IMG-083, IMG-084, IMG-212 slots in use":             {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%"},
+		"IMG-083, IMG-084, IMG-212 slots in use":             {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%; after 1m0s"},
 		"IMG-083 another version is active":                  {warm(), []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 1)), blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
 		"IMG-098 a silent node gives its slot back":          {warm(), []*appsv1beta1.NodeImage{tagged("a"), blank("b")}, time.Minute, "assign b; 2=1+0+0 job is running, progress 0.0%"},
 		"IMG-017 paused":                                     {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0, "1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
-		"IMG-085 never negative":                             {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%"},
+		"IMG-085 never negative":                             {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
 		"IMG-092, IMG-094 completed":                         {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0, "2=0+1+1 [b] job has completed"},
 		"IMG-092 no nodes":                                   {warm(), nil, 0, "0=0+0+0 job has completed"},
 		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {

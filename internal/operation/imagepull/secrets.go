@@ -41,7 +41,7 @@ func copyName(source types.NamespacedName, n int) string {
 	const most = 253 - 7
 	name := source.Name
 	if len(name) > most {
-		name = name[:most]
+		name = strings.TrimRight(name[:most], ".-")
 	}
 	return name + "-" + hex.EncodeToString(sum[:3])
 }
@@ -79,47 +79,55 @@ func copies(all []corev1.Secret, source, job string) []*corev1.Secret {
 	return found
 }
 
-// Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. missing are
-// sources that do not exist (IMG-116).
-func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, missing []string, err error) {
+// Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
+// pull secrets that the job has to do without (IMG-116, IMG-123).
+func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string, err error) {
 	key := client.ObjectKeyFromObject(job).String()
 	wanted := slices.Compact(slices.Sorted(slices.Values(job.Spec.PullSecrets)))
-	if job.Namespace == s.Namespace { // IMG-111
-		for _, name := range wanted {
-			refs = append(refs, appsv1beta1.ReferenceObject{Namespace: job.Namespace, Name: name})
-		}
-		return refs, nil, nil
-	}
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
+	direct := job.Namespace == s.Namespace // IMG-111
 	var all corev1.SecretList
-	if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+	if !direct {
+		if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
+			return nil, nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+		}
 	}
 	keep := map[string]bool{}
 	for _, name := range wanted {
 		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
 		source := &corev1.Secret{}
-		if err := s.Live.Get(ctx, name, source); err != nil {
-			if !apierrors.IsNotFound(err) {
-				return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
-			}
-			missing = append(missing, name.Name)
-			if present := copies(all.Items, name.String(), key); len(present) > 0 { // the copy of what was there does
-				keep[present[0].Name] = true
-				refs = append(refs, referenceTo(present[0]))
+		switch err := s.Live.Get(ctx, name, source); {
+		case apierrors.IsNotFound(err):
+			problems = append(problems, fmt.Sprintf("pull secret %s does not exist in namespace %s", name.Name, name.Namespace))
+			source = nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
+		case source.Type != corev1.SecretTypeDockerConfigJson && source.Type != corev1.SecretTypeDockercfg:
+			// Nothing else is of use to node daemons, or any of their business.
+			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s", name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
+			continue
+		}
+		if direct {
+			if source != nil {
+				refs = append(refs, appsv1beta1.ReferenceObject{Namespace: name.Namespace, Name: name.Name})
 			}
 			continue
 		}
-		made, err := s.provide(ctx, all.Items, source, key)
+		made, err := s.provide(ctx, all.Items, name, source, key)
 		if err != nil {
 			return nil, nil, err
 		}
-		keep[made.Name] = true
-		refs = append(refs, referenceTo(made))
+		if made != nil {
+			keep[made.Name] = true
+			refs = append(refs, referenceTo(made))
+		}
 	}
-	return refs, missing, s.release(ctx, all.Items, key, keep)
+	if direct {
+		return refs, problems, nil
+	}
+	return refs, problems, s.release(ctx, all.Items, key, keep)
 }
 
 // Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing has none (IMG-121).
@@ -174,15 +182,18 @@ func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, 
 	return nil
 }
 
-// provide returns the copy of the source with the job in its references, made or brought up to date.
-func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, source *corev1.Secret, job string) (*corev1.Secret, error) {
-	key := client.ObjectKeyFromObject(source)
+// provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
+// nil then, the copy that there is does, if there is one. The job becomes one of its users: else it would be nobody's who pulls with it.
+func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, key types.NamespacedName, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
-	if len(present) == 0 {
+	switch {
+	case len(present) == 0 && source == nil:
+		return nil, nil
+	case len(present) == 0:
 		return s.create(ctx, source, job)
 	}
 	secret := present[0].DeepCopy()
-	if secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source) {
+	if source != nil && (secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
 		uid := secret.UID
 		if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
@@ -195,7 +206,7 @@ func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, source *core
 		slices.Sort(using)
 		change["metadata"] = map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(using, ",")}}
 	}
-	if !sameData(secret, source) {
+	if source != nil && !sameData(secret, source) {
 		data := map[string]any{}
 		for name := range secret.Data {
 			data[name] = nil

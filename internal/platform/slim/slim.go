@@ -40,6 +40,23 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
+// Node keeps of a node what decisions read: its labels and whether it is ready. Most of a node is the list of its images.
+func Node(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	node.ManagedFields, node.Annotations = nil, nil
+	conditions := node.Status.Conditions
+	node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
+	for i := range conditions {
+		if conditions[i].Type == corev1.NodeReady {
+			node.Status.Conditions = []corev1.NodeCondition{conditions[i]}
+		}
+	}
+	return node, nil
+}
+
 // Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
 // looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch barrier (ND-135).
 func Pod(object any) (any, error) {

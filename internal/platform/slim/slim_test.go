@@ -197,3 +197,16 @@ func TestOtherObjectsPass(t *testing.T) {
 		}
 	}
 }
+
+// IMG-050, IMG-053, IMG-098: a node in the cache is its labels and whether it is ready.
+func TestNode(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}, Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		Spec: corev1.NodeSpec{ProviderID: "p"}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	got, err := Node(node)
+	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}

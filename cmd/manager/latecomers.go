@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// servedEvery is how often kinds are looked for that were not served at the start.
+const servedEvery = time.Minute
+
+// latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the manager has started.
+type latecomer struct {
+	kinds  []string
+	mapper meta.RESTMapper
+	setup  func(context.Context) error
+	every  time.Duration
+}
+
+var _ manager.LeaderElectionRunnable = &latecomer{}
+
+// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does.
+func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, setup func(context.Context) error, kinds ...string) error {
+	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
+	switch missing, err := l.missing(); {
+	case err != nil:
+		return err
+	case missing == "":
+		return setup(ctx)
+	default:
+		mgr.GetLogger().Info("A kind is not served: its controller starts when it is", "kind", missing, "version", appsv1beta1.GroupVersion)
+	}
+	if err := mgr.Add(l); err != nil {
+		return fmt.Errorf("adding what waits for %v: %w", kinds, err)
+	}
+	return nil
+}
+
+// missing names a kind that is not served. That nothing can be found out is an error, and no missing kind.
+func (l *latecomer) missing() (string, error) {
+	for _, kind := range l.kinds {
+		_, err := l.mapper.RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind}, appsv1beta1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			return kind, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("finding out whether %s is served: %w", kind, err)
+		}
+	}
+	return "", nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica must have the controllers when it becomes the leader.
+func (l *latecomer) NeedLeaderElection() bool { return false }
+
+// Start waits and adds the controllers. What fails then ends the manager, as it would at the start.
+func (l *latecomer) Start(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, l.every, false, func(context.Context) (bool, error) {
+		missing, err := l.missing()
+		return missing == "" && err == nil, nil // the API server may be away for a while
+	})
+	if err != nil {
+		return nil //nolint:nilerr // the manager ends
+	}
+	ctrl.Log.Info("Kinds are served now, their controllers start", "kinds", l.kinds)
+	return l.setup(ctx)
+}
