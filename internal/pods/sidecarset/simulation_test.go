@@ -37,11 +37,16 @@ func (r *upgradeRun) fail(format string, args ...any) {
 	}
 }
 
-// planner knows the SidecarSet as the manager does, and the pods as they are.
-func (r *upgradeRun) planner() *planner {
+func (r *upgradeRun) looker() *planner {
 	set := r.Cached(setKey).(*appsv1beta1.SidecarSet)
 	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: r.namespaces, Features: r.features, Now: r.Now()}}
 	p.prepare()
+	return p
+}
+
+// planner knows the SidecarSet as the manager does, and the pods as they are.
+func (r *upgradeRun) planner() *planner {
+	p := r.looker()
 	for _, pod := range r.pods() {
 		if Active(pod) {
 			if info := p.examine(pod); info.matched {
@@ -88,6 +93,19 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 		// Pods may come and go, and crash, in the manager's back: the cache decides what it may know.
 		if used+1 > limit && r.Undelivered() == 0 {
 			r.fail("%s is upgraded, %d are unavailable, maxUnavailable %d", w.Key.Name, used, limit)
+		}
+	}
+}
+
+// recovered forgets pods that have come out of their upgrade: what befalls them later is not the manager's doing.
+func (r *upgradeRun) recovered() {
+	if len(r.disturbed) == 0 {
+		return
+	}
+	p := r.looker()
+	for _, pod := range r.pods() {
+		if r.disturbed[pod.UID] && p.examine(pod).available() {
+			delete(r.disturbed, pod.UID)
 		}
 	}
 }
@@ -232,6 +250,7 @@ func simulatedUpgrade(seed uint64) string {
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
 	for range 250 {
 		r.act()
+		r.recovered()
 		if r.failure != "" {
 			return r.failure
 		}

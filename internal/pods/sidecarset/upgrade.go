@@ -241,7 +241,8 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
 			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil || fresh.busy != "" ||
-				fresh.ready && !decided.ready || fresh.record.Hash != decided.record.Hash || mainFinished(pod) || !p.update.Matches(labels.Set(pod.Labels)) {
+				fresh.ready && !decided.ready || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
+				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, errChanged
 			}
 		}
