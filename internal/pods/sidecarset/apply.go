@@ -96,7 +96,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		result.NoRevision, result.Retry = true, true
 		return result
 	}
-	var writing []*Verdict
+	var writing []*PodVerdict
 	for _, v := range plan.Verdicts {
 		if v.Change != nil || v.Upgradable != nil || v.Forget {
 			writing = append(writing, v)
@@ -135,7 +135,7 @@ func inParallel(n, limit int, do func(int)) {
 }
 
 // verdict changes a pod, then says so in its condition.
-func (a *Applier) verdict(ctx context.Context, plan *Plan, v *Verdict) error {
+func (a *Applier) verdict(ctx context.Context, plan *Plan, v *PodVerdict) error {
 	pod := v.Pod
 	if v.Change != nil {
 		var err error
@@ -158,7 +158,7 @@ func (a *Applier) verdict(ctx context.Context, plan *Plan, v *Verdict) error {
 	return gone(err)
 }
 
-func (a *Applier) failed(plan *Plan, v *Verdict, err error) {
+func (a *Applier) failed(plan *Plan, v *PodVerdict, err error) {
 	if errors.Is(err, errChanged) || apierrors.IsConflict(err) {
 		return
 	}
@@ -171,7 +171,7 @@ func (a *Applier) failed(plan *Plan, v *Verdict, err error) {
 
 // change sends the patches of a verdict, each on the version that the one before left. A conflict is answered with a fresh read and, if what
 // was decided still holds, another try (SS-229).
-func (a *Applier) change(ctx context.Context, plan *Plan, v *Verdict) (*corev1.Pod, error) {
+func (a *Applier) change(ctx context.Context, plan *Plan, v *PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
 		next, err := a.once(ctx, plan, v, pod)
@@ -186,7 +186,7 @@ func (a *Applier) change(ctx context.Context, plan *Plan, v *Verdict) (*corev1.P
 	return nil, errChanged
 }
 
-func (a *Applier) once(ctx context.Context, plan *Plan, v *Verdict, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
 	patches, err := v.Change(pod, a.Now())
 	if err != nil {
 		return nil, err

@@ -150,7 +150,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) error {
 	plan := &Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
 		if _, listed := upgradableOf(pod)[name]; listed && Active(pod) {
-			plan.Verdicts = append(plan.Verdicts, &Verdict{Pod: pod, Action: Keep, Forget: true})
+			plan.Verdicts = append(plan.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Forget: true})
 		}
 	}
 	result := p.Applier.Apply(ctx, plan)

@@ -57,8 +57,8 @@ const (
 	ReasonResizeInfeasible Reason = "ResizeInfeasible"
 )
 
-// Verdict is the decision about one pod.
-type Verdict struct {
+// PodVerdict is the decision about one pod.
+type PodVerdict struct {
 	Pod     *corev1.Pod
 	Action  Action
 	Reason  Reason
@@ -88,7 +88,7 @@ type Plan struct {
 	ChangeRevision *RevisionChange
 	History        []*appsv1.ControllerRevision
 	// Verdicts are those of the matched pods, and of others that list the SidecarSet and where something is to be forgotten.
-	Verdicts []*Verdict
+	Verdicts []*PodVerdict
 	// Status is to be written if it differs.
 	Status appsv1beta1.SidecarSetStatus
 	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in their containers differs.
@@ -135,7 +135,7 @@ func Make(s Snapshot) *Plan {
 		if info := p.examine(pod); info.matched {
 			p.matched = append(p.matched, info)
 		} else if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
-			p.Verdicts = append(p.Verdicts, &Verdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
+			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
 				Message: "the pod is not matched any more: " + info.why})
 		}
 	}
@@ -220,7 +220,7 @@ func (p *planner) status() {
 // Writes tells whether the plan changes anything.
 func (p *Plan) Writes() bool {
 	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
-		slices.ContainsFunc(p.Verdicts, func(v *Verdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
+		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
 }
 
 // String prints the plan as sentences with numbers.
@@ -244,11 +244,11 @@ const digestAbove = 20
 // Headline is the plan without the pods that are current; of many pods, those with the same verdict are one line.
 func (p *Plan) Headline() string {
 	brief := *p
-	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool { return v.Action == Keep && !v.Forget })
+	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
 		return brief.String()
 	}
-	groups := map[string][]*Verdict{}
+	groups := map[string][]*PodVerdict{}
 	for _, v := range brief.Verdicts {
 		key := string(v.Action) + ": " + string(v.Reason)
 		groups[key] = append(groups[key], v)

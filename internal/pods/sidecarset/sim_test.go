@@ -332,7 +332,7 @@ func hot(name, image string) appsv1beta1.SidecarContainer {
 	return c
 }
 
-func native(name, image string) appsv1beta1.SidecarContainer {
+func nativeSidecar(name, image string) appsv1beta1.SidecarContainer {
 	c := cold(name, image)
 	always := corev1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always

@@ -24,8 +24,8 @@ var (
 )
 
 // verdict records the decision about a pod.
-func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *Verdict {
-	v := &Verdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
+func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *PodVerdict {
+	v := &PodVerdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	p.Verdicts = append(p.Verdicts, v)
 	return v
 }
@@ -76,7 +76,7 @@ func (p *planner) decide() {
 
 // current is the verdict of a pod that has the latest hash (SS-261).
 func (p *planner) current(pod *podInfo) {
-	var v *Verdict
+	var v *PodVerdict
 	switch {
 	case pod.behind != "":
 		v = p.verdict(pod, Wait, ReasonUpgrading, "%s", pod.behind)
