@@ -121,7 +121,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*c
 	for i, c := range changes {
 		names[i] = c.container
 	}
-	v := p.verdict(pod, Reset, ReasonStandby, "%s took over: %s gets its empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
 		if !Active(now) || !fresh.matched {
