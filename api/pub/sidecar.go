@@ -65,7 +65,11 @@ type SidecarSetState struct {
 	LastContainerStatuses map[string]SidecarSetContainerState `json:"lastContainerStatuses,omitempty"`
 }
 
-// SidecarSetContainerState is what a container ran before its image was changed (SS-231).
+// SidecarSetContainerState is what a container ran before its image was changed (SS-231). The reference knows the image ID alone.
 type SidecarSetContainerState struct {
-	ImageID string `json:"imageID,omitempty"`
+	ImageID     string `json:"imageID,omitempty"`
+	ContainerID string `json:"containerID,omitempty"`
+	// Image is the image in the pod's spec that was replaced, RunningImage the one that the container was started with (SS-D03).
+	Image        string `json:"image,omitempty"`
+	RunningImage string `json:"runningImage,omitempty"`
 }

@@ -47,6 +47,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
@@ -187,12 +188,13 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 			&corev1.Pod{}:                   {Transform: slim.Pod},
 			&corev1.Node{}:                  {Transform: slim.Node},
 			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
-			&appsv1.ControllerRevision{}:    {Transform: slim.Metadata},
 			&corev1.ConfigMap{}:             {Transform: slim.Metadata, Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
 		},
 	}
 	if o.namespace != "" {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
+		// Revisions of SidecarSets are kept beside the manager (SS-183).
+		cacheOptions.ByObject[&appsv1.ControllerRevision{}] = cache.ByObject{Transform: slim.Metadata, Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        s,
@@ -238,16 +240,22 @@ func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error)
 	if !gates.Enabled(features.InPlaceWorkloadVerticalScaling) {
 		return options, nil
 	}
+	var err error
+	options.Resize, err = servesResize(cfg)
+	return options, err
+}
+
+// servesResize tells whether the server has the subresource pods/resize.
+func servesResize(cfg *rest.Config) (bool, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return options, fmt.Errorf("discovery: %w", err)
+		return false, fmt.Errorf("discovery: %w", err)
 	}
 	core, err := client.ServerResourcesForGroupVersion("v1")
 	if err != nil {
-		return options, fmt.Errorf("discovery: %w", err)
+		return false, fmt.Errorf("discovery: %w", err)
 	}
-	options.Resize = slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })
-	return options, nil
+	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index) error {
@@ -265,6 +273,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := launchpriority.Setup(mgr, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: limiter()}); err != nil {
 		return err
 	}
+	if err := addSidecarSets(ctx, mgr, o, gates, pods, limiter()); err != nil {
+		return err
+	}
 	return cloneset.Setup(ctx, mgr, cloneset.Options{
 		Features: cloneset.Features{
 			ShortHash:               gates.Enabled(features.CloneSetShortHash),
@@ -280,6 +291,29 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		Pods:        pods,
 		RateLimiter: limiter(),
 	})
+}
+
+// addSidecarSets adds the controller of SidecarSets, as soon as they are served (SS-280).
+func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, limiter workqueue.TypedRateLimiter[reconcile.Request]) error {
+	minor, err := serverMinor(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	resize := false
+	if gates.Enabled(features.InPlacePodVerticalScaling) {
+		if resize, err = servesResize(mgr.GetConfig()); err != nil {
+			return err
+		}
+	}
+	return whenServed(ctx, mgr, servedEvery, func(context.Context) error {
+		return sidecarset.Setup(mgr, sidecarset.Options{
+			Features:    sidecarset.Features{NativeSidecars: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
+			Workers:     *o.workers["sidecarset"],
+			Pods:        pods,
+			RateLimiter: limiter,
+			Namespace:   o.installNamespace,
+		})
+	}, "SidecarSet")
 }
 
 // addDaemonControllers adds what needs the node daemon, as soon as its kinds are served: an older installation may lack their definitions.

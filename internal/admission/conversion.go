@@ -32,6 +32,8 @@ var converters = map[[3]string]converter{
 	{"ContainerRecreateRequest", beta, alpha}: between(appsv1alpha1.ContainerRecreateRequestFromV1beta1),
 	{"NodeImage", alpha, beta}:                between((*appsv1alpha1.NodeImage).ToV1beta1),
 	{"NodeImage", beta, alpha}:                between(appsv1alpha1.NodeImageFromV1beta1),
+	{"SidecarSet", alpha, beta}:               between((*appsv1alpha1.SidecarSet).ToV1beta1),
+	{"SidecarSet", beta, alpha}:               between(appsv1alpha1.SidecarSetFromV1beta1),
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"

@@ -29,9 +29,9 @@ const (
 
 // convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
 var (
-	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io"}
+	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io", "sidecarsets.apps.kruise.io"}
 	otherCRDs     = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
-		"resourcedistributions.apps.kruise.io", "sidecarsets.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
+		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
 		"workloadspreads.apps.kruise.io"}
 )
 
@@ -61,6 +61,10 @@ type Options struct {
 	InPlace inplace.Options
 	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
 	Daemon, PullJobs bool
+	// NativeSidecars says that the server knows native sidecars, NativeSidecarUpdates that they may be upgraded in place (SS-257, SS-W01).
+	NativeSidecars, NativeSidecarUpdates bool
+	// AllSidecarMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
+	AllSidecarMetadata bool
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 }
@@ -72,8 +76,8 @@ type Options struct {
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
 
 // Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
@@ -87,16 +91,19 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
+	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
-		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
+		judge:            judge,
 		pods:             mgr.GetClient(),
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, pods: options.Pods, gateAllPods: options.GateAllPods})
+		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
+		pods: options.Pods, gateAllPods: options.GateAllPods})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -128,9 +135,10 @@ const admissionTime = 7 * time.Second
 
 // kinds are what admits each kind.
 type kinds struct {
-	cloneSets *cloneSetWebhooks
-	recreates *recreateWebhook
-	images    *imageWebhooks
+	cloneSets   *cloneSetWebhooks
+	recreates   *recreateWebhook
+	images      *imageWebhooks
+	sidecarSets *sidecarSetWebhooks
 	// pods and gateAllPods are gates PodWebhook and KruisePodReadinessGate.
 	pods, gateAllPods bool
 }
@@ -141,6 +149,9 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
 		validateCloneSetPath: inTime(w.cloneSets.validate),
 		mutateRecreatePath:   inTime(w.recreates.mutate),
+
+		mutateSidecarSetPath:   inTime(w.sidecarSets.mutate),
+		validateSidecarSetPath: inTime(w.sidecarSets.validate),
 	}
 	maps.Copy(handlers, w.images.handlers())
 	if w.pods {

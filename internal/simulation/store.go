@@ -336,7 +336,8 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 			pod.Generation++
 		default:
 			pod.Status = old.Status
-			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, func(a, b corev1.Container) bool { return a.Image == b.Image }) {
+			sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
+			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) || !slices.EqualFunc(old.Spec.InitContainers, pod.Spec.InitContainers, sameImage) {
 				pod.Generation++
 			}
 		}

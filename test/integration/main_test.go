@@ -92,6 +92,9 @@ func run(m *testing.M) (int, error) {
 	if err := createLegacies(context.Background()); err != nil {
 		return 0, err
 	}
+	if err := createSidecarLegacy(context.Background()); err != nil {
+		return 0, fmt.Errorf("fixture of SidecarSets: %w", err)
+	}
 	stop, err := startManager(config)
 	if err != nil {
 		return 0, err

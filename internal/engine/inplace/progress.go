@@ -11,6 +11,7 @@ import (
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
@@ -200,6 +201,12 @@ func pendingResize(pod *corev1.Pod) *PendingResize {
 		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize)}
 	}
 	return nil
+}
+
+// Replaced returns what is missing until the container runs the image that the pod's spec was given at that time; nothing if it does.
+// before is what it ran then (SS-215, SS-D03).
+func Replaced(pod *corev1.Pod, name string, before ContainerRecord, changed time.Time) string {
+	return replaced(pod, name, before, &State{UpdateTimestamp: metav1.NewTime(changed)})
 }
 
 // replaced returns what is missing until the container runs its new image (IPU-127, IPU-300, IPU-328), or nothing.

@@ -245,13 +245,19 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now t
 	return countRestarts(patch, pod, stopped)
 }
 
-// record keeps what the container ran at the moment its image was replaced.
-func (s *State) record(name string, container *corev1.Container, status *corev1.ContainerStatus) {
+// Record is what a container runs at the moment its image is replaced; former is what was recorded of it last, if anything.
+func Record(container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
 	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 		Image: container.Image, RunningImage: container.Image}
-	if overtaken, ok := s.LastContainerStatuses[name]; ok && overtaken.ContainerID == status.ContainerID {
-		record.RunningImage = overtaken.RunningImage
+	if former != (ContainerRecord{}) && former.ContainerID == status.ContainerID {
+		record.RunningImage = former.RunningImage
 	}
+	return record
+}
+
+// record keeps what the container ran at the moment its image was replaced.
+func (s *State) record(name string, container *corev1.Container, status *corev1.ContainerStatus) {
+	record := Record(container, status, s.LastContainerStatuses[name])
 	if s.LastContainerStatuses == nil {
 		s.LastContainerStatuses = map[string]ContainerRecord{}
 	}

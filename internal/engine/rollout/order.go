@@ -39,14 +39,24 @@ func ByUpdate(a, b Candidate) int {
 // over it the priority, over that the scatter (CS-188), and before all others those that a lifecycle hook has let into the update
 // already (CS-187). all are the pods of the workload, updated or not.
 func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+	order := ordered(candidates, all, priority, scatter)
+	admitted, others := part(order, which(candidates, preparingUpdate))
+	return pick(candidates, append(admitted, others...))
+}
+
+// SortForSidecars is SortForUpdate for what is no workload and knows nothing of its hooks (SS-213, SS-214). A term of value "*" stands for
+// one term for each value of that label among all pods.
+func SortForSidecars(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+	return pick(candidates, ordered(candidates, all, priority, expand(scatter, all)))
+}
+
+func ordered(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
 	order := make([]int, 0, len(candidates))
 	for _, s := range sorted(candidates, byUpdate) {
 		order = append(order, s.index)
 	}
 	order = prioritized(order, candidates, priority)
-	order = scattered(order, candidates, all, scatter)
-	admitted, others := part(order, which(candidates, preparingUpdate))
-	return pick(candidates, append(admitted, others...))
+	return scattered(order, candidates, all, scatter)
 }
 
 func preparingUpdate(pod *corev1.Pod) bool {

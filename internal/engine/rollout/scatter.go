@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,32 @@ import (
 // (CS-184 to 186), and leaves those given as they are. all are the pods of the workload, updated or not.
 func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
+}
+
+// expand replaces terms of any value by one for each value, and drops duplicates (SS-214).
+func expand(terms []pub.UpdateScatterTerm, all []Candidate) []pub.UpdateScatterTerm {
+	var expanded []pub.UpdateScatterTerm
+	for _, term := range terms {
+		if term.Value != "*" {
+			expanded = append(expanded, term)
+			continue
+		}
+		values := map[string]bool{}
+		for _, c := range all {
+			if value, ok := c.Pod.Labels[term.Key]; ok {
+				values[value] = true
+			}
+		}
+		for _, value := range slices.Sorted(maps.Keys(values)) {
+			expanded = append(expanded, pub.UpdateScatterTerm{Key: term.Key, Value: value})
+		}
+	}
+	seen := map[pub.UpdateScatterTerm]bool{}
+	return slices.DeleteFunc(expanded, func(term pub.UpdateScatterTerm) bool {
+		known := seen[term]
+		seen[term] = true
+		return known
+	})
 }
 
 func scattered(order []int, candidates, all []Candidate, terms []pub.UpdateScatterTerm) []int {

@@ -192,6 +192,13 @@ func TestNodesOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("IMG-071 the CloneSet's own priorities", ownedBy("apps.kruise.io/v1beta1", "CloneSet", "web"), "n1 n3 n2")
+	sidecars := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh"}}
+	sidecars.Spec.UpdateStrategy.PriorityStrategy = set.Spec.UpdateStrategy.RollingUpdate.PriorityStrategy
+	if err := c.Create(t.Context(), sidecars); err != nil {
+		t.Fatal(err)
+	}
+	check("IMG-071 a SidecarSet's priorities", ownedBy("apps.kruise.io/v1alpha1", "SidecarSet", "mesh"), "n1 n3 n2")
+	check("IMG-071 a SidecarSet that is gone: not ready first", ownedBy("apps.kruise.io/v1beta1", "SidecarSet", "gone"), "n3 n2 n1")
 }
 
 // IMG-112: without the namespace of the copies a job waits, and says why; when it is there the job goes on.

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -282,6 +283,13 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 			rolling = &appsv1beta1.RollingUpdateCloneSetStrategy{}
 		}
 		pods = rollout.SortForUpdate(pods, pods, rolling.PriorityStrategy, rolling.ScatterStrategy)
+	} else if owner != nil && owner.Kind == "SidecarSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		set := &appsv1beta1.SidecarSet{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: owner.Name}, set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("reading SidecarSet %s: %w", owner.Name, err)
+		}
+		strategy := &set.Spec.UpdateStrategy
+		pods = rollout.SortForSidecars(pods, pods, strategy.PriorityStrategy, strategy.ScatterStrategy)
 	} else if owner != nil && owner.Kind == "StatefulSet" {
 		slices.SortStableFunc(pods, func(a, b rollout.Candidate) int { return ordinal(b.Pod.Name) - ordinal(a.Pod.Name) })
 	}

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
+
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 func serving(objects ...corev1.Pod) toolscache.ListerWatcher {
@@ -69,4 +71,31 @@ func names(pods []*corev1.Pod) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// TestInjectedBy: pods are found by the SidecarSets that they list, in all namespaces (SS-182, SS-200).
+func TestInjectedBy(t *testing.T) {
+	injected := func(namespace, name, list string) corev1.Pod {
+		p := pod(namespace, name, "set")
+		p.Annotations = map[string]string{pub.SidecarSetInjectedList: list}
+		return p
+	}
+	index := &Index{}
+	informer := index.NewInformer(serving(injected("a", "both", "logs, mesh"), injected("b", "mesh", "mesh,mesh"), injected("b", "none", ""), pod("b", "plain", "set")),
+		&corev1.Pod{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	if !toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("not synced")
+	}
+	for name, want := range map[string][]string{"mesh": {"a/both", "b/mesh"}, "logs": {"a/both"}, "gone": nil, "": nil} {
+		found, err := index.InjectedBy(name)
+		if diff := cmp.Diff(want, names(found)); diff != "" || err != nil {
+			t.Error(name, err, diff)
+		}
+	}
+	seen := 0
+	index.All(func(*corev1.Pod) bool { seen++; return seen < 3 })
+	if seen != 3 {
+		t.Errorf("%d pods seen", seen)
+	}
 }

@@ -73,8 +73,9 @@ func Pod(object any) (any, error) {
 	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
 		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
 		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
-		Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers)}
+		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers)}
 	return pod, nil
 }
 
@@ -130,8 +131,8 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata
-// and when it starts.
+// containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata,
+// when it starts, and that it was injected (SS-106).
 func containers(all []corev1.Container) []corev1.Container {
 	if len(all) == 0 {
 		return nil
@@ -142,7 +143,7 @@ func containers(all []corev1.Container) []corev1.Container {
 		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
 			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
 		for j := range c.Env {
-			if _, _, reads := inplace.EnvReference(&c.Env[j]); reads || c.Env[j].Name == pub.ContainerBarrierEnv {
+			if _, _, reads := inplace.EnvReference(&c.Env[j]); reads || c.Env[j].Name == pub.ContainerBarrierEnv || c.Env[j].Name == pub.SidecarInjectedEnv {
 				kept[i].Env = append(kept[i].Env, c.Env[j])
 			}
 		}
@@ -161,7 +162,11 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 	return kept
 }
 
+// ours are pods of our workloads, and those with sidecars, whoever controls them.
 func ours(pod *corev1.Pod) bool {
+	if pod.Annotations[pub.SidecarSetInjectedList] != "" {
+		return true
+	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return false

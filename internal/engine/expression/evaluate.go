@@ -1,0 +1,68 @@
+package expression
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// ErrNegative is the error of a negative result (SS-137).
+var ErrNegative = errors.New("calculation result is negative")
+
+// ErrTooLarge is the error of a result that no quantity of Kubernetes can hold.
+var ErrTooLarge = errors.New("calculation result is too large")
+
+// Evaluate computes the expression for a value of the variable: exactly, and cut to thousandths of a core or whole bytes at the end
+// (SS-141). The errors are ErrNegative and ErrTooLarge.
+func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, error) {
+	result := e.root.evaluate(exact(variable))
+	if result.Sign() < 0 {
+		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrNegative, result.FloatString(3))
+	}
+	if result.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
+		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrTooLarge, result.FloatString(0))
+	}
+	if e.variable == Memory {
+		return bytes(whole(result).Int64()), nil
+	}
+	milli := whole(new(big.Rat).Mul(result, power(1000, 1)))
+	if milli.IsInt64() {
+		return *resource.NewMilliQuantity(milli.Int64(), resource.DecimalSI), nil
+	}
+	out, err := resource.ParseQuantity(milli.String() + "m")
+	if err != nil {
+		return resource.Quantity{}, fmt.Errorf("writing the result %sm: %w", milli, err)
+	}
+	return out, nil
+}
+
+// whole is the value without its fraction.
+func whole(r *big.Rat) *big.Int { return new(big.Int).Quo(r.Num(), r.Denom()) }
+
+// exact is the value of a quantity.
+func exact(q resource.Quantity) *big.Rat {
+	decimal := q.DeepCopy()
+	dec := decimal.AsDec()
+	out := new(big.Rat).SetInt(dec.UnscaledBig())
+	if scale := int64(dec.Scale()); scale > 0 {
+		return out.Quo(out, power(10, scale))
+	} else if scale < 0 {
+		return out.Mul(out, power(10, -scale))
+	}
+	return out
+}
+
+// bytes are written in thousands or in powers of 1024, whichever reads better.
+func bytes(n int64) resource.Quantity {
+	decimal, binary := resource.NewQuantity(n, resource.DecimalSI), resource.NewQuantity(n, resource.BinarySI)
+	if len(binary.String()) < len(decimal.String()) {
+		return *binary
+	}
+	return *decimal
+}
+
+// Constant tells whether the variable does not occur.
+func (e *Expression) Constant() bool { return e.root.constant != nil }

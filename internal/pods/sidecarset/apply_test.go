@@ -1,0 +1,313 @@
+package sidecarset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+var allAtOnce = strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })
+
+// TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of, and is tried again
+// (SS-230, SS-253).
+func TestOnePodFails(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 3)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { return refuse && w.Key.Name == "web-0" }
+	s.change(imageNow("proxy", "proxy:2"))
+	for range 30 {
+		s.round()
+	}
+	images := func() string {
+		var all []string
+		for _, pod := range s.pods() {
+			all = append(all, pod.Spec.Containers[0].Image)
+		}
+		return strings.Join(all, " ")
+	}
+	if got := images(); got != "proxy:1 proxy:2 proxy:2" {
+		t.Errorf("images %s", got)
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedUpgradePod failed to upgrade pod default/web-0") {
+		t.Errorf("events %v", s.events)
+	}
+	refuse = false
+	if err := s.settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
+		t.Error(err, images())
+	}
+}
+
+// TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).
+func TestConflict(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"somebody else's annotation": {func(pod *corev1.Pod) { pod.Annotations["x"] = "y" }, "proxy:2"},
+		"it is being deleted":        {func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }, "proxy:1"},
+		"it was upgraded":            {func(pod *corev1.Pod) { pod.Annotations[pub.SidecarSetHash] = `{"mesh":"later"}` }, "proxy:1"},
+		"it does not match any more": {func(pod *corev1.Pod) { pod.Labels["app"] = "other" }, "proxy:1"},
+		"its application has finished": {func(pod *corev1.Pod) {
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}, "proxy:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(allAtOnce), 1)
+			if err := s.settle(50); err != nil {
+				t.Fatal(err)
+			}
+			s.change(imageNow("proxy", "proxy:2"))
+			s.deliver(99)
+			s.Change(podKey("web-0"), func(o client.Object) { tt.change(o.(*corev1.Pod)) })
+			s.manage()
+			if got := s.pods()[0].Spec.Containers[0].Image; got != tt.want {
+				t.Errorf("image %s", got)
+			}
+		})
+	}
+}
+
+// TestFreeBeforeConflict: a pod that was not ready, and therefore free of charge, is left alone if it has become ready meanwhile (SS-219).
+func TestFreeBeforeConflict(t *testing.T) {
+	s := simulate(1, makeSet(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), 1)
+	s.Change(podKey("web-0"), func(o client.Object) { ready(o.(*corev1.Pod), false) })
+	s.deliver(99)
+	s.manage()
+	s.change(imageNow("proxy", "proxy:2"))
+	s.deliver(99)
+	s.Change(podKey("web-0"), func(o client.Object) { ready(o.(*corev1.Pod), true) })
+	s.manage()
+	if got := s.pods()[0].Spec.Containers[0].Image; got != "proxy:1" {
+		t.Errorf("image %s", got)
+	}
+}
+
+// TestNameTaken: a revision whose name is taken by one of a former SidecarSet of that name is waited for; one with other content counts as a
+// collision (SS-185).
+func TestNameTaken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		mutate func(*appsv1.ControllerRevision)
+		want   int32
+	}{
+		"another content":   {func(r *appsv1.ControllerRevision) { r.Data.Raw, r.Labels = []byte(`{"spec":{"containers":null}}`), nil }, 1},
+		"of a former one":   {func(r *appsv1.ControllerRevision) { ownedBy("former")(r) }, 0},
+		"one that we wrote": {func(*appsv1.ControllerRevision) {}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(), 1)
+			r := stored("proxy:1", 1)
+			r.OwnerReferences[0].UID = s.set().UID
+			tt.mutate(r)
+			former := s.Store(revisionKey(r.Name), r) // the cache does not show it yet
+			s.manage()
+			s.deliver(99)
+			if name == "of a former one" {
+				s.Remove(revisionKey(former.GetName()))
+			}
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			status := s.set().Status
+			collisions := int32(0)
+			if status.CollisionCount != nil {
+				collisions = *status.CollisionCount
+			}
+			latest, ok := s.Get(revisionKey(status.LatestRevision)).(*appsv1.ControllerRevision)
+			if collisions != tt.want || !ok || !SameContent(latest.Data.Raw, stored("proxy:1", 1).Data.Raw) || (status.LatestRevision != r.Name) != (tt.want > 0) {
+				t.Errorf("status %+v", status)
+			}
+		})
+	}
+}
+
+// TestCacheThatNeverShowsAWrite is not waited for longer than five minutes (SS-193).
+func TestCacheThatNeverShowsAWrite(t *testing.T) {
+	s := simulate(1, makeSet(), 2)
+	s.manage() // its writes are never delivered
+	s.due, s.wake = time.Time{}, true
+	wait := func() string {
+		outcome, err := s.pass.Run(t.Context(), setKey.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcome.Pending
+	}
+	if wait() == "" {
+		t.Fatal("nothing is waited for")
+	}
+	s.Pass(doubtsEnd - time.Second)
+	if wait() == "" {
+		t.Error("it is not waited for five minutes")
+	}
+	s.Pass(2 * time.Second)
+	if pending := wait(); pending != "" {
+		t.Error(pending)
+	}
+}
+
+// TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only (SS-260, SS-261, SS-D15).
+func TestCondition(t *testing.T) {
+	former := metav1.NewTime(planTime.Add(-time.Hour))
+	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status, Reason: "r", Message: message, LastTransitionTime: former}}}}
+	}
+	tests := map[string]struct {
+		pod        *corev1.Pod
+		upgradable *bool
+		want       string
+	}{
+		"the first, true":                 {&corev1.Pod{}, &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
+		"the first, false":                {&corev1.Pod{}, &isFalse, `False UpdateImmutableField {"mesh":false} now`},
+		"beside another":                  {with("True", `{"other":true}`), &isFalse, `False UpdateImmutableField {"mesh":false,"other":true} now`},
+		"another keeps it false":          {with("False", `{"mesh":false,"other":false}`), &isTrue, `False UpdateImmutableField {"mesh":true,"other":false} before`},
+		"unreadable":                      {with("False", `{`), &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
+		"taken out":                       {with("False", `{"mesh":false,"other":true}`), nil, `True AllSidecarsetUpgradable {"other":true} now`},
+		"taken out where it is not":       {with("False", `{"other":false}`), nil, ""},
+		"taken out where is no condition": {&corev1.Pod{}, nil, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			patch := UpgradablePatch(tt.pod, "mesh", tt.upgradable, planTime)
+			got := ""
+			if !patch.Empty() {
+				after := tt.pod.DeepCopy()
+				cluster := simulation.New(1)
+				cluster.Store(podKey("p"), after)
+				body, err := patch.JSON(after)
+				if err != nil {
+					t.Fatal(err)
+				}
+				object, err := cluster.Patch(podKey("p"), body, patch.Subresource())
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := object.(*corev1.Pod).Status.Conditions[0]
+				when := map[bool]string{true: "now", false: "before"}[c.LastTransitionTime.Time.Equal(planTime)]
+				got = strings.Join([]string{string(c.Status), c.Reason, c.Message, when}, " ")
+				if again := UpgradablePatch(object.(*corev1.Pod), "mesh", tt.upgradable, planTime); !again.Empty() {
+					t.Errorf("written again: %s", again)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestEventsOfPods: what a plan reads of a pod leads to its SidecarSets, nothing else does (SS-190, SS-191).
+func TestEventsOfPods(t *testing.T) {
+	set := makeSet()
+	stamp(set)
+	asked := func(do func(queue)) int {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		do(q)
+		return q.Len()
+	}
+	pod := makePod(set, "p", running, annotated(pub.SidecarSetInjectedList, "mesh,logs"))
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"nothing":                    {func(*corev1.Pod) {}, 0},
+		"somebody else's annotation": {annotated("x", "y"), 0},
+		"another condition": {func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "Other"})
+		}, 0},
+		"it is not ready any more": {notReady, 2},
+		"it is being deleted":      {func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }, 2},
+		"a label":                  {labelled("a", "b"), 2},
+		"a container":              {func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].ContainerID = "other" }, 2},
+		"an image":                 {func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "other" }, 2},
+		"one more in the list":     {annotated(pub.SidecarSetInjectedList, "mesh,logs,third"), 3},
+		"a condition of ours": {func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable})
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := pod.DeepCopy()
+			tt.change(after)
+			if got := asked(func(q queue) {
+				podEvents.UpdateFunc(t.Context(), event.UpdateEvent{ObjectOld: pod, ObjectNew: after}, q)
+			}); got != tt.want {
+				t.Errorf("%d are asked, want %d", got, tt.want)
+			}
+		})
+	}
+	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: pod}, q) }); got != 2 {
+		t.Errorf("creation: %d", got)
+	}
+	if got := asked(func(q queue) { podEvents.DeleteFunc(t.Context(), event.DeleteEvent{Object: pod}, q) }); got != 2 {
+		t.Errorf("deletion: %d", got)
+	}
+	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: &corev1.Pod{}}, q) }); got != 0 {
+		t.Errorf("a pod without sidecars: %d", got)
+	}
+	status := set.DeepCopy()
+	status.Status.MatchedPods = 3
+	spec := set.DeepCopy()
+	spec.Generation++
+	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) || !setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
+		t.Error("SS-190: the status is no event, the spec is")
+	}
+	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
+	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) || namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
+		t.Error("SS-191: labels of namespaces are events")
+	}
+}
+
+// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09).
+func TestMissingPods(t *testing.T) {
+	set := makeSet()
+	stamp(set)
+	scoped := makeSet(func(set *appsv1beta1.SidecarSet) {
+		set.Name = "scoped"
+		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	})
+	bare := func(pod *corev1.Pod) { delete(pod.Annotations, pub.SidecarSetInjectedList) }
+	pods := []*corev1.Pod{makePod(set, "injected", running), makePod(set, "bare", bare), makePod(set, "done", bare, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }),
+		makePod(set, "alien", bare, labelled("app", "other")), makePod(set, "elsewhere", bare, func(pod *corev1.Pod) { pod.Namespace = "elsewhere" })}
+	got := MissingPods([]*appsv1beta1.SidecarSet{set, scoped}, func(do func(*corev1.Pod) bool) {
+		for _, pod := range pods {
+			do(pod)
+		}
+	}, map[string]map[string]string{"elsewhere": {"team": "a"}})
+	if diff := cmp.Diff(map[string]Missing{"mesh": {2, []string{"default/bare", "elsewhere/elsewhere"}}, "scoped": {1, []string{"elsewhere/elsewhere"}}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestMetrics: numbers by state, revision and reason, which go with the SidecarSet (SS-264, SS-W09).
+func TestMetrics(t *testing.T) {
+	s := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 3)
+	m := newMeters()
+	plan := Make(s)
+	m.observe(plan)
+	if n := len(m.known["mesh"]); n != 2 { // one revision, one reason
+		t.Errorf("%v", m.known)
+	}
+	s.Set.Spec.UpdateStrategy.Paused = true
+	m.observe(Make(s))
+	if !m.known["mesh"]["wPaused"] || m.known["mesh"]["wMaxUnavailable"] {
+		t.Errorf("%v", m.known)
+	}
+	m.forget("mesh")
+	if len(m.known) != 0 {
+		t.Errorf("%v", m.known)
+	}
+}

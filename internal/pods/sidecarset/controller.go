@@ -1,0 +1,299 @@
+package sidecarset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+)
+
+// Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when roles are written (SS-281).
+//
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	Features Features
+	// Workers is how many SidecarSets are worked on at the same time.
+	Workers int
+	// RateLimiter is the back-off of failing SidecarSets; nil means the library's.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	// Pods finds pods in the manager's caches.
+	Pods *podindex.Index
+	// Namespace is where revisions are kept: the manager's own (SS-183).
+	Namespace string
+}
+
+// parallel bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
+const parallel = 32
+
+// controllerName names queue metrics and events (SS-262, SS-264).
+const controllerName = "sidecarset-controller"
+
+type reconciler struct {
+	pass   *Pass
+	kube   *Kube
+	meters *meters
+
+	mu    sync.Mutex
+	paces map[string]time.Time // when a plan may be made again
+	known map[string]types.UID
+	told  map[types.UID]string // the last narrative logged, so that it is logged only when it changes
+}
+
+// Setup adds the controller to the manager.
+func Setup(mgr ctrl.Manager, options Options) error {
+	meters := newMeters()
+	for _, collector := range meters.all() {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
+	r := &reconciler{kube: kube, meters: meters, paces: map[string]time.Time{}, known: map[string]types.UID{}, told: map[types.UID]string{}}
+	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
+		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
+	namespaces := namespaceMetadata()
+	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
+		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
+		Watches(&corev1.Pod{}, podEvents).
+		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the SidecarSet controller: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.watchMissing)); err != nil {
+		return fmt.Errorf("adding the count of pods that were never injected: %w", err)
+	}
+	return nil
+}
+
+// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves (SS-190).
+var setEvents = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
+			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
+	},
+}
+
+// namespaceEvents are changes of labels (SS-191).
+var namespaceEvents = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, // its pods come later
+	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
+	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
+}
+
+// ofNamespace are the SidecarSets that select namespaces.
+func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list appsv1beta1.SidecarSetList
+	if err := r.kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing SidecarSets for a namespace")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if list.Items[i].Spec.NamespaceSelector != nil {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
+var podEvents = handler.Funcs{
+	CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object) },
+	DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object) },
+	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		before, isPod := e.ObjectOld.(*corev1.Pod)
+		after, same := e.ObjectNew.(*corev1.Pod)
+		if !isPod || !same || !concerns(before, after) {
+			return
+		}
+		enqueue(q, before)
+		enqueue(q, after)
+	},
+}
+
+func enqueue(q queue, pod client.Object) {
+	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
+	if list == "" {
+		return
+	}
+	for _, name := range ReadInjectedList(list) {
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	}
+}
+
+// concerns tells whether an update of a pod changes what a plan reads of it.
+func concerns(before, after *corev1.Pod) bool {
+	if before.Annotations[pub.SidecarSetInjectedList] == "" && after.Annotations[pub.SidecarSetInjectedList] == "" {
+		return false
+	}
+	if before.UID != after.UID || Active(before) != Active(after) || before.Status.Phase != after.Status.Phase ||
+		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
+		return true
+	}
+	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash, pub.SidecarSetHashWithoutImage, pub.SidecarSetInPlaceUpdateState,
+		pub.SidecarSetWorkingHotUpgradeContainer, pub.RuntimeContainersMeta} {
+		if before.Annotations[key] != after.Annotations[key] {
+			return true
+		}
+	}
+	for _, conditionType := range []corev1.PodConditionType{corev1.PodReady, pub.SidecarSetUpgradable, corev1.PodResizePending} {
+		a, b := readiness.Condition(before, conditionType), readiness.Condition(after, conditionType)
+		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason || a.Message != b.Message) {
+			return true
+		}
+	}
+	image := func(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
+	return before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) || !slices.EqualFunc(before.Spec.InitContainers, after.Spec.InitContainers, image) ||
+		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
+		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
+}
+
+// recorder sends events to the API server.
+type recorder struct{ events.EventRecorder }
+
+// Event implements Recorder.
+func (r recorder) Event(set *appsv1beta1.SidecarSet, eventType, reason, message string) {
+	r.Eventf(set, nil, eventType, reason, reason, "%s", bounded(message))
+}
+
+// PodEvent implements Recorder.
+func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, message string) {
+	r.Eventf(pod, nil, eventType, reason, reason, "%s", bounded(message))
+}
+
+// bounded keeps an event's note within what the API server accepts.
+func bounded(note string) string {
+	const most = 1000
+	if len(note) > most {
+		return note[:most] + "…"
+	}
+	return note
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	name, begin := request.Name, r.pass.Applier.Now()
+	owner, err := r.kube.Owner(ctx, name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
+	}
+	r.remember(name, owner)
+	if wait := r.early(name, begin); wait > 0 && owner != "" {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	outcome, err := r.pass.Run(ctx, name)
+	r.pace(name, begin, outcome, err)
+	logger := log.FromContext(ctx)
+	switch {
+	case outcome.Pending != "":
+		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
+	case outcome.Plan != nil:
+		r.meters.observe(outcome.Plan)
+		if text, news := r.news(outcome.Plan); news {
+			logger.V(2).Info("Plan", "plan", text)
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: outcome.After}, nil
+}
+
+// A plan looks at all pods of its SidecarSet, whose events come one by one: the next plan of a large one waits for more of them, by so much
+// for each pod. One at rest answers at once.
+const (
+	paceByPod  = 200 * time.Microsecond
+	paceAtMost = 2 * time.Second
+)
+
+func (r *reconciler) pace(name string, begin time.Time, outcome Outcome, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.paces, name)
+	if outcome.Plan != nil && err == nil {
+		r.paces[name] = begin.Add(min(time.Duration(outcome.Plan.Status.MatchedPods)*paceByPod, paceAtMost))
+	}
+}
+
+func (r *reconciler) early(name string, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paces[name].Sub(now)
+}
+
+// remember notes the UID that a name stands for, and forgets what was known of another one. An empty UID is none.
+func (r *reconciler) remember(name string, uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if former, ok := r.known[name]; ok && former != uid {
+		r.pass.Forget(former)
+		delete(r.told, former)
+		delete(r.paces, name)
+		r.meters.forget(name)
+	}
+	if uid == "" {
+		delete(r.known, name)
+		return
+	}
+	r.known[name] = uid
+}
+
+// news returns what there is to be logged of the plan, and whether that differs from what was logged last.
+func (r *reconciler) news(plan *Plan) (string, bool) {
+	text := plan.Headline()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told[plan.SidecarSet.UID] == text {
+		return "", false
+	}
+	r.told[plan.SidecarSet.UID] = text
+	return text, true
+}
+
+func namespaceList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	return list
+}

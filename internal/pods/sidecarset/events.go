@@ -1,0 +1,69 @@
+package sidecarset
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at every pass.
+func (p *Pass) announce(plan *Plan) {
+	notUpgradable := ""
+	if plan.NotUpgradable > 0 {
+		notUpgradable = fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them.", plan.NotUpgradable)
+		if plan.Differences != "" {
+			notUpgradable += " Beside images differ, by number of pods: " + plan.Differences
+		}
+	}
+	p.say(plan, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
+	partition, unavailable := "", ""
+	switch plan.HeldBackReason {
+	case ReasonPartition:
+		partition = plan.HeldBack
+	case ReasonMaxUnavailable:
+		unavailable = plan.HeldBack
+	}
+	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
+	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
+	noHash := ""
+	for _, v := range plan.Verdicts {
+		if v.Reason == ReasonNoHash {
+			noHash = v.Message
+			break
+		}
+	}
+	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
+	unreadable := ""
+	for _, v := range plan.Verdicts {
+		if v.Reason == ReasonUnreadable || v.Reason == ReasonMetadata {
+			unreadable = fmt.Sprintf("pod %s/%s: %s", v.Pod.Namespace, v.Pod.Name, v.Message)
+			break
+		}
+	}
+	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
+}
+
+// say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.
+func (p *Pass) say(plan *Plan, eventType, reason, message string) {
+	set := plan.SidecarSet
+	key := ""
+	if message != "" {
+		key = fmt.Sprintf("%d %s", set.Generation, message)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said[set.UID][reason] == key {
+		return
+	}
+	if p.said == nil {
+		p.said = map[types.UID]map[string]string{}
+	}
+	if p.said[set.UID] == nil {
+		p.said[set.UID] = map[string]string{}
+	}
+	p.said[set.UID][reason] = key
+	if message != "" {
+		p.Applier.Events.Event(set, eventType, reason, message)
+	}
+}

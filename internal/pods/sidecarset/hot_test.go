@@ -1,0 +1,153 @@
+package sidecarset
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which are ready.
+func pair(first, second, working string, readyHalves ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for i := range pod.Spec.Containers {
+			switch c := &pod.Spec.Containers[i]; c.Name {
+			case "proxy-1":
+				c.Image = first
+			case "proxy-2":
+				c.Image = second
+			}
+		}
+		running(pod)
+		all := true
+		for i := range pod.Status.ContainerStatuses {
+			s := &pod.Status.ContainerStatuses[i]
+			s.Ready = !strings.HasPrefix(s.Name, "proxy-") || len(readyHalves) == 2 || len(readyHalves) == 1 && readyHalves[0] == s.Name
+			all = all && s.Ready
+		}
+		ready(pod, all)
+		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = WorkingContainers{"proxy": working}.String()
+	}
+}
+
+// TestHotUpgrade: which half gets which image, and what both are told by their versions (SS-240, SS-241, SS-242, SS-D05).
+func TestHotUpgrade(t *testing.T) {
+	const one, two = "proxy-1", "proxy-2"
+	tests := map[string]struct {
+		state   func(*corev1.Pod)
+		image   string
+		action  Action
+		changes map[string]string // images and versions
+		working string
+	}{
+		"SS-241 the half with the empty image": {pair("proxy:1", "empty:1", one, one, two), "proxy:2", Upgrade,
+			map[string]string{two: "proxy:2", "version/" + two: "42", "versionalt/" + two: "1", "versionalt/" + one: "42"}, two},
+		"SS-240 the first half, the next time": {pair("empty:1", "proxy:1", two, one, two), "proxy:2", Upgrade,
+			map[string]string{one: "proxy:2", "version/" + one: "42", "versionalt/" + one: "0", "versionalt/" + two: "42"}, one},
+		"SS-240 no half is empty: the one that fails": {pair("proxy:0", "proxy:1", two, one), "proxy:2", Upgrade,
+			map[string]string{two: "proxy:2", "version/" + two: "42", "versionalt/" + two: "1", "versionalt/" + one: "42"}, ""},
+		"SS-240 both fail: the one that does not work": {pair("proxy:0", "proxy:1", two), "proxy:2", Upgrade,
+			map[string]string{one: "proxy:2", "version/" + one: "42", "versionalt/" + one: "0", "versionalt/" + two: "42"}, one},
+		"SS-240 the other half has the image already": {pair("proxy:2", "empty:1", one, one, two), "proxy:2", Upgrade, map[string]string{}, ""},
+		"SS-D05 back to what the other half still runs": {pair("proxy:2", "proxy:bad", two, one), "proxy:2", Upgrade,
+			map[string]string{two: "empty:1", "version/" + two: "0", "versionalt/" + one: "0"}, one},
+		"SS-242 done: the other half gets the empty image": {pair("proxy:1", "proxy:2", two, one, two), "proxy:2", Reset,
+			map[string]string{one: "empty:1", "version/" + one: "0", "versionalt/" + two: "0"}, ""},
+		"SS-242 done, though the half that idles has ended": {pair("proxy:1", "proxy:2", two, two), "proxy:2", Reset,
+			map[string]string{one: "empty:1", "version/" + one: "0", "versionalt/" + two: "0"}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			set := makeSet(containers(hot("proxy", tt.image)), func(set *appsv1beta1.SidecarSet) { set.ResourceVersion = "42" })
+			s := at(set, makeSet(containers(hot("proxy", "proxy:0"))), 1, every(tt.state))
+			plan := Make(s)
+			if len(plan.Verdicts) != 1 || plan.Verdicts[0].Action != tt.action {
+				t.Fatal(plan)
+			}
+			spec, annotations := patched(t, s)
+			got := map[string]string{}
+			list, _ := spec["containers"].([]any)
+			for _, entry := range list {
+				c := entry.(map[string]any)
+				got[c["name"].(string)] = c["image"].(string)
+			}
+			for key, value := range annotations {
+				for prefix, short := range map[string]string{pub.SidecarSetVersionPrefix: "version/", pub.SidecarSetVersionAltPrefix: "versionalt/"} {
+					if container, ok := strings.CutPrefix(key, prefix); ok {
+						got[short+container] = value
+					}
+				}
+			}
+			// What has the value already is not written.
+			for key, value := range tt.changes {
+				short, container, _ := strings.Cut(key, "/")
+				prefix := map[string]string{"version": pub.SidecarSetVersionPrefix, "versionalt": pub.SidecarSetVersionAltPrefix}[short]
+				if _, written := got[key]; !written && prefix != "" && s.Pods[0].Annotations[prefix+container] == value {
+					got[key] = value
+				}
+			}
+			if diff := cmp.Diff(tt.changes, got); diff != "" {
+				t.Error(diff)
+			}
+			working, err := ReadWorkingContainers(annotations[pub.SidecarSetWorkingHotUpgradeContainer])
+			if err != nil || working["proxy"] != tt.working {
+				t.Errorf("%v works: %v", working, err)
+			}
+			if _, touched := annotations[pub.SidecarSetHash]; touched != (tt.action == Upgrade) {
+				t.Errorf("SS-242: the hash is written: %v", touched)
+			}
+		})
+	}
+}
+
+// TestHotUpgradeWaits: a pod inside a hot upgrade is not ready and takes up the budget; resets need the type RollingUpdate and no pause, no budget, and
+// end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
+func TestHotUpgradeWaits(t *testing.T) {
+	set := func(change func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
+		return makeSet(containers(hot("proxy", "proxy:2")), change)
+	}
+	nothing := func(*appsv1beta1.SidecarSet) {}
+	updated := func(state func(*corev1.Pod)) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			now := set(nothing)
+			stamp(now)
+			pod.Annotations[pub.SidecarSetHash] = makePod(now, "x").Annotations[pub.SidecarSetHash]
+			state(pod)
+		}
+	}
+	starts, done := updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1")), updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"))
+	tests := map[string]struct {
+		now     *appsv1beta1.SidecarSet
+		options []func(int, *corev1.Pod)
+		want    []string
+	}{
+		"SS-244 it takes up the budget":   {set(nothing), []func(int, *corev1.Pod){only(0, starts)}, []string{"p0 wait NotReady", "p1 wait MaxUnavailable"}},
+		"SS-192 a reset ends the round":   {set(nothing), []func(int, *corev1.Pod){only(0, done)}, []string{"p0 reset HotUpgradeDone", "p1 wait ResetFirst"}},
+		"SS-242 resets need no budget":    {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable, u.Partition = number(0), number(2) })), []func(int, *corev1.Pod){every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
+		"SS-243 not while paused":         {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-243 not with NotUpdate":       {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-242 the app is not ready yet": {set(nothing), []func(int, *corev1.Pod){every(done, notReady, containerReady("app", false))}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-242 another empty image: what stands by gets it": {set(func(set *appsv1beta1.SidecarSet) {
+			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
+		}), nil,
+			[]string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
+		"SS-245 and the pods cannot be upgraded": {set(func(set *appsv1beta1.SidecarSet) {
+			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
+		}),
+			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))}, []string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}},
+		"SS-203, SS-D07 no word of which half works": {set(nothing), []func(int, *corev1.Pod){only(0, annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
+			only(1, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] })}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan := Make(at(tt.now, makeSet(containers(hot("proxy", "proxy:1"))), 2, tt.options...))
+			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
+				t.Errorf("%s%s", diff, plan)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package sidecarset
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// meters are the metrics of the controller, beside the queue's (SS-264, SS-W09).
+type meters struct {
+	pods        *prometheus.GaugeVec
+	revisions   *prometheus.GaugeVec
+	waiting     *prometheus.GaugeVec
+	actions     *prometheus.CounterVec
+	notInjected *prometheus.GaugeVec
+
+	mu    sync.Mutex
+	known map[string]map[string]bool // revisions and reasons that a SidecarSet has series of
+}
+
+func newMeters() *meters {
+	return &meters{
+		pods: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods",
+			Help: "Pods of a SidecarSet by state: matched, updated, ready, updated_ready, not_upgradable."}, []string{"name", "state"}),
+		revisions: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_by_revision",
+			Help: "Matched pods by the revision of the SidecarSet that they have; unknown where that is not recorded."}, []string{"name", "revision"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_waiting",
+			Help: "Pods that wait, by what they wait for."}, []string{"name", "reason"}),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_sidecarset_pod_actions_total",
+			Help: "Planned actions on pods: upgrade or reset."}, []string{"action"}),
+		notInjected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_not_injected",
+			Help: "Active pods that a SidecarSet selects and that were never injected by it."}, []string{"name"}),
+		known: map[string]map[string]bool{},
+	}
+}
+
+func (m *meters) all() []prometheus.Collector {
+	return []prometheus.Collector{m.pods, m.revisions, m.waiting, m.actions, m.notInjected}
+}
+
+func (m *meters) observe(plan *Plan) {
+	name := plan.SidecarSet.Name
+	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods), "updated": int(plan.Status.UpdatedPods), "ready": int(plan.Status.ReadyPods),
+		"updated_ready": int(plan.Status.UpdatedReadyPods), "not_upgradable": plan.NotUpgradable} {
+		m.pods.WithLabelValues(name, state).Set(float64(n))
+	}
+	revisions, waiting := map[string]int{}, map[string]int{}
+	for _, pod := range plan.planner.matched {
+		revisions[plan.planner.revisionOf(pod)]++
+	}
+	for _, v := range plan.Verdicts {
+		switch v.Action {
+		case Wait:
+			waiting[string(v.Reason)]++
+		case Upgrade, Reset:
+			m.actions.WithLabelValues(string(v.Action)).Inc()
+		case Keep:
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	show := func(gauge *prometheus.GaugeVec, prefix string, counts map[string]int) {
+		for key := range m.known[name] {
+			if value := key[1:]; key[:1] == prefix && counts[value] == 0 {
+				gauge.DeleteLabelValues(name, value)
+				delete(m.known[name], key)
+			}
+		}
+		for value, n := range counts {
+			if m.known[name] == nil {
+				m.known[name] = map[string]bool{}
+			}
+			m.known[name][prefix+value] = true
+			gauge.WithLabelValues(name, value).Set(float64(n))
+		}
+	}
+	show(m.revisions, "r", revisions)
+	show(m.waiting, "w", waiting)
+}
+
+// revisionOf is the revision that a pod has: by its record, or else by its hash.
+func (p *planner) revisionOf(pod *podInfo) string {
+	switch r := p.recorded(pod.record); {
+	case r != nil:
+		return r.Name
+	case pod.record.ControllerRevision != "":
+		return pod.record.ControllerRevision
+	case pod.updated:
+		return p.Status.LatestRevision
+	}
+	return "unknown"
+}
+
+func (m *meters) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, gauge := range []*prometheus.GaugeVec{m.pods, m.revisions, m.waiting, m.notInjected} {
+		gauge.DeletePartialMatch(prometheus.Labels{"name": name})
+	}
+	delete(m.known, name)
+}

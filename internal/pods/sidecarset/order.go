@@ -1,0 +1,54 @@
+package sidecarset
+
+import (
+	"fmt"
+
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// limits are the user's numbers (SS-217, SS-218).
+type limits struct {
+	partition, maxUnavailable int
+	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also count.
+	used int
+}
+
+func (p *planner) limits() (limits, error) {
+	l, strategy, total := limits{maxUnavailable: 1}, &p.Set.Spec.UpdateStrategy, len(p.matched)
+	var err error
+	if l.partition, err = rollout.Partition(strategy.Partition, total); err != nil {
+		return l, err
+	}
+	if strategy.MaxUnavailable != nil {
+		if l.maxUnavailable, err = rollout.Scaled(*strategy.MaxUnavailable, total, true); err != nil {
+			return l, fmt.Errorf("maxUnavailable: %w", err)
+		}
+	}
+	for _, pod := range p.matched {
+		if pod.updated && !pod.available() {
+			l.used++
+		}
+	}
+	return l, nil
+}
+
+// inOrder sorts candidates by who is upgraded first (SS-213, SS-214).
+func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
+	of := func(pods []*podInfo) []rollout.Candidate {
+		list := make([]rollout.Candidate, len(pods))
+		for i, pod := range pods {
+			list[i] = rollout.Candidate{Pod: pod.Pod, Ready: pod.ready}
+		}
+		return list
+	}
+	byPod := make(map[any]*podInfo, len(candidates))
+	for _, pod := range candidates {
+		byPod[pod.Pod] = pod
+	}
+	strategy := &p.Set.Spec.UpdateStrategy
+	sorted := make([]*podInfo, 0, len(candidates))
+	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy, strategy.ScatterStrategy) {
+		sorted = append(sorted, byPod[c.Pod])
+	}
+	return sorted
+}

@@ -1,0 +1,272 @@
+package sidecarset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// Action is what a plan does with a pod.
+type Action string
+
+// Actions.
+const (
+	// Keep: the pod is current.
+	Keep Action = "keep"
+	// Wait: something is to be done that cannot be done now.
+	Wait Action = "wait"
+	// Upgrade changes images in place (SS-225).
+	Upgrade Action = "upgrade"
+	// Reset gives the half of a hot-upgrade pair that stands by its empty image (SS-242).
+	Reset Action = "reset"
+)
+
+// Reason is why, in one word.
+type Reason string
+
+// Reasons of verdicts.
+const (
+	ReasonUpdated          Reason = "Updated"
+	ReasonOutdated         Reason = "Outdated"
+	ReasonUnreadable       Reason = "UnreadableRecord"
+	ReasonUpgrading        Reason = "Upgrading"
+	ReasonNotReady         Reason = "NotReady"
+	ReasonNotUpdate        Reason = "NotUpdate"
+	ReasonPaused           Reason = "Paused"
+	ReasonNotSelected      Reason = "NotSelected"
+	ReasonNotUpgradable    Reason = "NotUpgradable"
+	ReasonFinished         Reason = "Finished"
+	ReasonPartition        Reason = "Partition"
+	ReasonMaxUnavailable   Reason = "MaxUnavailable"
+	ReasonResetFirst       Reason = "ResetFirst"
+	ReasonStandby          Reason = "HotUpgradeDone"
+	ReasonNativeSidecars   Reason = "NativeSidecars"
+	ReasonMetadata         Reason = "MetadataNotMergeable"
+	ReasonNoHash           Reason = "NoHash"
+	ReasonResizeInfeasible Reason = "ResizeInfeasible"
+)
+
+// PodVerdict is the decision about one pod.
+type PodVerdict struct {
+	Pod     *corev1.Pod
+	Action  Action
+	Reason  Reason
+	Message string
+	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of an upgrade or a reset.
+	Change func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error)
+	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is said when that is done (SS-230).
+	Upgradable *bool
+	// Forget takes the SidecarSet out of the pod's condition (SS-261).
+	Forget bool
+}
+
+// RevisionChange is what is to be changed of a stored revision.
+type RevisionChange struct {
+	Revision *appsv1.ControllerRevision
+	// Number is the new one, 0 leaves it (SS-184).
+	Number int64
+	// CustomVersion is the new label, empty leaves it (SS-186).
+	CustomVersion string
+}
+
+// Plan is what a pass does.
+type Plan struct {
+	SidecarSet *appsv1beta1.SidecarSet
+	// NewRevision is to be created; ChangeRevision to be changed; History to be deleted.
+	NewRevision    *appsv1.ControllerRevision
+	ChangeRevision *RevisionChange
+	History        []*appsv1.ControllerRevision
+	// Verdicts are those of the matched pods, and of others that list the SidecarSet and where something is to be forgotten.
+	Verdicts []*PodVerdict
+	// Status is to be written if it differs.
+	Status appsv1beta1.SidecarSetStatus
+	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in their containers differs.
+	NotUpgradable int
+	Differences   string
+	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
+	HeldBack       string
+	HeldBackReason Reason
+	// Sentences explain the plan.
+	Sentences []string
+
+	planner *planner
+}
+
+// planner makes a plan.
+type planner struct {
+	Snapshot
+	Plan
+
+	selector, namespaces, update labels.Selector
+	stored                       []*appsv1.ControllerRevision
+	hash, hashWithoutImage       string
+	matched                      []*podInfo
+}
+
+func (p *planner) say(format string, args ...any) {
+	p.Sentences = append(p.Sentences, fmt.Sprintf(format, args...))
+}
+
+// Make decides. The steps are those of SS-192.
+func Make(s Snapshot) *Plan {
+	p := &planner{Snapshot: s}
+	p.SidecarSet = s.Set
+	p.Status = *s.Set.Status.DeepCopy()
+	p.prepare()
+	if err := p.decodes(); err != nil {
+		p.say("nothing is done: %v", err)
+		return p.result()
+	}
+	for _, pod := range s.Pods {
+		if !Active(pod) {
+			continue
+		}
+		if info := p.examine(pod); info.matched {
+			p.matched = append(p.matched, info)
+		} else if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
+			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
+				Message: "the pod is not matched any more: " + info.why})
+		}
+	}
+	if s.Set.DeletionTimestamp != nil {
+		p.say("the SidecarSet is being deleted")
+		return p.result()
+	}
+	if err := p.revisions(); err != nil {
+		p.say("nothing is done: %v", err)
+		return p.result()
+	}
+	p.history()
+	p.status()
+	p.decide()
+	return p.result()
+}
+
+func (p *planner) result() *Plan {
+	plan := p.Plan
+	plan.planner = p
+	return &plan
+}
+
+// prepare compiles the selectors. One that cannot be used selects nothing.
+func (p *planner) prepare() {
+	compile := func(selector *metav1.LabelSelector, absent labels.Selector) labels.Selector {
+		if selector == nil {
+			return absent
+		}
+		compiled, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return labels.Nothing()
+		}
+		return compiled
+	}
+	p.selector = compile(p.Set.Spec.Selector, labels.Nothing())
+	if p.selector.Empty() {
+		p.selector = labels.Nothing() // SS-080
+	}
+	p.namespaces = compile(p.Set.Spec.NamespaceSelector, labels.Everything())
+	p.update = compile(p.Set.Spec.UpdateStrategy.Selector, labels.Everything())
+	p.hash = p.Set.Annotations[pub.SidecarSetHash]
+	p.hashWithoutImage = p.Set.Annotations[pub.SidecarSetHashWithoutImage]
+}
+
+// decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server alone would not.
+func (p *planner) decodes() error {
+	spec := &p.Set.Spec
+	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers, "initContainers": spec.InitContainers} {
+		for i := range containers {
+			if err := containers[i].DecodeError(); err != nil {
+				return fmt.Errorf("spec.%s[%d]: %w", list, i, err)
+			}
+		}
+	}
+	if err := spec.Volumes.DecodeError(); err != nil {
+		return fmt.Errorf("spec.volumes: %w", err)
+	}
+	return nil
+}
+
+// status counts (SS-204).
+func (p *planner) status() {
+	s := &p.Status
+	s.ObservedGeneration = p.Set.Generation
+	s.MatchedPods, s.UpdatedPods, s.ReadyPods, s.UpdatedReadyPods = 0, 0, 0, 0
+	for _, pod := range p.matched {
+		s.MatchedPods++
+		if pod.updated {
+			s.UpdatedPods++
+		}
+		if pod.available() {
+			s.ReadyPods++
+			if pod.updated {
+				s.UpdatedReadyPods++
+			}
+		}
+	}
+	p.say("%d pods, %d at %s, %d ready, %d both", s.MatchedPods, s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
+}
+
+// Writes tells whether the plan changes anything.
+func (p *Plan) Writes() bool {
+	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
+		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
+}
+
+// String prints the plan as sentences with numbers.
+func (p *Plan) String() string {
+	var b strings.Builder
+	for _, sentence := range p.Sentences {
+		b.WriteString(sentence + "\n")
+	}
+	for _, r := range p.History {
+		fmt.Fprintf(&b, "revision %s: delete\n", r.Name)
+	}
+	for _, v := range p.Verdicts {
+		fmt.Fprintf(&b, "pod %s: %s: %s: %s\n", v.Pod.Name, v.Action, v.Reason, v.Message)
+	}
+	return b.String()
+}
+
+// digestAbove is the number of pods above which a plan is printed by groups of pods.
+const digestAbove = 20
+
+// Headline is the plan without the pods that are current; of many pods, those with the same verdict are one line.
+func (p *Plan) Headline() string {
+	brief := *p
+	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
+	if len(p.Verdicts) <= digestAbove {
+		return brief.String()
+	}
+	groups := map[string][]*PodVerdict{}
+	for _, v := range brief.Verdicts {
+		key := string(v.Action) + ": " + string(v.Reason)
+		groups[key] = append(groups[key], v)
+	}
+	var b strings.Builder
+	for _, sentence := range p.Sentences {
+		b.WriteString(sentence + "\n")
+	}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		group, names := groups[key], []string{}
+		for _, v := range group[:min(3, len(group))] {
+			names = append(names, v.Pod.Namespace+"/"+v.Pod.Name)
+		}
+		more := ""
+		if len(group) > 3 {
+			more = " ..."
+		}
+		fmt.Fprintf(&b, "%d pods: %s: %s (%s%s)\n", len(group), key, group[0].Message, strings.Join(names, ", "), more)
+	}
+	return b.String()
+}

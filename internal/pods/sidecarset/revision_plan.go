@@ -1,0 +1,172 @@
+package sidecarset
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+const kind = "SidecarSet"
+
+// SameContent tells whether two contents of revisions mean the same, whoever wrote them (SS-184).
+func SameContent(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	canonicalA, errA := canonicalContent(a)
+	canonicalB, errB := canonicalContent(b)
+	return errA == nil && errB == nil && bytes.Equal(canonicalA, canonicalB)
+}
+
+func canonicalContent(content []byte) ([]byte, error) {
+	spec, err := Restore(&appsv1beta1.SidecarSetSpec{}, content)
+	if err != nil {
+		return nil, err
+	}
+	return Content(spec)
+}
+
+// byNumber sorts revisions, the oldest first.
+func byNumber(revisions []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
+	return slices.SortedFunc(slices.Values(revisions), func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// revisions finds or makes the revision that describes the present spec (SS-183 to SS-186).
+func (p *planner) revisions() error {
+	content, err := Content(&p.Set.Spec)
+	if err != nil {
+		return err
+	}
+	p.stored = byNumber(p.owned())
+	p.Status.CollisionCount = p.Set.Status.CollisionCount
+	var same *appsv1.ControllerRevision
+	highest := int64(0)
+	for _, r := range slices.Backward(p.stored) {
+		highest = max(highest, r.Revision)
+		if same == nil && SameContent(r.Data.Raw, content) {
+			same = r
+		}
+	}
+	if same == nil {
+		p.NewRevision = p.newRevision(content, highest+1)
+		p.Status.LatestRevision = p.NewRevision.Name
+		p.say("the spec is new: revision %s, number %d", p.NewRevision.Name, p.NewRevision.Revision)
+		return nil
+	}
+	p.Status.LatestRevision = same.Name
+	change := &RevisionChange{Revision: same}
+	if same != p.stored[len(p.stored)-1] {
+		change.Number = highest + 1
+		p.say("revision %s is the latest again, as number %d", same.Name, change.Number)
+	}
+	if version := p.Set.Spec.CustomVersion; version != "" && same.Labels[pub.SidecarSetCustomVersion] != version {
+		change.CustomVersion = version
+		p.say("revision %s is called %s", same.Name, version)
+	}
+	if change.Number != 0 || change.CustomVersion != "" {
+		p.ChangeRevision = change
+	}
+	return nil
+}
+
+// newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
+func (p *planner) newRevision(content []byte, number int64) *appsv1.ControllerRevision {
+	collisions := int32(0)
+	if p.Status.CollisionCount != nil {
+		collisions = *p.Status.CollisionCount
+	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(p.Revisions, func(r *appsv1.ControllerRevision) bool {
+			return r.Name == name && !SameContent(r.Data.Raw, content)
+		})
+	}
+	hash := revision.Hash(content, collisions)
+	for taken(revision.Name(p.Set.Name, hash)) && collisions < math.MaxInt32 {
+		collisions++
+		hash = revision.Hash(content, collisions)
+		p.Status.CollisionCount = &collisions
+	}
+	labels := maps.Clone(p.Set.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[pub.RevisionHash], labels[pub.SidecarSetName] = hash, p.Set.Name
+	if p.Set.Spec.CustomVersion != "" {
+		labels[pub.SidecarSetCustomVersion] = p.Set.Spec.CustomVersion
+	}
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.RevisionNamespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: maps.Clone(p.Set.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(kind))},
+		},
+		Data:     runtime.RawExtension{Raw: content},
+		Revision: number,
+	}
+}
+
+// named returns the revision that injectionStrategy.revision names among those that are stored, nil if it names none (SS-171).
+func (p *planner) named() *appsv1.ControllerRevision {
+	wanted := p.Set.Spec.InjectionStrategy.Revision
+	if wanted == nil {
+		return nil
+	}
+	for _, r := range slices.Backward(p.stored) {
+		switch {
+		case wanted.RevisionName != nil && *wanted.RevisionName != "":
+			if r.Name == *wanted.RevisionName {
+				return r
+			}
+		case wanted.CustomVersion != nil && *wanted.CustomVersion != "":
+			if r.Labels[pub.SidecarSetCustomVersion] == *wanted.CustomVersion {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// defaultHistory is the number of revisions that are kept where the SidecarSet does not say (SS-187).
+const defaultHistory = 10
+
+// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs (SS-187).
+func (p *planner) history() {
+	limit := defaultHistory
+	if l := p.Set.Spec.RevisionHistoryLimit; l != nil {
+		limit = max(int(*l), 1)
+	}
+	needed := map[string]bool{p.Status.LatestRevision: true}
+	if r := p.named(); r != nil {
+		needed[r.Name] = true
+	}
+	for _, pod := range p.matched {
+		needed[pod.record.ControllerRevision] = true
+	}
+	excess := len(p.stored) - limit
+	if p.NewRevision != nil {
+		excess++
+	}
+	for _, r := range p.stored {
+		if excess <= 0 {
+			return
+		}
+		if !needed[r.Name] {
+			p.History = append(p.History, r)
+			excess--
+		}
+	}
+	if excess > 0 {
+		p.say("%d revisions more than the limit of %d are kept: pods or the injection strategy need them", excess, limit)
+	}
+}

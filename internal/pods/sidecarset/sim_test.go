@@ -1,0 +1,412 @@
+package sidecarset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// simulated is a manager on a simulated cluster.
+type simulated struct {
+	*simulation.Cluster
+	node     *simulation.Node
+	pass     *Pass
+	mu       sync.Mutex // guards events while requests run in parallel
+	events   []string
+	due      time.Time
+	wake     bool
+	told     func(*Plan)
+	trace    bool
+	features Features
+	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
+	others func() bool
+	// namespaces are the labels of the one namespace.
+	namespaces map[string]map[string]string
+}
+
+var setKey = simulation.Key{Kind: kind, Name: "mesh"}
+
+func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
+
+func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
+	s := &simulated{Cluster: simulation.New(seed), features: Features{NativeSidecars: true}, namespaces: map[string]map[string]string{"default": {"team": "a"}}}
+	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
+	stamp(set)
+	s.Store(setKey, set)
+	for i := range pods {
+		s.inject(fmt.Sprintf("web-%d", i), options...)
+	}
+	for range 20 {
+		for _, pod := range s.pods() {
+			s.node.Step(pod.Name)
+		}
+	}
+	s.startManager()
+	return s
+}
+
+// inject makes a pod as the webhook would, from the SidecarSet as it is now.
+func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
+	pod := makePod(s.set(), name, options...)
+	s.Store(podKey(name), pod)
+}
+
+func (s *simulated) startManager() {
+	s.Restart()
+	s.wake, s.due = true, time.Time{}
+	s.pass = &Pass{Reader: simReader{s}, Features: s.features,
+		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+}
+
+func (s *simulated) Event(_ *appsv1beta1.SidecarSet, eventType, reason, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, eventType+" "+reason+" "+message)
+}
+
+func (s *simulated) PodEvent(pod *corev1.Pod, eventType, reason, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, "pod "+pod.Name+" "+eventType+" "+reason+" "+message)
+}
+
+// manage runs one pass if anything would call the manager, and tells whether it did.
+func (s *simulated) manage() bool {
+	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+		return false
+	}
+	s.wake, s.due = false, time.Time{}
+	outcome, err := s.pass.Run(context.Background(), setKey.Name)
+	if err != nil {
+		s.wake = true
+	}
+	if s.told != nil && outcome.Plan != nil {
+		s.told(outcome.Plan)
+	}
+	if s.trace {
+		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)
+		if outcome.Plan != nil {
+			fmt.Print(outcome.Plan)
+		}
+	}
+	if outcome.After > 0 {
+		s.due = s.Now().Add(outcome.After)
+	}
+	return true
+}
+
+func (s *simulated) deliver(n int) {
+	if s.Deliver(n) {
+		s.wake = true
+	}
+}
+
+func (s *simulated) set() *appsv1beta1.SidecarSet {
+	set, _ := s.Get(setKey).(*appsv1beta1.SidecarSet)
+	return set
+}
+
+func (s *simulated) pods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range s.List("Pod", false) {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods
+}
+
+// change changes the set as a user does: it goes through the webhook, which writes the hashes.
+func (s *simulated) change(change func(*appsv1beta1.SidecarSet)) {
+	s.Change(setKey, func(o client.Object) {
+		set := o.(*appsv1beta1.SidecarSet)
+		change(set)
+		stamp(set)
+		set.Generation++
+	})
+}
+
+// stamp writes what the webhook writes (SS-016).
+func stamp(set *appsv1beta1.SidecarSet) {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	var err error
+	if set.Annotations[pub.SidecarSetHash], err = Hash(&set.Spec); err != nil {
+		panic(err)
+	}
+	if set.Annotations[pub.SidecarSetHashWithoutImage], err = HashWithoutImage(&set.Spec); err != nil {
+		panic(err)
+	}
+}
+
+// simReader reads the manager's cache.
+type simReader struct{ s *simulated }
+
+func (r simReader) Owner(context.Context, string) (types.UID, error) {
+	if set, ok := r.s.Cluster.Cached(setKey).(*appsv1beta1.SidecarSet); ok {
+		return set.UID, nil
+	}
+	return "", nil
+}
+
+func (r simReader) Injected(name string) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, o := range r.s.List("Pod", true) {
+		if slices.Contains(ReadInjectedList(o.GetAnnotations()[pub.SidecarSetInjectedList]), name) {
+			pods = append(pods, o.(*corev1.Pod))
+		}
+	}
+	return pods, nil
+}
+
+func (r simReader) Snapshot(_ context.Context, name string) (*Snapshot, error) {
+	set, ok := r.s.Cluster.Cached(setKey).(*appsv1beta1.SidecarSet)
+	if !ok {
+		return nil, nil
+	}
+	snapshot := &Snapshot{Set: set, RevisionNamespace: "kruise-system", Namespaces: r.s.namespaces}
+	snapshot.Pods, _ = r.Injected(name)
+	for _, o := range r.s.List("ControllerRevision", true) {
+		if o.GetLabels()[pub.SidecarSetName] == name {
+			snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
+		}
+	}
+	return snapshot, nil
+}
+
+func keyOf(object ownwrites.Object) simulation.Key {
+	return simulation.Key{Kind: string(object.Kind), Name: object.Name}
+}
+
+func (r simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if found := r.s.Cluster.Cached(keyOf(object)); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+func (r simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if r.s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	if found := r.s.Get(keyOf(object)); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+type simWriter struct{ s *simulated }
+
+func as[T client.Object](object client.Object, err error) (T, error) {
+	typed, _ := object.(T)
+	return typed, err
+}
+
+func revisionKey(name string) simulation.Key {
+	return simulation.Key{Kind: "ControllerRevision", Name: name}
+}
+
+func (w simWriter) GetPod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	return as[*corev1.Pod](w.s.Live(podKey(name.Name)))
+}
+
+func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, subresource))
+}
+
+func (w simWriter) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Live(revisionKey(name.Name)))
+}
+
+func (w simWriter) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Create(revisionKey(r.Name), r.DeepCopy()))
+}
+
+func (w simWriter) PatchRevision(_ context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
+	return as[*appsv1.ControllerRevision](w.s.Patch(revisionKey(r.Name), body, ""))
+}
+
+func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevision) error {
+	return w.s.Delete(revisionKey(r.Name), r)
+}
+
+func (w simWriter) PatchStatus(_ context.Context, _ *appsv1beta1.SidecarSet, body []byte) (*appsv1beta1.SidecarSet, error) {
+	return as[*appsv1beta1.SidecarSet](w.s.Patch(setKey, body, "status"))
+}
+
+// settle lets everything that is under way come to rest: no faults, caches that keep up, kubelets that work.
+func (s *simulated) settle(limit int) error {
+	s.Faults = simulation.Faults{}
+	if s.Dead() {
+		s.startManager()
+	}
+	for range limit {
+		if s.round() {
+			continue
+		}
+		if s.Dead() {
+			return fmt.Errorf("the manager died at rest")
+		}
+		if s.due.IsZero() {
+			return nil
+		}
+		s.Pass(max(s.due.Sub(s.Now()), 0))
+	}
+	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
+}
+
+// round lets everybody act once, and tells whether anything happened.
+func (s *simulated) round() bool {
+	s.deliver(1 << 20)
+	s.CollectGarbage()
+	moved := s.manage()
+	if s.Dead() {
+		return false
+	}
+	for _, pod := range s.pods() {
+		if s.node.Step(pod.Name) {
+			moved = true
+		}
+	}
+	if s.others != nil && s.others() {
+		moved = true
+	}
+	return moved || s.Undelivered() > 0 || s.wake
+}
+
+func (s *simulated) describe() string {
+	var b strings.Builder
+	if snapshot, _ := (simReader{s}).Snapshot(context.Background(), setKey.Name); snapshot != nil {
+		snapshot.Now, snapshot.Features = s.Now(), s.features
+		b.WriteString("\n" + Make(*snapshot).String())
+	}
+	for _, pod := range s.pods() {
+		fmt.Fprintf(&b, "%s %s", pod.Name, pod.Annotations)
+		for i, c := range pod.Spec.Containers {
+			fmt.Fprintf(&b, " %s=%s", c.Name, c.Image)
+			if i < len(pod.Status.ContainerStatuses) {
+				fmt.Fprintf(&b, " (runs %s ready %v)", pod.Status.ContainerStatuses[i].Image, pod.Status.ContainerStatuses[i].Ready)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// makeSet is a SidecarSet with one cold sidecar, proxy:1; options change it.
+func makeSet(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
+	set := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: setKey.Name, Generation: 1}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateSidecarSetStrategyType
+	set.Spec.Containers = []appsv1beta1.SidecarContainer{cold("proxy", "proxy:1")}
+	for _, option := range options {
+		option(set)
+	}
+	return set
+}
+
+func cold(name, image string) appsv1beta1.SidecarContainer {
+	c := appsv1beta1.SidecarContainer{}
+	c.Name, c.Image = name, image
+	c.UpgradeStrategy.UpgradeType = appsv1beta1.SidecarContainerColdUpgrade
+	return c
+}
+
+func hot(name, image string) appsv1beta1.SidecarContainer {
+	c := cold(name, image)
+	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1"}
+	return c
+}
+
+func nativeSidecar(name, image string) appsv1beta1.SidecarContainer {
+	c := cold(name, image)
+	always := corev1.ContainerRestartPolicyAlways
+	c.RestartPolicy = &always
+	return c
+}
+
+func containers(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) { set.Spec.Containers = all }
+}
+
+func inits(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) { set.Spec.InitContainers = all }
+}
+
+func strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) { change(&set.Spec.UpdateStrategy) }
+}
+
+func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
+
+func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
+
+// imageNow sets the image of every sidecar of that name.
+func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) {
+		for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
+			for i := range list {
+				if list[i].Name == name {
+					list[i].Image = image
+				}
+			}
+		}
+	}
+}
+
+// makePod is a pod of the application as the webhook leaves it.
+func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
+	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
+	add := func(name, image string) {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked})
+	}
+	working := WorkingContainers{}
+	for i := range set.Spec.Containers {
+		c := &set.Spec.Containers[i]
+		if !IsHot(c) {
+			add(c.Name, c.Image)
+			continue
+		}
+		first, second := HotNames(c.Name)
+		add(first, c.Image)
+		add(second, c.UpgradeStrategy.HotUpgradeEmptyImage)
+		working[c.Name] = first
+		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1", pub.SidecarSetVersionAltPrefix + first: "0",
+			pub.SidecarSetVersionPrefix + second: "0", pub.SidecarSetVersionAltPrefix + second: "1"} {
+			pod.Annotations[key] = value
+		}
+	}
+	for i := range set.Spec.InitContainers {
+		c := set.Spec.InitContainers[i].Container
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Env: marked})
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app", Image: "app:1"})
+	if len(working) > 0 {
+		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
+	}
+	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name, SidecarList: Names(&set.Spec),
+		ControllerRevision: set.Status.LatestRevision, UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+	pod.Annotations[pub.SidecarSetHash] = Records{set.Name: record}.String()
+	record.Hash, record.ControllerRevision = set.Annotations[pub.SidecarSetHashWithoutImage], ""
+	pod.Annotations[pub.SidecarSetHashWithoutImage] = Records{set.Name: record}.String()
+	pod.Annotations[pub.SidecarSetInjectedList] = set.Name
+	for _, option := range options {
+		option(pod)
+	}
+	return pod
+}

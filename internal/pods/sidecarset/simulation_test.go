@@ -1,0 +1,304 @@
+package sidecarset
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// upgradeRun is one random rollout with the invariants that are watched while it runs.
+type upgradeRun struct {
+	*simulated
+	failure string
+	created int
+	// disturbed are pods that were ready when they were upgraded.
+	disturbed map[types.UID]bool
+	// app counts the images of the application.
+	app int
+}
+
+func (r *upgradeRun) fail(format string, args ...any) {
+	if r.failure == "" {
+		r.failure = fmt.Sprintf(format, args...)
+	}
+}
+
+func (r *upgradeRun) looker() *planner {
+	set := r.Cached(setKey).(*appsv1beta1.SidecarSet)
+	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: r.namespaces, Features: r.features, Now: r.Now()}}
+	p.prepare()
+	return p
+}
+
+// planner knows the SidecarSet as the manager does, and the pods as they are.
+func (r *upgradeRun) planner() *planner {
+	p := r.looker()
+	for _, pod := range r.pods() {
+		if Active(pod) {
+			if info := p.examine(pod); info.matched {
+				p.matched = append(p.matched, info)
+			}
+		}
+	}
+	return p
+}
+
+// beforeWrite watches every write of the manager against the truth.
+func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object) {
+	if w.Key.Kind != "Pod" {
+		return
+	}
+	if w.Verb != "patch" {
+		r.fail("%s of a pod", w.Verb)
+		return
+	}
+	old, new := before.(*corev1.Pod), after.(*corev1.Pod)
+	p := r.planner()
+	r.onlySidecars(p, old, new)
+	if w.Subresource != "" {
+		return
+	}
+	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
+		used, ours := 0, 0
+		for _, pod := range p.matched {
+			if pod.updated && !pod.available() {
+				used++
+			}
+			if r.disturbed[pod.Pod.UID] && pod.underway && pod.Pod.UID != old.UID {
+				ours++
+			}
+		}
+		limit := 1
+		if m := p.Set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
+			limit, _ = rollout.Scaled(*m, len(p.matched), true)
+		}
+		r.disturbed[old.UID] = true
+		if ours+1 > limit {
+			r.fail("%s is upgraded beside %d others, maxUnavailable %d", w.Key.Name, ours, limit)
+		}
+		// Pods may come and go, and crash, in the manager's back: the cache decides what it may know.
+		if used+1 > limit && r.Undelivered() == 0 {
+			r.fail("%s is upgraded, %d are unavailable, maxUnavailable %d", w.Key.Name, used, limit)
+		}
+	}
+}
+
+// recovered forgets pods that have come out of their upgrade: what befalls them later is not the manager's doing.
+func (r *upgradeRun) recovered() {
+	if len(r.disturbed) == 0 {
+		return
+	}
+	p := r.looker()
+	for _, pod := range r.pods() {
+		if r.disturbed[pod.UID] && p.examine(pod).available() {
+			delete(r.disturbed, pod.UID)
+		}
+	}
+}
+
+// onlySidecars holds a write to images and annotations of ours (SS-225, SS-250).
+func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
+	a, b := before.DeepCopy(), after.DeepCopy()
+	names := PodNames(&p.Set.Spec)
+	for _, pod := range []*corev1.Pod{a, b} {
+		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+			for i := range list {
+				if slices.Contains(names, list[i].Name) {
+					list[i].Image = ""
+				}
+			}
+		}
+	}
+	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) {
+		r.fail("more than images of sidecars changed: %+v %+v", a.Spec, b.Spec)
+	}
+	for _, key := range []string{"theirs", pub.SidecarSetInjectedList} {
+		if before.Annotations[key] != after.Annotations[key] {
+			r.fail("annotation %s changed", key)
+		}
+	}
+	if states, err := ReadStates(after.Annotations[pub.SidecarSetInPlaceUpdateState]); err != nil || states["other"].Revision != "kept" {
+		r.fail("the state of another SidecarSet was lost: %v %v", states, err)
+	}
+}
+
+// act lets somebody do something.
+func (r *upgradeRun) act() {
+	switch n := r.Rand.IntN(100); {
+	case n < 30:
+		r.manage()
+	case n < 50:
+		r.deliver(1 + r.Rand.IntN(6))
+	case n < 80:
+		if pods := r.pods(); len(pods) > 0 {
+			r.node.Step(pods[r.Rand.IntN(len(pods))].Name)
+		}
+	case n < 86:
+		r.Pass(time.Duration(r.Rand.IntN(3000)) * time.Millisecond)
+	case n < 90:
+		r.user()
+	case n < 92:
+		if pods := r.pods(); len(pods) > 0 {
+			r.node.Crash(pods[r.Rand.IntN(len(pods))].Name)
+		}
+	case n < 94:
+		if pods := r.pods(); len(pods) > 0 {
+			r.EndGracefully(podKey(pods[r.Rand.IntN(len(pods))].Name))
+		}
+	case n < 96:
+		r.created++
+		r.inject(fmt.Sprintf("new-%d", r.created), theirs)
+	case n < 98: // the pod's workload updates its own container in place
+		if pods := r.pods(); len(pods) > 0 {
+			r.app++
+			r.Change(podKey(pods[r.Rand.IntN(len(pods))].Name), func(o client.Object) {
+				pod := o.(*corev1.Pod)
+				pod.Spec.Containers[len(pod.Spec.Containers)-1].Image = fmt.Sprintf("app:%d", r.app)
+				pod.Generation++
+			})
+		}
+	default:
+		if r.Dead() {
+			r.startManager()
+		}
+	}
+	if r.Dead() && r.Chance(0.2) {
+		r.startManager()
+	}
+}
+
+// user changes the SidecarSet.
+func (r *upgradeRun) user() {
+	version := fmt.Sprintf("%d", 1+r.Rand.IntN(4))
+	r.change(func(set *appsv1beta1.SidecarSet) {
+		u := &set.Spec.UpdateStrategy
+		switch r.Rand.IntN(8) {
+		case 0, 1, 2:
+			imageNow("proxy", "proxy:"+version)(set)
+		case 3:
+			imageNow("agent", "agent:"+version)(set)
+			imageNow("net", "net:"+version)(set)
+		case 4:
+			u.Partition = number(r.Rand.IntN(4))
+		case 5:
+			u.MaxUnavailable = []*intstr.IntOrString{number(0), number(2), text("50%"), nil}[r.Rand.IntN(4)]
+		case 6:
+			u.Paused = !u.Paused
+		case 7:
+			imageNow("proxy", "proxy:bad")(set)
+		}
+	})
+}
+
+func theirs(pod *corev1.Pod) {
+	pod.Annotations["theirs"] = "kept"
+	pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"other":{"revision":"kept","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`
+}
+
+// TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and annotations of ours
+// changes, all pods arrive, and then nothing is written (SS-193, SS-210, SS-219, SS-225, SS-229, SS-230, SS-240 to SS-244, SS-250, SS-D02).
+func TestSimulatedUpgrades(t *testing.T) {
+	runs, first := 500, uint64(1)
+	if text := os.Getenv("SIM"); text != "" {
+		runs, _ = strconv.Atoi(text)
+	}
+	if text := os.Getenv("SEED"); text != "" {
+		first, _ = strconv.ParseUint(text, 10, 64)
+		runs = 1
+	}
+	for seed := first; seed < first+uint64(runs); seed++ {
+		if problem := simulatedUpgrade(seed); problem != "" {
+			t.Fatalf("SEED=%d: %s", seed, problem)
+		}
+	}
+}
+
+func simulatedUpgrade(seed uint64) string {
+	r := &upgradeRun{disturbed: map[types.UID]bool{}}
+	choice := seed % 4
+	set := makeSet(func(set *appsv1beta1.SidecarSet) {
+		switch choice {
+		case 1:
+			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1")}
+		case 2:
+			set.Spec.Containers = append(set.Spec.Containers, cold("agent", "agent:1"))
+			set.Spec.InitContainers = []appsv1beta1.SidecarContainer{nativeSidecar("net", "net:1"), cold("boot", "boot:1")}
+		case 3:
+			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
+		}
+	})
+	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
+	r.trace = os.Getenv("TRACE") != ""
+	r.node.Daemon = r.Chance(0.3)
+	r.node.Digests["proxy:bad"] = ""
+	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
+	r.BeforeWrite = r.beforeWrite
+	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
+	for range 250 {
+		r.act()
+		r.recovered()
+		if r.failure != "" {
+			return r.failure
+		}
+	}
+	return r.end()
+}
+
+// end lets the last wish come true and everything come to rest.
+func (r *upgradeRun) end() string {
+	r.change(func(set *appsv1beta1.SidecarSet) {
+		set.Spec.UpdateStrategy.Paused, set.Spec.UpdateStrategy.Partition, set.Spec.UpdateStrategy.MaxUnavailable = false, nil, nil
+		imageNow("proxy", "proxy:1")(set)
+	})
+	if err := r.settle(3000); err != nil {
+		return err.Error()
+	}
+	if r.failure != "" {
+		return r.failure
+	}
+	p := r.planner()
+	for _, pod := range p.matched {
+		if !pod.updated || !pod.available() {
+			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.updated, pod.behind, pod.notReady, r.describe())
+		}
+		if images, changes := p.wanted(pod.Pod); len(images) > 0 || len(changes) > 0 {
+			return fmt.Sprintf("pod %s lacks %v %v%s", pod.Pod.Name, images, changes, r.describe())
+		}
+		for i := range p.Set.Spec.Containers {
+			c := &p.Set.Spec.Containers[i]
+			if !IsHot(c) {
+				continue
+			}
+			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
+			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
+			if imageOf(pod.Pod, standby) != "empty:1" || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
+				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
+				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())
+			}
+		}
+	}
+	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || status.UpdatedReadyPods != status.MatchedPods || status.ReadyPods != status.MatchedPods ||
+		status.ObservedGeneration != r.set().Generation {
+		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
+	}
+	r.Writes = nil
+	r.wake = true
+	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
+		return fmt.Sprintf("written at rest: %v %v", r.Writes, err)
+	}
+	return ""
+}

@@ -1,0 +1,55 @@
+package sidecarset
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Set is the SidecarSet.
+	Set *appsv1beta1.SidecarSet
+	// Pods are all pods that list it as injected, of all namespaces.
+	Pods []*corev1.Pod
+	// Namespaces are the labels of their namespaces, by name; only those that are known, and only where the SidecarSet selects namespaces.
+	Namespaces map[string]map[string]string
+	// Revisions are the ControllerRevisions that carry the SidecarSet's name.
+	Revisions []*appsv1.ControllerRevision
+	// RevisionNamespace is where they are kept (SS-183).
+	RevisionNamespace string
+	// Now is the time of the snapshot.
+	Now time.Time
+	// Features are the switches that the plan depends on.
+	Features Features
+}
+
+// Features are the feature gates that change what is planned.
+type Features struct {
+	// NativeSidecars are upgraded in place like others (gate SidecarSetInPlaceUpdateNativeSidecar, SS-W01).
+	NativeSidecars bool
+	// Resize: cpu and memory of sidecars change in place (gate InPlacePodVerticalScaling, and the server has pods/resize; SS-W02).
+	Resize bool
+}
+
+// Active tells whether a pod takes part: not being deleted and not finished (SS-083).
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it (SS-188).
+func (s *Snapshot) owned() []*appsv1.ControllerRevision {
+	var owned []*appsv1.ControllerRevision
+	for _, r := range s.Revisions {
+		owner := metav1.GetControllerOfNoCopy(r)
+		if r.Labels[pub.SidecarSetName] == s.Set.Name && r.DeletionTimestamp == nil && (owner == nil || owner.UID == s.Set.UID) {
+			owned = append(owned, r)
+		}
+	}
+	return owned
+}

@@ -1,0 +1,398 @@
+package sidecarset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+var (
+	isTrue  = true
+	isFalse = false
+)
+
+// verdict records the decision about a pod.
+func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *PodVerdict {
+	v := &PodVerdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	p.Verdicts = append(p.Verdicts, v)
+	return v
+}
+
+// decide gives every matched pod a verdict (SS-192, SS-210 to SS-220, SS-242).
+func (p *planner) decide() {
+	strategy := &p.Set.Spec.UpdateStrategy
+	halt, halted := Reason(""), ""
+	switch {
+	case p.hash == "" || p.hashWithoutImage == "":
+		halt, halted = ReasonNoHash, "the SidecarSet has no hash: it has not passed the webhook; write it again"
+	case strategy.Type == appsv1beta1.NotUpdateSidecarSetStrategyType:
+		halt, halted = ReasonNotUpdate, "spec.updateStrategy.type is NotUpdate"
+	case strategy.Paused:
+		halt, halted = ReasonPaused, "spec.updateStrategy.paused"
+	}
+	resetting := 0
+	var outdated []*podInfo
+	for _, pod := range p.matched {
+		if halt == "" && pod.unreadable == nil && p.reset(pod) {
+			resetting++
+			continue
+		}
+		switch {
+		case pod.unreadable != nil:
+			p.verdict(pod, Wait, ReasonUnreadable, "%v", pod.unreadable)
+		case pod.updated:
+			p.current(pod)
+		case halt != "":
+			p.verdict(pod, Wait, halt, "%s", halted)
+		default:
+			outdated = append(outdated, pod)
+		}
+	}
+	if len(outdated) == 0 {
+		return
+	}
+	limits, err := p.limits()
+	if err != nil {
+		p.say("nothing is upgraded: %v", err)
+		for _, pod := range outdated {
+			p.verdict(pod, Wait, ReasonPartition, "%v", err)
+		}
+		return
+	}
+	p.upgrade(outdated, limits, resetting)
+}
+
+// current is the verdict of a pod that has the latest hash (SS-261).
+func (p *planner) current(pod *podInfo) {
+	var v *PodVerdict
+	switch {
+	case pod.behind != "":
+		v = p.verdict(pod, Wait, ReasonUpgrading, "%s", pod.behind)
+	case !pod.ready:
+		v = p.verdict(pod, Wait, ReasonNotReady, "%s", pod.notReady)
+	default:
+		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.Status.LatestRevision)
+	}
+	entries := upgradableOf(pod.Pod)
+	entry, listed := entries[p.Set.Name]
+	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	upgraded := err == nil && states[p.Set.Name].Revision == p.hash // and the manager died before it said so
+	if listed && !entry || !listed && upgraded {
+		v.Upgradable = &isTrue
+	}
+	if problem := p.infeasible(pod.Pod); problem != "" && listed && entry {
+		v.Upgradable, v.Reason, v.Message = &isFalse, ReasonResizeInfeasible, problem
+	} else if problem != "" && listed {
+		v.Upgradable, v.Reason, v.Message = nil, ReasonResizeInfeasible, problem
+	}
+}
+
+// reset plans the end of hot upgrades that are done (SS-242, SS-243).
+func (p *planner) reset(pod *podInfo) bool {
+	changes, waiting := p.resets(pod.Pod, pod.working)
+	if len(changes) == 0 {
+		if waiting != "" {
+			pod.notReady = waiting // a pair that is not reset is not ready (SS-216)
+		}
+		return false
+	}
+	p.resetVerdict(pod, changes, func(now *corev1.Pod, working WorkingContainers) []*hotChange {
+		again, _ := p.resets(now, working)
+		return again
+	})
+	return true
+}
+
+// resetVerdict gives halves that stand by their empty image; again finds them in a later version of the pod.
+func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*corev1.Pod, WorkingContainers) []*hotChange) {
+	names := make([]string, len(changes))
+	for i, c := range changes {
+		names[i] = c.container
+	}
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
+	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
+		fresh := p.examine(now)
+		if !Active(now) || !fresh.matched {
+			return nil, errChanged
+		}
+		changes := again(now, fresh.working)
+		if len(changes) == 0 {
+			return nil, errChanged
+		}
+		patch := &podpatch.Patch{}
+		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, fresh.record.Hash, at)
+	}
+}
+
+func workingOf(set *appsv1beta1.SidecarSet, working WorkingContainers) []string {
+	var names []string
+	for i := range set.Spec.Containers {
+		if c := &set.Spec.Containers[i]; IsHot(c) {
+			names = append(names, working[c.Name])
+		}
+	}
+	return names
+}
+
+// upgrade chooses among the pods that are not updated.
+func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
+	var candidates, underway []*podInfo
+	blocked := map[string]int{}
+	for _, pod := range outdated {
+		waits := func(reason Reason, message string) { p.verdict(pod, Wait, reason, "%s", message) }
+		overtaken := p.overtaken(pod.Pod, pod.working)
+		switch {
+		case !p.update.Matches(labels.Set(pod.Pod.Labels)):
+			waits(ReasonNotSelected, "spec.updateStrategy.selector does not match its labels")
+		case mainFinished(pod.Pod):
+			waits(ReasonFinished, "its application has finished: its sidecars end next")
+		case !p.upgradable(pod, blocked):
+			// its verdict is given
+		case pod.busy != "":
+			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
+			underway = append(underway, pod)
+		case len(overtaken) > 0:
+			p.resetVerdict(pod, overtaken, p.overtaken)
+			underway = append(underway, pod)
+		default:
+			if _, err := p.patchesFor(pod.Pod, p.Now); err != nil {
+				waits(ReasonMetadata, err.Error())
+				continue
+			}
+			candidates = append(candidates, pod)
+		}
+	}
+	p.Differences = differences(blocked)
+	if resetting > 0 {
+		for _, pod := range candidates {
+			p.verdict(pod, Wait, ReasonResetFirst, "hot upgrades of %d pods end first", resetting)
+		}
+		return
+	}
+	l.used += count(underway)
+	p.walk(candidates, l, len(outdated))
+}
+
+// walk takes candidates in their order as far as partition and maxUnavailable allow (SS-217 to SS-219).
+func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
+	candidates = p.inOrder(candidates)
+	kept := min(l.partition, len(candidates))
+	l.used += count(candidates[:len(candidates)-kept])
+	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
+	chosen, ended, used := 0, false, l.used
+	for i, pod := range candidates {
+		switch {
+		case i >= len(candidates)-kept:
+			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
+		case ended || pod.ready && used >= l.maxUnavailable:
+			ended = true
+			p.verdict(pod, Wait, ReasonMaxUnavailable, "%d pods are unavailable because of the upgrade, maxUnavailable is %d", used, l.maxUnavailable)
+		default:
+			how := "it is not ready anyway"
+			if pod.ready {
+				used++
+				how = fmt.Sprintf("%d of %d unavailable with it", used, l.maxUnavailable)
+			}
+			chosen++
+			v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
+			v.Upgradable, v.Change = &isTrue, p.change(pod)
+		}
+	}
+	switch {
+	case chosen > 0 || len(candidates) == 0 || l.used > 0:
+	case kept == len(candidates):
+		p.HeldBackReason = ReasonPartition
+		p.HeldBack = fmt.Sprintf("partition %d alone holds back %d pods that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
+			l.partition, len(candidates), outdated)
+	case l.maxUnavailable == 0:
+		p.HeldBackReason = ReasonMaxUnavailable
+		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %d ready pods that could be upgraded", len(candidates)-kept)
+	}
+}
+
+// count tells how many of the pods may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
+// SidecarSet in the middle of a rollout would double what is unavailable. Once upgraded they count anyway (SS-218).
+func count(pods []*podInfo) int {
+	n := 0
+	for _, pod := range pods {
+		if pod.underway {
+			n++
+		}
+	}
+	return n
+}
+
+// change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was
+// decided about.
+func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) {
+	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
+		if pod != decided.Pod {
+			fresh := p.examine(pod)
+			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil || fresh.busy != "" ||
+				fresh.ready && !decided.ready || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
+				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
+				return nil, errChanged
+			}
+		}
+		return p.patchesFor(pod, now)
+	}
+}
+
+// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02).
+func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
+	var patches []*podpatch.Patch
+	resize := p.resize(pod)
+	if !resize.Empty() {
+		patches = append(patches, resize)
+	}
+	images, hot := p.wanted(pod)
+	patch := &podpatch.Patch{}
+	if err := p.images(patch, pod, images, hot, p.hash, now); err != nil {
+		return nil, err
+	}
+	metadata, err := PatchMetadata(pod.Annotations, p.Set.Spec.PatchPodMetadata)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range metadata {
+		patch.Annotation(key, value)
+	}
+	for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
+		records, err := ReadRecords(pod.Annotations[key])
+		if err != nil {
+			return nil, err
+		}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash, SidecarSetName: p.Set.Name,
+			SidecarList: Names(&p.Set.Spec), ControllerRevision: p.Status.LatestRevision}
+		if key == pub.SidecarSetHashWithoutImage {
+			if records[p.Set.Name].Hash == p.hashWithoutImage {
+				continue
+			}
+			record.Hash, record.ControllerRevision = p.hashWithoutImage, ""
+		}
+		records[p.Set.Name] = record
+		patch.Annotation(key, records.String())
+	}
+	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list), p.Set.Name) {
+		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.Set.Name))
+	}
+	return append(patches, patch), nil
+}
+
+// wanted are the images of cold sidecars that differ in the pod, by container, and the changes of hot ones.
+func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotChange) {
+	images = map[string]string{}
+	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
+	if err != nil {
+		working = WorkingContainers{}
+	}
+	for i := range p.Set.Spec.Containers {
+		c := &p.Set.Spec.Containers[i]
+		if IsHot(c) {
+			if change, _ := p.hotUpgrade(pod, c, working); change != nil {
+				hot = append(hot, change)
+			}
+		} else if imageOf(pod, c.Name) != c.Image {
+			images[c.Name] = c.Image
+		}
+	}
+	for i := range p.Set.Spec.InitContainers {
+		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) && imageOf(pod, c.Name) != c.Image {
+			images[c.Name] = c.Image
+		}
+	}
+	return images, hot
+}
+
+// images writes images into the patch, and what the changed containers ran before (SS-226, SS-231).
+func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, hash string, now time.Time) error {
+	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
+	if err != nil {
+		return err
+	}
+	changed := maps.Clone(images)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	before := working.String()
+	for _, change := range hot {
+		if imageOf(pod, change.container) != change.image {
+			changed[change.container] = change.image
+		}
+		for key, value := range change.annotations {
+			if pod.Annotations[key] != value {
+				patch.Annotation(key, value)
+			}
+		}
+		if change.working != "" {
+			for i := range p.Set.Spec.Containers {
+				if first, second := HotNames(p.Set.Spec.Containers[i].Name); change.working == first || change.working == second {
+					working[p.Set.Spec.Containers[i].Name] = change.working
+				}
+			}
+		}
+	}
+	if after := working.String(); after != before {
+		patch.Annotation(pub.SidecarSetWorkingHotUpgradeContainer, after)
+	}
+	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	if err != nil {
+		states = States{} // nobody can read what stands there (SS-215)
+	}
+	state := pub.SidecarSetState{Revision: hash, UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)),
+		LastContainerStatuses: maps.Clone(states[p.Set.Name].LastContainerStatuses)}
+	if state.LastContainerStatuses == nil {
+		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
+	}
+	for name, image := range changed {
+		container, status := containerOf(pod, name)
+		if container == nil {
+			continue
+		}
+		if status == nil {
+			status = &corev1.ContainerStatus{}
+		}
+		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage}
+		patch.Image(name, image)
+	}
+	states[p.Set.Name] = state
+	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
+	return nil
+}
+
+// changeWords names what an upgrade changes.
+func (p *planner) changeWords(pod *corev1.Pod) string {
+	images, hot := p.wanted(pod)
+	for _, change := range hot {
+		images[change.container] = change.image
+	}
+	words := ""
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		words += fmt.Sprintf("%s from %s to %s, ", name, imageOf(pod, name), images[name])
+	}
+	if resize := p.resize(pod); !resize.Empty() {
+		words += resize.String() + ", "
+	}
+	if words == "" {
+		return "no image differs"
+	}
+	return words[:len(words)-2]
+}
+
+func podReady(pod *corev1.Pod) bool {
+	ready := readiness.Condition(pod, corev1.PodReady)
+	return pod.Status.Phase == corev1.PodRunning && ready != nil && ready.Status == corev1.ConditionTrue
+}
