@@ -164,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: true, gateAllPods: true})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: true, gateAllPods: true})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -205,6 +205,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
 		"mpod.kb.io " + mutatePodPath:                           {"CREATE"}, "mpod-all.kb.io " + mutatePodAllPath: {"CREATE"},
 		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
+		"msidecarset.kb.io " + mutateSidecarSetPath:             {"CREATE", "UPDATE"},
 		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},
 		"mimagelistpulljob-v1beta1.kb.io " + mutatePullListPath: {"CREATE", "UPDATE"},
 	})
@@ -213,6 +214,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{
 		"vcloneset.kb.io " + validateCloneSetPath:                 {"CREATE", "UPDATE", "DELETE"},
 		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
+		"vsidecarset.kb.io " + validateSidecarSetPath:             {"CREATE", "UPDATE"},
 		"vimagepulljob-v1beta1.kb.io " + validatePullJobPath:      {"CREATE", "UPDATE"},
 		"vimagelistpulljob-v1beta1.kb.io " + validatePullListPath: {"CREATE", "UPDATE"},
 	})

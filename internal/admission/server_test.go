@@ -112,7 +112,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"both":                   {pods: true, all: true, want: true, condition: "KruisePodReady"},
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
-		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: test.pods, gateAllPods: test.all})
+		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: test.pods, gateAllPods: test.all})
 		options := Options{GateAllPods: test.all}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
@@ -128,7 +128,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 
 // ND-185: where pods are changed at all, launch priority needs no gate of its own.
 func TestLaunchPriorityNeedsNoGate(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, pods: true})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: true})
 	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Object: runtime.RawExtension{
 		Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
 	answer := handlers[mutatePodPath].Handle(t.Context(), request)

@@ -61,6 +61,10 @@ type Options struct {
 	InPlace inplace.Options
 	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
 	Daemon, PullJobs bool
+	// NativeSidecars says that the server knows native sidecars, NativeSidecarUpdates that they may be upgraded in place (SS-257, SS-W01).
+	NativeSidecars, NativeSidecarUpdates bool
+	// AllSidecarMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
+	AllSidecarMetadata bool
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 }
@@ -87,16 +91,19 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
+	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
-		judge:            NewTemplateJudge(clientset.CoreV1().RESTClient()),
+		judge:            judge,
 		pods:             mgr.GetClient(),
 		templateDefaults: options.TemplateDefaults,
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, pods: options.Pods, gateAllPods: options.GateAllPods})
+		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
+		pods: options.Pods, gateAllPods: options.GateAllPods})
 	keeping := options.keeper(handlers)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
@@ -128,9 +135,10 @@ const admissionTime = 7 * time.Second
 
 // kinds are what admits each kind.
 type kinds struct {
-	cloneSets *cloneSetWebhooks
-	recreates *recreateWebhook
-	images    *imageWebhooks
+	cloneSets   *cloneSetWebhooks
+	recreates   *recreateWebhook
+	images      *imageWebhooks
+	sidecarSets *sidecarSetWebhooks
 	// pods and gateAllPods are gates PodWebhook and KruisePodReadinessGate.
 	pods, gateAllPods bool
 }
@@ -141,6 +149,9 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
 		validateCloneSetPath: inTime(w.cloneSets.validate),
 		mutateRecreatePath:   inTime(w.recreates.mutate),
+
+		mutateSidecarSetPath:   inTime(w.sidecarSets.mutate),
+		validateSidecarSetPath: inTime(w.sidecarSets.validate),
 	}
 	maps.Copy(handlers, w.images.handlers())
 	if w.pods {

@@ -32,6 +32,7 @@ var good = map[string]string{
 	"ImagePullJob":             `{metadata: {namespace: default}, spec: {image: "shop/app:2", selector: {names: [nowhere]}, completionPolicy: {}}}`,
 	"ImageListPullJob":         `{metadata: {namespace: default}, spec: {images: ["a:1", "b:1"], selector: {names: [nowhere]}, completionPolicy: {}}}`,
 	"NodeImage":                `{metadata: {labels: {apps.kruise.io/fake-nodeimage: ""}}, spec: {images: {shop/app: {tags: [{tag: "2", pullPolicy: {ttlSecondsAfterFinished: 60}}]}}}}`,
+	"SidecarSet":               `{spec: {selector: {matchLabels: {side: car}}, containers: [{name: side, image: "example.com/side:1"}]}}`,
 }
 
 // operation returns a good manifest of the kind, merged with another in YAML.
@@ -489,7 +490,7 @@ func TestManualExamples(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1}
+	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1}
 	for kind, n := range want {
 		if kinds[kind] < n {
 			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)

@@ -38,6 +38,7 @@ const (
 	TemplateNoDefaults                        featuregate.Feature = "TemplateNoDefaults"
 	SidecarSetPatchPodMetadataDefaultsAllowed featuregate.Feature = "SidecarSetPatchPodMetadataDefaultsAllowed"
 	EnableSortSidecarContainerByName          featuregate.Feature = "EnableSortSidecarContainerByName"
+	SidecarSetInPlaceUpdateNativeSidecar      featuregate.Feature = "SidecarSetInPlaceUpdateNativeSidecar"
 	SidecarTerminator                         featuregate.Feature = "SidecarTerminator"
 	EnhancedLivenessProbe                     featuregate.Feature = "EnhancedLivenessProbe"
 	EnablePodProbeMarkerOnServerless          featuregate.Feature = "EnablePodProbeMarkerOnServerless"
@@ -68,7 +69,7 @@ func specs() map[featuregate.Feature]featuregate.FeatureSpec {
 		PodProbeMarkerGate: on(beta), PodIndexLabel: on(beta),
 		ResourcesDeletionProtection: on(beta), ResourceDistributionGate: on(beta),
 		PreDownloadImageForInPlaceUpdate: on(alpha), ImagePullJobGate: on(alpha), PreparingUpdateAsUpdate: on(alpha),
-		RecreatePodWhenChangeVCTInCloneSetGate: on(alpha), SidecarTerminator: on(alpha), StatefulSetStartOrdinal: on(alpha),
+		RecreatePodWhenChangeVCTInCloneSetGate: on(alpha), SidecarTerminator: on(alpha), SidecarSetInPlaceUpdateNativeSidecar: on(alpha), StatefulSetStartOrdinal: on(alpha),
 		StatefulSetAutoResizePVCGate: on(alpha), InPlaceWorkloadVerticalScaling: on(alpha), DaemonSetPruneIneligibleNodes: on(alpha),
 		PodUnavailableBudgetUpdateGate: alpha, CloneSetShortHash: alpha, KruisePodReadinessGate: alpha,
 		PreDownloadImageForDaemonSetUpdate: alpha, CloneSetPartitionRollback: alpha, CloneSetEventHandlerOptimization: alpha,

@@ -1,0 +1,289 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+)
+
+// Paths of the SidecarSet webhooks (SS-020).
+const (
+	mutateSidecarSetPath   = "/mutate-apps-kruise-io-sidecarset"
+	validateSidecarSetPath = "/validate-apps-kruise-io-sidecarset"
+)
+
+// sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
+type sidecarSetWebhooks struct {
+	judge TemplateJudge
+	// namespace is where revisions and the white list are, and where templates are judged.
+	namespace string
+	// cached reads SidecarSets; live reads revisions and the white list.
+	cached, live client.Reader
+	// native says that the server knows native sidecars; nativeInPlace that they may be upgraded (SS-257, SS-W01).
+	native, nativeInPlace bool
+	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
+	allMetadata bool
+}
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
+
+// mutate fills in what was left out, and the hashes (SS-010 to SS-019).
+func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	set, err := readSidecarSet(request.Object.Raw, &request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	completed, err := set.complete()
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	operations, err := jsonpatch.CreatePatch(request.Object.Raw, completed)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	return admission.Patched("", operations...)
+}
+
+// validate judges SidecarSets (SS-030 to SS-070).
+func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	given, err := readSidecarSet(request.Object.Raw, &request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	set := given.hub()
+	if set.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	var old *appsv1beta1.SidecarSet
+	if request.Operation == admissionv1.Update {
+		stored, err := readSidecarSet(request.OldObject.Raw, &request)
+		if err != nil {
+			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		}
+		old = stored.hub()
+	}
+	var list appsv1beta1.SidecarSetList
+	if err := w.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return refused(http.StatusInternalServerError, fmt.Sprintf("listing SidecarSets: %v", err))
+	}
+	others := make([]*appsv1beta1.SidecarSet, len(list.Items))
+	for i := range list.Items {
+		others[i] = &list.Items[i]
+	}
+	verdict := sidecarset.Validate(set, old, sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
+		FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
+		WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
+	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
+	more, doubts := w.judgePod(ctx, set, old)
+	warnings = append(warnings, doubts...)
+	if causes = append(causes, more...); len(causes) > 0 {
+		return invalid(&request, causes).WithWarnings(warnings...)
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// judgePod has the API server judge containers and volumes that are new (SS-034). What was wrong before an update is not refused.
+func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
+	if old != nil && samePod(&set.Spec, &old.Spec) {
+		return nil, nil
+	}
+	causes, err := w.judgeOne(ctx, &set.Spec)
+	if err != nil {
+		return nil, []string{"containers and volumes could not be validated: " + err.Error()}
+	}
+	if len(causes) == 0 || old == nil {
+		return causes, nil
+	}
+	before, err := w.judgeOne(ctx, &old.Spec)
+	if err != nil {
+		return causes, nil
+	}
+	known := map[metav1.StatusCause]bool{}
+	for _, cause := range before {
+		known[cause] = true
+	}
+	var fresh []metav1.StatusCause
+	for _, cause := range causes {
+		if !known[cause] {
+			fresh = append(fresh, cause)
+		}
+	}
+	return fresh, nil
+}
+
+func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
+	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) && sameJSON(a.Volumes, b.Volumes)
+}
+
+func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.SidecarSetSpec) ([]metav1.StatusCause, error) {
+	if len(spec.Containers)+len(spec.InitContainers) == 0 {
+		return nil, nil // refused as such
+	}
+	template, placeholder, err := sidecarset.PodTemplate(spec)
+	if err != nil {
+		return nil, err
+	}
+	// As one document: volumes may be something else than a list.
+	text, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding containers and volumes: %w", err)
+	}
+	if template, err = decodeDocument(text); err != nil {
+		return nil, fmt.Errorf("reading containers and volumes: %w", err)
+	}
+	causes, err := w.judge.Judge(ctx, w.namespace, template, nil)
+	if err != nil {
+		return nil, err
+	}
+	var own []metav1.StatusCause
+	for _, cause := range causes {
+		rest, inPod := strings.CutPrefix(cause.Field, "spec.template.spec")
+		if placeholder != "" && strings.HasPrefix(rest, ".containers[0]") {
+			continue
+		}
+		if cause.Field = "spec" + rest; !inPod {
+			cause.Field = "spec"
+		}
+		own = append(own, cause)
+	}
+	return own, nil
+}
+
+// findRevision looks for a revision of the SidecarSet (SS-042, SS-171, SS-172).
+func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision) error {
+	if name := wanted.RevisionName; name != nil && *name != "" {
+		revision := &appsv1.ControllerRevision{}
+		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name}, revision); err != nil {
+			return err
+		}
+		if revision.Labels[pub.SidecarSetName] != set {
+			return fmt.Errorf("ControllerRevision %s is not of this SidecarSet", *name)
+		}
+		return nil
+	}
+	var list appsv1.ControllerRevisionList
+	of := client.MatchingLabels{pub.SidecarSetName: set, pub.SidecarSetCustomVersion: *wanted.CustomVersion}
+	if err := w.live.List(ctx, &list, client.InNamespace(w.namespace), of, client.Limit(1)); err != nil {
+		return err
+	}
+	if len(list.Items) == 0 {
+		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s", *wanted.CustomVersion)
+	}
+	return nil
+}
+
+// whiteList judges the annotations that are set on pods (SS-160).
+func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.SidecarSet) field.ErrorList {
+	if len(set.Spec.PatchPodMetadata) == 0 {
+		return nil
+	}
+	config := &corev1.ConfigMap{}
+	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName}, config); err != nil && !apierrors.IsNotFound(err) {
+		return field.ErrorList{field.InternalError(field.NewPath("spec", "patchPodMetadata"), fmt.Errorf("reading ConfigMap %s: %w", sidecarset.ConfigMapName, err))}
+	}
+	text, found := config.Data[sidecarset.WhiteListKey]
+	return sidecarset.CheckWhiteList(set, text, found, w.allMetadata)
+}
+
+// givenSidecarSet is a SidecarSet in the version in which it is written.
+type givenSidecarSet struct {
+	raw     []byte
+	unknown []string
+	alpha   *appsv1alpha1.SidecarSet
+	beta    *appsv1beta1.SidecarSet
+}
+
+func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, error) {
+	document, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	given := &givenSidecarSet{raw: raw}
+	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
+		given.alpha = &appsv1alpha1.SidecarSet{}
+		given.unknown, err = decodeStrictly(raw, given.alpha)
+	} else {
+		given.beta = &appsv1beta1.SidecarSet{}
+		given.unknown, err = decodeStrictly(raw, given.beta)
+	}
+	return given, err
+}
+
+func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
+	if g.alpha != nil {
+		return g.alpha.ToV1beta1()
+	}
+	return g.beta
+}
+
+// warnings are about what this version says twice (SS-273).
+func (g *givenSidecarSet) warnings() []string {
+	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.namespaceSelector has no effect: spec.namespace %s wins over it", g.alpha.Spec.Namespace)}
+}
+
+// complete returns the document with defaults and hashes.
+func (g *givenSidecarSet) complete() ([]byte, error) {
+	spec := appsv1beta1.SidecarSetSpec{}
+	var object any = g.alpha
+	var meta metav1.Object = g.alpha
+	if g.alpha != nil {
+		spec.SidecarSetTemplate = g.alpha.Spec.SidecarSetTemplate
+	} else {
+		spec, object, meta = g.beta.Spec, g.beta, g.beta
+	}
+	sidecarset.SetDefaults(&spec)
+	hash, err := sidecarset.Hash(&spec)
+	if err != nil {
+		return nil, err
+	}
+	without, err := sidecarset.HashWithoutImage(&spec)
+	if err != nil {
+		return nil, err
+	}
+	annotations := meta.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[pub.SidecarSetHash], annotations[pub.SidecarSetHashWithoutImage] = hash, without
+	meta.SetAnnotations(annotations)
+	if g.alpha != nil {
+		g.alpha.Spec.SidecarSetTemplate = spec.SidecarSetTemplate
+	} else {
+		g.beta.Spec = spec
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the SidecarSet: %w", err)
+	}
+	if len(g.unknown) == 0 {
+		return text, nil
+	}
+	return carry(g.raw, text, g.unknown)
+}
