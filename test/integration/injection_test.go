@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -103,6 +104,15 @@ func TestPodsGetSidecars(t *testing.T) {
 	pod.Labels["more"] = "1"
 	if err := kube.Update(t.Context(), pod); err != nil || pod.Annotations[pub.SidecarSetInjectedList] != "shipping" {
 		t.Errorf("%v", err)
+	}
+	// SS-107: both entries send this one, and it is the same as if it were sent once.
+	twice := sidecarPod("default", "twice", labels)
+	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1", Controller: new(true)}}
+	if err := kube.Create(t.Context(), twice, client.DryRunAll); err != nil || len(twice.Spec.ReadinessGates) != 1 {
+		t.Errorf("%+v, %v", twice.Spec.ReadinessGates, err)
+	}
+	if diff := cmp.Diff(pod.Spec.Containers[:1], twice.Spec.Containers[:1], cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" || namesOf(twice.Spec.Containers) != "shipper app" {
+		t.Errorf("%s %s", namesOf(twice.Spec.Containers), diff)
 	}
 	var conditions registrationv1.MutatingWebhookConfiguration
 	if err := kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, &conditions); err != nil {
