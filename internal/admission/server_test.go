@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"github.com/afloat-project/afloat/internal/admission/pod"
 	"net"
 	"net/http"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
 func testServer(t *testing.T, options Options) *server {
