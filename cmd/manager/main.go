@@ -305,7 +305,11 @@ func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			return err
 		}
 	}
-	return whenServed(ctx, mgr, servedEvery, func(context.Context) error {
+	late := false
+	err = whenServed(ctx, mgr, servedEvery, func(context.Context) error {
+		if late {
+			return errors.New("SidecarSets are served now: this manager must start again, or pods would do without them")
+		}
 		return sidecarset.Setup(mgr, sidecarset.Options{
 			Features:    sidecarset.Features{NativeSidecars: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
 			Workers:     *o.workers["sidecarset"],
@@ -314,6 +318,8 @@ func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			Namespace:   o.installNamespace,
 		})
 	}, "SidecarSet")
+	late = true
+	return err
 }
 
 // addDaemonControllers adds what needs the node daemon, as soon as its kinds are served: an older installation may lack their definitions.

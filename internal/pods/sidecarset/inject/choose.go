@@ -47,11 +47,9 @@ func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random
 }
 
 // Choose returns the templates for a pod that is created in the namespace, in the order of their names (SS-080 to SS-093, SS-170 to
-// SS-175). An error denies the pod; where it is that of one SidecarSet it is an *Error.
+// SS-175). What the pod says of its status counts for nothing: the API server
+// takes it away later (SS-083). An error denies the pod; where it is that of one SidecarSet it is an *Error.
 func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*Template, error) {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil { // SS-083
-		return nil, nil
-	}
 	entries, err := c.inNamespace(ctx, c.index.matches(pod.Labels), namespace)
 	if err != nil {
 		return nil, err

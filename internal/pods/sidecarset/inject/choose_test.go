@@ -58,18 +58,16 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// SS-083: a pod that ends takes no part.
-func TestInactivePods(t *testing.T) {
+// SS-083: a pod that is created is active, whatever it says of its status: the API server drops that, and the pod would run without.
+func TestStatusOfNewPods(t *testing.T) {
 	w := &world{}
 	w.index.Set(selecting("a", matching("app", "x"), nil))
-	pod := labelled("app", "x")
-	pod.Status.Phase = corev1.PodPending
-	if got := chosen(t, w, pod, "d"); got != "a" {
-		t.Error(got)
-	}
-	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	if got := chosen(t, w, pod, "d"); got != "" {
-		t.Error(got)
+	for _, phase := range []corev1.PodPhase{"", corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed} {
+		pod := labelled("app", "x")
+		pod.Status.Phase = phase
+		if got := chosen(t, w, pod, "d"); got != "a" {
+			t.Errorf("phase %q: %q", phase, got)
+		}
 	}
 }
 
