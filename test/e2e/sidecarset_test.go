@@ -362,8 +362,8 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]
 	}
 	fails := false
 	for _, webhook := range configuration.Webhooks {
-		if slices.ContainsFunc(webhook.Rules, func(r admissionv1.RuleWithOperations) bool { return slices.Contains(r.Resources, "pods") }) {
-			fails = fails || webhook.FailurePolicy == nil || *webhook.FailurePolicy == admissionv1.Fail
+		if webhook.Name == "mpod-all.kb.io" {
+			fails = webhook.FailurePolicy == nil || *webhook.FailurePolicy == admissionv1.Fail
 		}
 	}
 	manager := &appsv1.Deployment{}
