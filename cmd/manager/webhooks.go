@@ -42,6 +42,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		NativeSidecars:       minor >= 28,
 		NativeSidecarUpdates: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 		AllSidecarMetadata:   gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
+		SortSidecars:         gates.Enabled(features.EnableSortSidecarContainerByName),
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
 	if o.renewBefore != "" {

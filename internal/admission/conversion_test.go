@@ -164,7 +164,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: true, gateAllPods: true})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, true)})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)

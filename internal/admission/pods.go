@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,29 +22,45 @@ const (
 	mutatePodAllPath = "/mutate-pod-all"
 )
 
-// otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it, else none (CRR-087).
-func otherPods(gateAll bool) []admissionregistrationv1.MatchCondition {
-	if gateAll {
-		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate",
-			Expression: "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"}}
+// otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it (CRR-087), and pods that
+// SidecarSets ask for by the expression (SS-080); else none. A pod that comes twice is the same after the second time (SS-107).
+func otherPods(gateAll bool, sidecarSets string) []admissionregistrationv1.MatchCondition {
+	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
+	switch {
+	case gateAll && sidecarSets == "false":
+		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate", Expression: without}}
+	case gateAll:
+		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate-or-of-sidecarsets", Expression: without + " || " + sidecarSets}}
+	case sidecarSets == "false":
+		return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
+	return []admissionregistrationv1.MatchCondition{{Name: "of-sidecarsets", Expression: sidecarSets}}
 }
 
-// mutatePod changes pods that are created.
-func mutatePod(steps ...pod.Step) admission.HandlerFunc {
-	return func(_ context.Context, request admission.Request) admission.Response {
+// podTime is how long a pod may wait for what is asked of others: who creates it waits too.
+const podTime = 5 * time.Second
+
+// mutatePod changes pods that are created, and nothing else (SS-086).
+func mutatePod(chain *pod.Chain) admission.HandlerFunc {
+	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
 			return admission.Allowed("")
 		}
-		operations, err := pod.Mutate(request.Object.Raw, steps...)
+		ctx, cancel := context.WithTimeout(ctx, podTime)
+		defer cancel()
+		operations, warnings, err := chain.Mutate(ctx, pod.Request{Raw: request.Object.Raw, Namespace: request.Namespace,
+			DryRun: request.DryRun != nil && *request.DryRun})
 		if errs := fieldErrors(err); len(errs) > 0 {
-			return invalid(&request, causesOf(errs))
+			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
-		if err != nil {
-			return refused(http.StatusBadRequest, err.Error())
+		var internal *pod.InternalError
+		switch {
+		case errors.As(err, &internal):
+			return refused(http.StatusInternalServerError, err.Error()).WithWarnings(warnings...)
+		case err != nil:
+			return refused(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
 		}
-		return admission.Patched("", operations...)
+		return admission.Patched("", operations...).WithWarnings(warnings...)
 	}
 }
 

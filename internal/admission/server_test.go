@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"net"
 	"net/http"
 	"strings"
@@ -112,7 +113,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"both":                   {pods: true, all: true, want: true, condition: "KruisePodReady"},
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
-		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: test.pods, gateAllPods: test.all})
+		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(test.pods, test.all)})
 		options := Options{GateAllPods: test.all}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
@@ -120,7 +121,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
 			}
 		}
-		if scope := options.Scopes[mutatePodAllPath](); len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+		if scope, known := options.Scopes[mutatePodAllPath](); !known || len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
 			t.Errorf("%s: all pods for which %v", name, scope)
 		}
 	}
@@ -128,11 +129,19 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 
 // ND-185: where pods are changed at all, launch priority needs no gate of its own.
 func TestLaunchPriorityNeedsNoGate(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: true})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, false)})
 	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Object: runtime.RawExtension{
 		Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
 	answer := handlers[mutatePodPath].Handle(t.Context(), request)
 	if patches := fmt.Sprint(answer.Patches); !answer.Allowed || !strings.Contains(patches, "web-0-barrier") || !strings.Contains(patches, "p_-1") {
 		t.Errorf("%+v", answer)
 	}
+}
+
+// podsIf is what changes pods if the gate is on.
+func podsIf(on, gateAll bool) *pod.Chain {
+	if !on {
+		return nil
+	}
+	return newPodChain(gateAll, nil)
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -16,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 )
 
 // Names of the shipped objects (OPS-060), and the CRDs that are converted (OPS-070).
@@ -65,6 +69,8 @@ type Options struct {
 	NativeSidecars, NativeSidecarUpdates bool
 	// AllSidecarMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
 	AllSidecarMetadata bool
+	// SortSidecars is gate EnableSortSidecarContainerByName (SS-100).
+	SortSidecars bool
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 }
@@ -92,6 +98,10 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
+	chain, injection, err := options.podChain(ctx, mgr)
+	if err != nil {
+		return err
+	}
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
@@ -103,8 +113,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
 		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
 			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
-		pods: options.Pods, gateAllPods: options.GateAllPods})
+		pods: chain})
 	keeping := options.keeper(handlers)
+	options.follow(injection, &keeping)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
@@ -139,8 +150,8 @@ type kinds struct {
 	recreates   *recreateWebhook
 	images      *imageWebhooks
 	sidecarSets *sidecarSetWebhooks
-	// pods and gateAllPods are gates PodWebhook and KruisePodReadinessGate.
-	pods, gateAllPods bool
+	// pods changes pods; nil without gate PodWebhook.
+	pods *pod.Chain
 }
 
 // admissionHandlers are the admission webhooks by path.
@@ -154,12 +165,64 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 		validateSidecarSetPath: inTime(w.sidecarSets.validate),
 	}
 	maps.Copy(handlers, w.images.handlers())
-	if w.pods {
-		// The order counts: who adds containers comes before launch priority (ND-125).
-		handlers[mutatePodPath] = inTime(mutatePod(pod.Gate(w.gateAllPods), pod.Launch))
+	if w.pods != nil {
+		handlers[mutatePodPath] = mutatePod(w.pods)
 		handlers[mutatePodAllPath] = handlers[mutatePodPath]
 	}
 	return handlers
+}
+
+// podChain is what changes pods, and what knows SidecarSets; nil without gate PodWebhook, or where the kind is not served (SS-280).
+func (o Options) podChain(ctx context.Context, mgr manager.Manager) (*pod.Chain, *inject.Watch, error) {
+	if !o.Pods {
+		return nil, nil, nil
+	}
+	kind := appsv1beta1.GroupVersion.WithKind("SidecarSet")
+	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("SidecarSets are not served, pods are admitted without them", "why", err.Error())
+		chain := newPodChain(o.GateAllPods, nil)
+		return chain, nil, register(chain.Metric())
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("looking for SidecarSets: %w", err)
+	}
+	watch, err := inject.NewWatch(ctx, mgr, o.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	sidecars := pod.NewSidecars(watch, o.SortSidecars, time.Now)
+	chain := newPodChain(o.GateAllPods, sidecars)
+	return chain, watch, register(chain.Metric(), sidecars.Metric())
+}
+
+// newPodChain puts the steps into their order: who adds containers comes before launch priority (SS-090, ND-125).
+func newPodChain(gateAll bool, sidecars *pod.Sidecars) *pod.Chain {
+	if sidecars == nil {
+		return pod.NewChain(pod.Gate(gateAll), pod.Launch())
+	}
+	return pod.NewChain(pod.Gate(gateAll), sidecars.Step(), pod.Launch())
+}
+
+func register(collectors ...prometheus.Collector) error {
+	for _, c := range collectors {
+		if err := metrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// follow makes the keeper ask for the pods that SidecarSets ask for, as soon as they do.
+func (o Options) follow(injection *inject.Watch, keeping *certificate.Options) {
+	if injection == nil {
+		return
+	}
+	keeping.Rescope = injection.Changed()
+	keeping.Scopes[mutatePodAllPath] = func() ([]admissionv1.MatchCondition, bool) {
+		if !injection.Synced() {
+			return nil, false
+		}
+		return otherPods(o.GateAllPods, injection.Scope.Expression()), true
+	}
 }
 
 func inTime(handle admission.HandlerFunc) admission.Handler {
@@ -189,10 +252,12 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
-		Scopes:      map[string]func() []admissionv1.MatchCondition{mutatePodAllPath: func() []admissionv1.MatchCondition { return otherPods(o.GateAllPods) }},
-		CRDs:        convertedCRDs,
-		OtherCRDs:   otherCRDs,
-		ServerPort:  o.Port,
+		Scopes: map[string]certificate.Scope{mutatePodAllPath: func() ([]admissionv1.MatchCondition, bool) {
+			return otherPods(o.GateAllPods, "false"), true
+		}},
+		CRDs:       convertedCRDs,
+		OtherCRDs:  otherCRDs,
+		ServerPort: o.Port,
 	}
 }
 

@@ -44,9 +44,11 @@ type Options struct {
 	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes returns, by path, which requests are sent, for entries whose configuration cannot know: they are shipped with failurePolicy
-	// Ignore and without match conditions, and the leader gives them these and Fail.
-	Scopes map[string]func() []admissionv1.MatchCondition
+	// Scopes says, by path, which requests are sent, for entries whose configuration cannot know: they are shipped with failurePolicy
+	// Ignore and without match conditions, and the leader gives them these and Fail. Rescope has a value when they may have changed:
+	// then they are brought in line at once.
+	Scopes  map[string]Scope
+	Rescope <-chan struct{}
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
 	CRDs, OtherCRDs []string
 	// Elected is closed on the leader; nil is always the leader.
@@ -54,6 +56,9 @@ type Options struct {
 	// ServerPort is the port of our own server, for the readiness check.
 	ServerPort int
 }
+
+// Scope returns the conditions of the requests that are sent. What is not known yet leaves the entry as it is.
+type Scope func() (conditions []admissionv1.MatchCondition, known bool)
 
 // Keeper keeps the certificate of one replica, see the package comment. It is a manager.Runnable.
 type Keeper struct {
@@ -309,22 +314,57 @@ func (k *Keeper) Start(ctx context.Context) error {
 			wait = max(until, time.Second)
 		}
 		timer := k.clock.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-elected:
-			elected = nil // once is enough
-		case <-changed:
-			// Changes come in bursts, with our own among them, and managers that disagree must not spin (OPS-112).
+		for waiting := true; waiting; {
+			waiting = false
 			select {
 			case <-ctx.Done():
-			case <-k.clock.After(spacing):
+				timer.Stop()
+				return nil
+			case <-elected:
+				elected = nil // once is enough
+			case <-k.options.Rescope:
+				waiting = k.rescope(ctx) // if that fails a whole pass tells why
+			case <-changed:
+				// Changes come in bursts, with our own among them, and managers that disagree must not spin (OPS-112).
+				waiting = !k.settle(ctx)
+			case <-timer.C():
 			}
-		case <-timer.C():
 		}
 		timer.Stop()
 	}
+}
+
+// settle waits until a burst of changes is over. Scopes are kept meanwhile: a pod that is created does not wait.
+func (k *Keeper) settle(ctx context.Context) bool {
+	over := k.clock.After(spacing)
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-k.options.Rescope:
+			if !k.rescope(ctx) {
+				return true
+			}
+		case <-over:
+			return true
+		}
+	}
+}
+
+// rescope brings the scopes of entries in line, and nothing else that could take time. It tells whether it could.
+func (k *Keeper) rescope(ctx context.Context) bool {
+	k.passing.Lock()
+	defer k.passing.Unlock()
+	m := k.lastMaterial()
+	if m == nil {
+		return false
+	}
+	for range maxRaces {
+		if err := k.publisher.rescope(ctx, m.bundle()); !errors.Is(err, errLostRace) {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // NeedLeaderElection is false: every replica serves webhooks (OPS-032).

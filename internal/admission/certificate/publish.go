@@ -44,7 +44,7 @@ type publisher struct {
 	target Target
 	// paths are those this manager knows; false means that the feature is off here.
 	paths  map[string]bool
-	scopes map[string]func() []admissionv1.MatchCondition
+	scopes map[string]Scope
 	// elected is closed on the leader; nil is always the leader.
 	elected <-chan struct{}
 	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
@@ -138,6 +138,22 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) 
 		}
 	}
 	return found, nil
+}
+
+// rescope is publish for the webhook configurations alone, and only where this manager has the say.
+func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
+	if p.readOnly || !p.leads() {
+		return nil
+	}
+	for _, object := range p.objects {
+		if object.kind != mutatingKind && object.kind != validatingKind {
+			continue
+		}
+		if err := p.publishOne(ctx, object, bundle, &report{}); err != nil {
+			return fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
+		}
+	}
+	return nil
 }
 
 func (p *publisher) publishOne(ctx context.Context, object published, bundle []byte, found *report) error {
@@ -234,7 +250,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 			config, _ := entry["clientConfig"].(map[string]any)
 			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
 			if scope := p.scopes[path]; scope != nil && p.leads() {
-				narrow(entry, scope())
+				if conditions, known := scope(); known {
+					narrow(entry, conditions)
+				}
 			}
 			entries = append(entries, entry)
 		case known && live && !p.leads():

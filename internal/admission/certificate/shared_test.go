@@ -264,11 +264,11 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")
-	conditions := []admissionv1.MatchCondition{{Name: "none", Expression: "false"}}
+	conditions, known := []admissionv1.MatchCondition{{Name: "none", Expression: "false"}}, true
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected = true, elected
-			o.Scopes = map[string]func() []admissionv1.MatchCondition{"/validate-all": func() []admissionv1.MatchCondition { return conditions }}
+			o.Scopes = map[string]Scope{"/validate-all": func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}
 		})
 	}
 	entry := func() admissionv1.ValidatingWebhook {
@@ -286,6 +286,12 @@ func TestScopes(t *testing.T) {
 		t.Errorf("by a replica that does not lead: %+v", got)
 	}
 	k := scoped(nil)
+	known = false // a manager that starts does not take back what another has asked for
+	pass(t, k)
+	if got := entry(); len(got.MatchConditions) != 0 || !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
+		t.Errorf("before the scope is known: %+v", got)
+	}
+	known = true
 	for _, expression := range []string{"false", "object.kind == 'x'"} {
 		conditions[0].Expression = expression
 		pass(t, k)

@@ -15,10 +15,12 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Launch holds containers back until those of higher launch priority have started: each reads a key of the pod's barrier ConfigMap into
+// Launch returns the step that holds containers back until those of higher launch priority have started: each reads a key of the pod's barrier ConfigMap into
 // its environment, and kubelet starts no container whose keys are missing (ND-120, ND-121, ND-130). It comes after all steps that add
 // containers (ND-125).
-func Launch(pod *corev1.Pod) ([]operations.Operation, error) {
+func Launch() Step { return simple("launch", launch) }
+
+func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 	if len(pod.Spec.Containers) < 2 { // ND-126
 		return nil, nil
 	}

@@ -24,7 +24,7 @@ func launched(t *testing.T, manifest string) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, err := Mutate(raw, Launch)
+	changes, err := mutate(raw, Launch())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func launched(t *testing.T, manifest string) *corev1.Pod {
 		if raw, err = patch.Apply(raw); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Mutate(raw, Launch); err != nil || len(again) > 0 {
+		if again, err := mutate(raw, Launch()); err != nil || len(again) > 0 {
 			t.Errorf("a second time: %v, %v", again, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestLaunchIsRefused(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := Mutate([]byte(test.pod), Launch)
+			_, err := mutate([]byte(test.pod), Launch())
 			if test.field == "" {
 				if err != nil {
 					t.Error(err)
@@ -180,10 +180,10 @@ func TestLaunchIsRefused(t *testing.T) {
 
 // ND-125: containers that an earlier step adds take part.
 func TestInjectedContainersTakePart(t *testing.T) {
-	inject := func(*corev1.Pod) ([]operations.Operation, error) {
+	inject := simple("inject", func(*corev1.Pod) ([]operations.Operation, error) {
 		return []operations.Operation{{Operation: "add", Path: "/spec/containers/-", Value: map[string]any{"name": "side", "env": []any{map[string]any{"name": pub.LaunchPriorityEnv, "value": "1"}}}}}, nil
-	}
-	changes, err := Mutate([]byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`), inject, Launch)
+	})
+	changes, err := mutate([]byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`), inject, Launch())
 	if err != nil || len(changes) != 3 || changes[1].Path != "/spec/containers/0/env" || changes[2].Path != "/spec/containers/1/env/-" {
 		t.Errorf("%+v, %v", changes, err)
 	}

@@ -1,13 +1,16 @@
-// Package pod changes pods when they are created. Each concern is a Step, a function from the pod to the operations of a JSON patch, so
-// that fields that nobody here knows stay as they are. Steps come in an order and see what those before them have done.
+// Package pod changes pods when they are created. Each concern is a Step, from the pod to the operations of a JSON patch, so that fields
+// that nobody here knows stay as they are. Steps come in an order and see what those before them have done.
 package pod
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/prometheus/client_golang/prometheus"
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,43 +19,100 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Step returns what it changes of a pod, or why the pod is refused.
-type Step func(pod *corev1.Pod) ([]operations.Operation, error)
+// Request is a pod that is created, as the steps so far have left it.
+type Request struct {
+	// Pod is read from Raw anew for each step.
+	Pod *corev1.Pod
+	Raw []byte
+	// Namespace is where the pod is created; its own may be empty (SS-080).
+	Namespace string
+	// DryRun: nothing may remain of the request but the answer.
+	DryRun bool
 
-// Mutate applies the steps in order, and returns one patch of all.
-func Mutate(raw []byte, steps ...Step) ([]operations.Operation, error) {
+	warnings []string
+}
+
+// Warn tells something to who creates the pod.
+func (r *Request) Warn(warnings ...string) { r.warnings = append(r.warnings, warnings...) }
+
+// Step is one concern.
+type Step struct {
+	// Name is that in metrics.
+	Name string
+	// Apply returns what it changes of the pod, or why the pod is refused: a list of field errors, an InternalError, or else the request
+	// is a bad one.
+	Apply func(ctx context.Context, request *Request) ([]operations.Operation, error)
+}
+
+// InternalError refuses a pod for something that is not wrong with the pod.
+type InternalError struct{ Err error }
+
+func (e *InternalError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *InternalError) Unwrap() error { return e.Err }
+
+// Chain is all steps in their order.
+type Chain struct {
+	steps   []Step
+	latency *prometheus.HistogramVec
+}
+
+// NewChain returns a chain of steps.
+func NewChain(steps ...Step) *Chain {
+	return &Chain{steps: steps, latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_pod_admission_step_seconds",
+		Help: "Time that a step of the admission of pods took.", Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1, 5}}, []string{"step"})}
+}
+
+// Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
+func (c *Chain) Metric() prometheus.Collector { return c.latency }
+
+// Mutate applies the steps, and returns one patch of all, and warnings. Pod of the request need not be set.
+func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
 	var all []operations.Operation
-	for _, step := range steps {
-		pod := &corev1.Pod{}
-		if err := json.Unmarshal(raw, pod); err != nil {
-			return nil, fmt.Errorf("reading the pod: %w", err)
-		}
-		changes, err := step(pod)
+	for _, step := range c.steps {
+		begin := time.Now()
+		changes, err := request.apply(ctx, step)
+		c.latency.WithLabelValues(step.Name).Observe(time.Since(begin).Seconds())
 		if err != nil {
-			return nil, err
-		}
-		if len(changes) == 0 {
-			continue
+			return nil, request.warnings, err
 		}
 		all = append(all, changes...)
-		text, err := json.Marshal(changes)
-		if err != nil {
-			return nil, fmt.Errorf("encoding a patch of the pod: %w", err)
-		}
-		patch, err := jsonpatch.DecodePatch(text)
-		if err != nil {
-			return nil, fmt.Errorf("reading a patch of the pod: %w", err)
-		}
-		if raw, err = patch.Apply(raw); err != nil {
-			return nil, fmt.Errorf("patching the pod: %w", err)
-		}
 	}
-	return all, nil
+	return all, request.warnings, nil
+}
+
+func (r *Request) apply(ctx context.Context, step Step) ([]operations.Operation, error) {
+	r.Pod = &corev1.Pod{}
+	if err := json.Unmarshal(r.Raw, r.Pod); err != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	changes, err := step.Apply(ctx, r)
+	if err != nil || len(changes) == 0 {
+		return nil, err
+	}
+	text, err := json.Marshal(changes)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch of the pod: %w", err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading a patch of the pod: %w", err)
+	}
+	if r.Raw, err = patch.Apply(r.Raw); err != nil {
+		return nil, fmt.Errorf("patching the pod: %w", err)
+	}
+	return changes, nil
+}
+
+// simple is a step that needs nothing but the pod.
+func simple(name string, change func(pod *corev1.Pod) ([]operations.Operation, error)) Step {
+	return Step{Name: name, Apply: func(_ context.Context, request *Request) ([]operations.Operation, error) { return change(request.Pod) }}
 }
 
 // Gate returns the step that gives pods the readiness gate KruisePodReady: those of workloads of apps.kruise.io, or all (CRR-087).
 func Gate(all bool) Step {
-	return func(pod *corev1.Pod) ([]operations.Operation, error) {
+	return simple("gate", func(pod *corev1.Pod) ([]operations.Operation, error) {
 		owner := metav1.GetControllerOfNoCopy(pod)
 		if !all && (owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")) {
 			return nil, nil
@@ -67,5 +127,5 @@ func Gate(all bool) Step {
 			return []operations.Operation{operations.NewOperation("add", "/spec/readinessGates", []any{gate})}, nil
 		}
 		return []operations.Operation{operations.NewOperation("add", "/spec/readinessGates/-", gate)}, nil
-	}
+	})
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -32,7 +33,7 @@ func TestGate(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			patch, err := Mutate([]byte(test.pod), Gate(test.all), Gate(test.all)) // the second sees the first
+			patch, err := mutate([]byte(test.pod), Gate(test.all), Gate(test.all)) // the second sees the first
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,10 +47,16 @@ func TestGate(t *testing.T) {
 		})
 	}
 	no := errors.New("no")
-	if _, err := Mutate([]byte(`{}`), func(*corev1.Pod) ([]operations.Operation, error) { return nil, no }); !errors.Is(err, no) {
+	if _, err := mutate([]byte(`{}`), simple("no", func(*corev1.Pod) ([]operations.Operation, error) { return nil, no })); !errors.Is(err, no) {
 		t.Errorf("a refusal: %v", err)
 	}
-	if _, err := Mutate([]byte(`[]`), Gate(true)); err == nil {
+	if _, err := mutate([]byte(`[]`), Gate(true)); err == nil {
 		t.Error("no pod is taken for one")
 	}
+}
+
+// mutate applies steps to a pod.
+func mutate(raw []byte, steps ...Step) ([]operations.Operation, error) {
+	changes, _, err := NewChain(steps...).Mutate(context.Background(), Request{Raw: raw})
+	return changes, err
 }

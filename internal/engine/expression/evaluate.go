@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -20,7 +21,7 @@ var ErrTooLarge = errors.New("calculation result is too large")
 func (e *Expression) Evaluate(variable resource.Quantity) (resource.Quantity, error) {
 	result := e.root.evaluate(exact(variable))
 	if result.Sign() < 0 {
-		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrNegative, result.FloatString(3))
+		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrNegative, strings.TrimSuffix(result.FloatString(3), ".000"))
 	}
 	if result.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 		return resource.Quantity{}, fmt.Errorf("%w: %s", ErrTooLarge, result.FloatString(0))

@@ -36,7 +36,7 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 	if s.policy != nil {
 		resources, err := in.resources(s)
 		if err != nil {
-			return nil, fmt.Errorf("resourcesPolicy: %w", err)
+			return nil, fmt.Errorf("%s.resourcesPolicy.%w", s.field, err)
 		}
 		document["resources"] = encoded(resources)
 	}

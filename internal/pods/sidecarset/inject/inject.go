@@ -163,7 +163,7 @@ func (in *injection) add(t *Template) error {
 	for i := range t.init {
 		all, err := in.build(&t.init[i], used)
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.init[i].field, err)
+			return err
 		}
 		for _, one := range all {
 			one.sidecarSet = t.Name
@@ -173,7 +173,7 @@ func (in *injection) add(t *Template) error {
 	for i := range t.regular {
 		all, err := in.build(&t.regular[i], used)
 		if err != nil {
-			return fmt.Errorf("%s: %w", t.regular[i].field, err)
+			return err
 		}
 		for _, one := range all {
 			one.sidecarSet = t.Name
@@ -276,12 +276,18 @@ var escape = strings.NewReplacer("~", "~0", "/", "~1")
 func (in *injection) placed(list string, present []corev1.Container, containers []injected) []operations.Operation {
 	var changes []operations.Operation
 	var before, after []any
-	taken := map[string]bool{}
+	taken := map[int]bool{}
 	for _, c := range containers {
-		at := slices.IndexFunc(present, func(p corev1.Container) bool { return p.Name == c.name })
+		at := -1
+		for i := range present {
+			if present[i].Name == c.name && !taken[i] {
+				at = i
+				break
+			}
+		}
 		switch {
-		case at >= 0 && !taken[c.name]:
-			taken[c.name] = true
+		case at >= 0:
+			taken[at] = true
 			changes = append(changes, operations.NewOperation("replace", fmt.Sprintf("/spec/%s/%d", list, at), c.document))
 			if !IsInjected(&present[at]) {
 				in.warnings = append(in.warnings, fmt.Sprintf("spec.%s[%d]: container %s of the pod is replaced by that of SidecarSet %s", list, at, c.name, c.sidecarSet))

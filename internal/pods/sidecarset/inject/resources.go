@@ -14,7 +14,7 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 	out, policy := corev1.ResourceRequirements{}, s.policy
 	targets := in.targets(policy.names)
 	if len(targets) == 0 {
-		return out, fmt.Errorf("no containers match the regex pattern %q", policy.names) // SS-131
+		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q", policy.names) // SS-131
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if e := policy.limits[name]; e != nil {

@@ -90,38 +90,39 @@ func (t *Template) sidecars(field string, containers []appsv1beta1.SidecarContai
 	all := make([]sidecar, len(containers))
 	for i := range containers {
 		path := fmt.Sprintf("%s[%d]", field, i)
-		one, err := newSidecar(&containers[i])
+		one, err := newSidecar(path, &containers[i])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
-		one.field = path
+		all[i] = one
 		for _, name := range append(one.names(), one.spec.Name) {
 			t.owned[name] = true
 		}
-		all[i] = one
 	}
 	return all, nil
 }
 
-func newSidecar(c *appsv1beta1.SidecarContainer) (sidecar, error) {
+func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) {
 	if err := c.DecodeError(); err != nil { // SS-D24: never without what cannot be understood
-		return sidecar{}, err
+		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
 	text, err := c.MarshalJSON()
 	if err != nil {
-		return sidecar{}, err
+		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
-	out := sidecar{}
+	out := sidecar{field: field}
 	for _, into := range []any{&out.spec, &out.document, &out.lists} {
 		if err := json.Unmarshal(text, into); err != nil {
-			return sidecar{}, fmt.Errorf("reading the container: %w", err)
+			return sidecar{}, fmt.Errorf("%s: %w", field, err)
 		}
 	}
 	for _, field := range sidecarOnly {
 		delete(out.document, field)
 	}
-	out.policy, err = newResourcesPolicy(out.spec.ResourcesPolicy)
-	return out, err
+	if out.policy, err = newResourcesPolicy(out.spec.ResourcesPolicy); err != nil {
+		return sidecar{}, fmt.Errorf("%s.resourcesPolicy.%w", field, err)
+	}
+	return out, nil
 }
 
 // names are those that the container has in a pod (SS-125).
@@ -168,17 +169,17 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 	}
 	names, err := regexp.Compile(p.TargetContainersNameRegex)
 	if err != nil {
-		return nil, fmt.Errorf("resourcesPolicy.targetContainersNameRegex: %w", err)
+		return nil, fmt.Errorf("targetContainersNameRegex: %w", err)
 	}
 	out := &resourcesPolicy{mode: p.TargetContainersMode, names: names}
 	if e := p.ResourcesExpr.Limits; e != nil {
 		if out.limits, err = expressions(*e); err != nil {
-			return nil, fmt.Errorf("resourcesPolicy.resourcesExpr.limits.%w", err)
+			return nil, fmt.Errorf("resourcesExpr.limits.%w", err)
 		}
 	}
 	if e := p.ResourcesExpr.Requests; e != nil {
 		if out.requests, err = expressions(appsv1beta1.ResourceExprLimits(*e)); err != nil {
-			return nil, fmt.Errorf("resourcesPolicy.resourcesExpr.requests.%w", err)
+			return nil, fmt.Errorf("resourcesExpr.requests.%w", err)
 		}
 	}
 	return out, nil

@@ -1,0 +1,74 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	operations "gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+)
+
+// Chooser picks what SidecarSets give to a pod.
+type Chooser interface {
+	Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error)
+}
+
+// Sidecars injects the containers of SidecarSets (SS-003, SS-090).
+type Sidecars struct {
+	chooser    Chooser
+	sortByName bool
+	now        func() time.Time
+	pods       *prometheus.CounterVec
+}
+
+// NewSidecars returns what injects; sortByName is gate EnableSortSidecarContainerByName (SS-100), now the time of what is recorded.
+func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
+	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."}, []string{"sidecarset", "result"})}
+}
+
+// Metric returns the counter afloat_sidecarset_pods_total, for the registry.
+func (s *Sidecars) Metric() prometheus.Collector { return s.pods }
+
+// Step returns the step. It comes behind the gate and before launch priority, which counts the injected containers (SS-090).
+func (s *Sidecars) Step() Step { return Step{Name: "sidecarset", Apply: s.apply} }
+
+func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
+	namespace := request.Pod.Namespace
+	if namespace == "" { // SS-080
+		namespace = request.Namespace
+	}
+	templates, err := s.chooser.Choose(ctx, request.Pod, namespace)
+	if err != nil {
+		return nil, s.refused(request, err)
+	}
+	result, err := inject.Inject(request.Raw, request.Pod, templates, inject.Options{SortByName: s.sortByName, Now: s.now()})
+	if err != nil {
+		return nil, s.refused(request, err)
+	}
+	request.Warn(result.Warnings...)
+	if !request.DryRun {
+		for _, t := range templates {
+			s.pods.WithLabelValues(t.Name, "injected").Inc()
+		}
+	}
+	return result.Operations, nil
+}
+
+// refused counts a refusal for its SidecarSet. What is wrong with the pod is told as such (SS-D18), anything else is internal (SS-094).
+func (s *Sidecars) refused(request *Request, err error) error {
+	var of *inject.Error
+	if errors.As(err, &of) && !request.DryRun {
+		s.pods.WithLabelValues(of.SidecarSet, "refused").Inc()
+	}
+	var fields utilerrors.Aggregate
+	if errors.As(err, &fields) {
+		return err
+	}
+	return &InternalError{err}
+}

@@ -1,0 +1,225 @@
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+func labelled(pairs ...string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: matching(pairs...).MatchLabels}}
+}
+
+func chosen(t *testing.T, w *world, pod *corev1.Pod, namespace string) string {
+	t.Helper()
+	templates, err := w.chooser().Choose(t.Context(), pod, namespace)
+	if err != nil {
+		return err.Error()
+	}
+	var names []string
+	for _, template := range templates {
+		names = append(names, template.Name+template.Revision)
+	}
+	return strings.Join(names, " ")
+}
+
+// SS-080, SS-082, SS-D16: the labels of the Namespace decide, it is asked for only if a SidecarSet asks, and a pod whose namespace cannot
+// be read is refused with the SidecarSet and the field.
+func TestNamespaces(t *testing.T) {
+	w := &world{namespaces: map[string]map[string]string{"shop": {"team": "payments"}, "bare": nil}, err: errors.New("no answer")}
+	w.index.Set(selecting("everywhere", matching("app", "x"), nil))
+	w.index.Set(selecting("payments", matching("app", "x"), matching("team", "payments")))
+	w.index.Set(selecting("others", matching("app", "x"), requiring("team", metav1.LabelSelectorOpNotIn, "payments")))
+	w.index.Set(selecting("press", matching("app", "y"), matching("team", "press")))
+	w.index.Set(selecting("plain", matching("app", "z"), nil))
+	if got := chosen(t, w, labelled("app", "z"), "gone"); got != "plain" || w.asked != 0 {
+		t.Errorf("%s, asked %d times", got, w.asked)
+	}
+	w.err = nil
+	if got := chosen(t, w, labelled("app", "x"), "shop"); got != "everywhere payments" || w.asked != 1 {
+		t.Errorf("%s, asked %d times", got, w.asked)
+	}
+	if got := chosen(t, w, labelled("app", "x"), "bare"); got != "everywhere others" {
+		t.Error(got)
+	}
+	w.err = errors.New("no answer")
+	if got := chosen(t, w, labelled("app", "x"), "gone"); got != "SidecarSet others: spec.namespaceSelector: reading namespace gone: namespace gone: no answer" {
+		t.Error(got)
+	}
+}
+
+// SS-083: a pod that ends takes no part.
+func TestInactivePods(t *testing.T) {
+	w := &world{}
+	w.index.Set(selecting("a", matching("app", "x"), nil))
+	pod := labelled("app", "x")
+	pod.Status.Phase = corev1.PodPending
+	if got := chosen(t, w, pod, "d"); got != "a" {
+		t.Error(got)
+	}
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	if got := chosen(t, w, pod, "d"); got != "" {
+		t.Error(got)
+	}
+}
+
+// SS-091, SS-081: what is known follows every event.
+func TestIndexFollows(t *testing.T) {
+	w := &world{namespaces: map[string]map[string]string{"d": {}}}
+	steps := []struct {
+		name string
+		do   func()
+		x, y string
+	}{
+		{"created", func() { w.index.Set(selecting("a", matching("app", "x"), nil)) }, "a", ""},
+		{"another", func() { w.index.Set(selecting("b", requiring("app", metav1.LabelSelectorOpIn, "x", "y"), nil)) }, "a b", "b"},
+		{"a selector without a value", func() { w.index.Set(selecting("c", requiring("app", metav1.LabelSelectorOpNotIn, "x"), nil)) }, "a b", "b c"},
+		{"other labels", func() { w.index.Set(selecting("a", matching("app", "y"), nil)) }, "b", "a b c"},
+		{"paused", func() {
+			set := selecting("b", matching("app", "x"), nil)
+			set.Spec.InjectionStrategy.Paused = true
+			w.index.Set(set)
+		}, "", "a c"},
+		{"other namespaces", func() {
+			w.index.Set(selecting("a", matching("app", "y"), matching("kubernetes.io/metadata.name", "e")))
+		}, "", "c"},
+		{"deleted", func() { w.index.Delete("c") }, "", ""},
+		{"deleted again", func() { w.index.Delete("c") }, "", ""},
+	}
+	for _, step := range steps {
+		step.do()
+		if x, y := chosen(t, w, labelled("app", "x"), "d"), chosen(t, w, labelled("app", "y", "more", "z"), "d"); x != step.x || y != step.y {
+			t.Errorf("%s: %q, %q", step.name, x, y)
+		}
+	}
+}
+
+// SS-174: 0 % is never and 100 % always the named revision, an integer is 0 %, whatever the dice say.
+func TestShare(t *testing.T) {
+	old := admitted(t, selecting("a", matching("app", "x"), nil))
+	cases := map[string]struct {
+		partition *intstr.IntOrString
+		random    float64
+		named     bool
+	}{
+		"absent": {nil, 0, false}, "an integer": {new(intstr.FromInt32(100)), 0, false}, "0 %": {new(intstr.FromString("0%")), 0, false},
+		"100 %": {new(intstr.FromString("100%")), 0.999999, true}, "50 %, below": {new(intstr.FromString("50%")), 0.499, true},
+		"50 %, above": {new(intstr.FromString("50%")), 0.5, false}, "1 %": {new(intstr.FromString("1%")), 0.0099, true}, "nonsense": {new(intstr.FromString("x")), 0, false},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := &world{random: test.random}
+			w.revisions = append(w.revisions, revisionOf(t, "a-1", old, 1))
+			set := old.DeepCopy()
+			set.Spec.UpdateStrategy.Partition = test.partition
+			set.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"), Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+			w.index.Set(set)
+			if got := chosen(t, w, labelled("app", "x"), "d") == "aa-1"; got != test.named {
+				t.Errorf("the named revision: %t", got)
+			}
+		})
+	}
+}
+
+// SS-172: what cannot be read is not taken for what is not there.
+func TestRevisionsCannotBeRead(t *testing.T) {
+	for field, named := range map[string]*appsv1beta1.SidecarSetInjectRevision{"revisionName": {RevisionName: new("a-1")}, "customVersion": {CustomVersion: new("v")}} {
+		w := &world{err: errors.New("no answer")}
+		set := selecting("a", matching("app", "x"), nil)
+		set.Spec.CustomVersion, set.Spec.InjectionStrategy.Revision = "v", named
+		w.index.Set(set)
+		if got := chosen(t, w, labelled("app", "x"), "d"); !strings.HasPrefix(got, "SidecarSet a: spec.injectionStrategy.revision."+field) || !strings.HasSuffix(got, "no answer") {
+			t.Error(got)
+		}
+	}
+}
+
+// SS-181: the name of the revision is known once the status is of this spec, without reading the containers anew in between.
+func TestRevisionOfTheLatest(t *testing.T) {
+	w := &world{}
+	set := admitted(t, selecting("a", matching("app", "x"), nil))
+	set.Generation, set.Status.ObservedGeneration, set.Status.LatestRevision = 2, 1, "-old"
+	w.index.Set(set)
+	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a" {
+		t.Error(got)
+	}
+	set = set.DeepCopy()
+	set.Status.ObservedGeneration, set.Status.LatestRevision = 2, "-new"
+	w.index.Set(set)
+	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a-new" {
+		t.Error(got)
+	}
+	before := w.index.entries["a"].template
+	set = set.DeepCopy()
+	set.Status.MatchedPods = 7
+	w.index.Set(set)
+	if w.index.entries["a"].template != before {
+		t.Error("a count made the template anew")
+	}
+}
+
+// many is an index of n SidecarSets of which one selects the pod.
+func many(n int) *world {
+	w := &world{namespaces: map[string]map[string]string{"d": {"team": "a"}}}
+	for i := range n {
+		set := selecting(fmt.Sprintf("set-%03d", i), matching("app", fmt.Sprint("app-", i)), matching("team", "a"))
+		set.Spec.Containers = []appsv1beta1.SidecarContainer{{}}
+		set.Spec.Containers[0].Name, set.Spec.Containers[0].Image = fmt.Sprint("side-", i), "i"
+		w.index.Set(set)
+	}
+	return w
+}
+
+// BenchmarkChoose: choosing among SidecarSets costs microseconds, however many there are.
+func BenchmarkChoose(b *testing.B) {
+	for _, n := range []int{0, 10, 200} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			chooser, pod := many(n).chooser(), labelled("app", "app-7", "version", "1", "zone", "a")
+			for b.Loop() {
+				if templates, err := chooser.Choose(b.Context(), pod, "d"); err != nil || len(templates) != min(n, 1) {
+					b.Fatal(templates, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkInject is one pod with one sidecar.
+func BenchmarkInject(b *testing.B) {
+	chooser, pod := many(10).chooser(), labelled("app", "app-7")
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "i"}}
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		templates, err := chooser.Choose(b.Context(), pod, "d")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if result, err := Inject(raw, pod, templates, Options{Now: time.Unix(1, 0)}); err != nil || len(result.Operations) == 0 {
+			b.Fatal(result, err)
+		}
+	}
+}
+
+// The bound that the benchmark shows: what is looked at does not grow with the SidecarSets that select by other values.
+func TestChooseLooksAtFew(t *testing.T) {
+	w := many(200)
+	if at := len(w.index.byLabel[label{"app", "app-7"}]) + len(w.index.rest); at != 1 {
+		t.Errorf("%d SidecarSets are looked at", at)
+	}
+	if names := len(w.index.all()); names != 200 || !slices.IsSortedFunc(w.index.all(), func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
+		t.Errorf("%d", names)
+	}
+}

@@ -1,0 +1,194 @@
+package inject
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch
+
+// Watch is an Index that follows the cluster, with the Chooser and the Scope of it, on every replica.
+type Watch struct {
+	*Chooser
+	Scope *Scope
+
+	synced  func() bool
+	changed chan struct{}
+}
+
+// NewWatch starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets in the install
+// namespace, once the manager runs.
+func NewWatch(ctx context.Context, mgr manager.Manager, namespace string) (*Watch, error) {
+	ofSidecarSets, err := labels.NewRequirement(pub.SidecarSetName, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting revisions: %w", err)
+	}
+	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that does not lead.
+	revisions, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
+			Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of revisions: %w", err)
+	}
+	if err := mgr.Add(revisions); err != nil {
+		return nil, fmt.Errorf("adding the cache of revisions: %w", err)
+	}
+	index := &Index{}
+	w := &Watch{Scope: NewScope(index, time.Now), changed: make(chan struct{}, 1),
+		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}
+	informer, err := mgr.GetCache().GetInformer(ctx, &appsv1beta1.SidecarSet{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching SidecarSets: %w", err)
+	}
+	registration, err := informer.AddEventHandler(w)
+	if err != nil {
+		return nil, fmt.Errorf("watching SidecarSets: %w", err)
+	}
+	w.synced = registration.HasSynced
+	for _, object := range []struct {
+		from cache.Cache
+		kind client.Object
+	}{{mgr.GetCache(), namespaceKind()}, {revisions, &appsv1.ControllerRevision{}}} { // so that they are there when the first pod asks
+		if _, err := object.from.GetInformer(ctx, object.kind, cache.BlockUntilSynced(false)); err != nil {
+			return nil, fmt.Errorf("watching %T: %w", object.kind, err)
+		}
+	}
+	return w, mgr.Add(everywhere(func(ctx context.Context) error { // the scope is known from now on
+		if toolscache.WaitForCacheSync(ctx.Done(), w.synced) {
+			w.notify()
+		}
+		return nil
+	}))
+}
+
+// everywhere runs on all replicas.
+type everywhere func(context.Context) error
+
+func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
+
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// Changed has a value when the scope may have changed.
+func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+func (w *Watch) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// Synced tells whether all SidecarSets are known that there were at the start.
+func (w *Watch) Synced() bool { return w.synced() }
+
+// Choose is Chooser.Choose, once all SidecarSets are known: a pod that came before would do without.
+func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*Template, error) {
+	if !w.synced() && !toolscache.WaitForCacheSync(ctx.Done(), w.synced) {
+		return nil, fmt.Errorf("this manager has just started and does not know the SidecarSets yet: %w", ctx.Err())
+	}
+	return w.Chooser.Choose(ctx, pod, namespace)
+}
+
+// OnAdd is told of SidecarSets by the informer.
+func (w *Watch) OnAdd(object any, _ bool) {
+	if set, ok := object.(*appsv1beta1.SidecarSet); ok {
+		w.index.Set(set)
+		w.notify()
+	}
+}
+
+// OnUpdate is told of SidecarSets by the informer.
+func (w *Watch) OnUpdate(old, object any) {
+	set, ok := object.(*appsv1beta1.SidecarSet)
+	if !ok {
+		return
+	}
+	w.index.Set(set)
+	if before, ok := old.(*appsv1beta1.SidecarSet); !ok || before.Generation != set.Generation || before.UID != set.UID {
+		w.notify()
+	}
+}
+
+// OnDelete is told of SidecarSets by the informer.
+func (w *Watch) OnDelete(object any) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	if set, ok := object.(*appsv1beta1.SidecarSet); ok {
+		w.index.Delete(set.Name)
+		w.notify()
+	}
+}
+
+func namespaceKind() *metav1.PartialObjectMetadata {
+	kind := &metav1.PartialObjectMetadata{}
+	kind.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return kind
+}
+
+// namespaces reads metadata from the cache, and live what is not there (SS-082).
+type namespaces struct{ cached, live client.Reader }
+
+func (n *namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
+	found := namespaceKind()
+	err := n.cached.Get(ctx, types.NamespacedName{Name: name}, found)
+	if err != nil {
+		err = n.live.Get(ctx, types.NamespacedName{Name: name}, found)
+	}
+	return found.Labels, err
+}
+
+// storedRevisions reads from the cache, and live what is not there.
+type storedRevisions struct {
+	namespace    string
+	cached, live client.Reader
+}
+
+func (s *storedRevisions) Get(ctx context.Context, name string) (*appsv1.ControllerRevision, error) {
+	revision, key := &appsv1.ControllerRevision{}, types.NamespacedName{Namespace: s.namespace, Name: name}
+	err := s.cached.Get(ctx, key, revision)
+	if err != nil {
+		err = s.live.Get(ctx, key, revision)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return revision, err
+}
+
+func (s *storedRevisions) OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error) {
+	for _, from := range []client.Reader{s.cached, s.live} {
+		var list appsv1.ControllerRevisionList
+		err := from.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{pub.SidecarSetName: sidecarSet, pub.SidecarSetCustomVersion: version})
+		if err != nil && from == s.live {
+			return nil, err
+		}
+		if len(list.Items) > 0 {
+			all := make([]*appsv1.ControllerRevision, len(list.Items))
+			for i := range list.Items {
+				all[i] = &list.Items[i]
+			}
+			return all, nil
+		}
+	}
+	return nil, nil
+}
