@@ -233,6 +233,9 @@ func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
 }
 
 func digestOf(image string) string {
+	if !strings.Contains(image, "@") {
+		return ""
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return ""

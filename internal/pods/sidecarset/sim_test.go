@@ -2,6 +2,7 @@ package sidecarset
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -214,6 +215,18 @@ type simWriter struct{ s *simulated }
 func as[T client.Object](object client.Object, err error) (T, error) {
 	typed, _ := object.(T)
 	return typed, err
+}
+
+func typed[T any](document map[string]any) T {
+	var object T
+	encoded, err := json.Marshal(document)
+	if err == nil {
+		err = json.Unmarshal(encoded, &object)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return object
 }
 
 func revisionKey(name string) simulation.Key {
