@@ -110,7 +110,7 @@ func (r *upgradeRun) recovered() {
 	}
 }
 
-// onlySidecars holds a write to images and annotations of ours (SS-225, SS-250).
+// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004, SS-225, SS-250).
 func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	names := PodNames(&p.Set.Spec)
@@ -123,8 +123,9 @@ func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 			}
 		}
 	}
-	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) {
-		r.fail("more than images of sidecars changed: %+v %+v", a.Spec, b.Spec)
+	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) {
+		r.fail("more than images of sidecars and annotations changed: %+v %+v", a, b)
 	}
 	for _, key := range []string{"theirs", pub.SidecarSetInjectedList} {
 		if before.Annotations[key] != after.Annotations[key] {
