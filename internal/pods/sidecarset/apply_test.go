@@ -50,6 +50,34 @@ func TestOnePodFails(t *testing.T) {
 	}
 }
 
+// TestOneResetFails: a hot upgrade that cannot be ended is told of and tried again, and the other pods go on (SS-230, SS-262).
+func TestOneResetFails(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 3)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { // all that follows its upgrade
+		return refuse && w.Key.Name == "web-0" && w.Subresource == "" && imageOf(s.pods()[0], "proxy-2") == "proxy:2"
+	}
+	s.change(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(2) }))
+	for range 60 {
+		s.round()
+		s.Pass(time.Second)
+	}
+	images := map[string]string{}
+	for _, pod := range s.pods() {
+		images[pod.Name] = imageOf(pod, "proxy-1") + " " + imageOf(pod, "proxy-2")
+	}
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"}, images); diff != "" {
+		t.Error(diff, s.describe())
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
+		t.Errorf("%v", s.events)
+	}
+	refuse = false
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy-1") != "empty:1" {
+		t.Error(err, s.describe())
+	}
+}
+
 // TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).
 func TestConflict(t *testing.T) {
 	for name, tt := range map[string]struct {

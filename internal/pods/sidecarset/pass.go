@@ -85,6 +85,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
+	snapshot.Known.notReset = result.NotReset
 	p.announce(plan)
 	outcome := Outcome{Plan: plan}
 	if result.Retry {

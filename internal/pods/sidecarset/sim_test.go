@@ -131,10 +131,12 @@ func (s *simulated) pods() []*corev1.Pod {
 }
 
 // change changes the set as a user does: it goes through the webhook, which writes the hashes.
-func (s *simulated) change(change func(*appsv1beta1.SidecarSet)) {
+func (s *simulated) change(changes ...func(*appsv1beta1.SidecarSet)) {
 	s.Change(setKey, func(o client.Object) {
 		set := o.(*appsv1beta1.SidecarSet)
-		change(set)
+		for _, change := range changes {
+			change(set)
+		}
 		stamp(set)
 		set.Generation++
 	})

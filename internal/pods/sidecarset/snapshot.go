@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -37,6 +38,13 @@ type Snapshot struct {
 type Knowledge struct {
 	about string
 	pods  map[*corev1.Pod]*podInfo
+	// notReset are pods whose reset failed when it was tried last.
+	notReset map[types.UID]bool
+}
+
+// failedReset tells of a pod that could not be reset: it must not end round after round (SS-230).
+func (s *Snapshot) failedReset(pod *corev1.Pod) bool {
+	return s.Known != nil && s.Known.notReset[pod.UID]
 }
 
 // of returns what is known about pods under that SidecarSet and those labels of namespaces.

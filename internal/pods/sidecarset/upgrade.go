@@ -43,10 +43,15 @@ func (p *planner) decide() {
 		halt, halted = ReasonPaused, "spec.updateStrategy.paused"
 	}
 	resetting := 0
-	var outdated []*podInfo
+	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			resetting++
+			if !p.failedReset(pod.Pod) {
+				resetting++
+			}
+			if !pod.updated {
+				underway = append(underway, pod)
+			}
 			continue
 		}
 		switch {
@@ -71,6 +76,7 @@ func (p *planner) decide() {
 		}
 		return
 	}
+	limits.used += count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
 
