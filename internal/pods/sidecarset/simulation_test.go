@@ -84,7 +84,13 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 		limit := 1
 		if m := p.Set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
-			limit, _ = rollout.Scaled(*m, len(p.matched), true)
+			seen := 0 // percentages are of the pods that the manager knows
+			for _, o := range r.List("Pod", true) {
+				if pod := o.(*corev1.Pod); Active(pod) && p.examine(pod).matched {
+					seen++
+				}
+			}
+			limit, _ = rollout.Scaled(*m, seen, true)
 		}
 		r.disturbed[old.UID] = true
 		if ours+1 > limit {
