@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +52,7 @@ func admission(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		with, err := b.admit(ctx, owner, rounds)
+		with, err := b.admit(ctx, owner, rounds())
 		if err != nil {
 			return err
 		}
@@ -62,14 +64,14 @@ func admission(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		without, err := b.admit(ctx, owner, rounds)
+		without, err := b.admit(ctx, owner, rounds())
 		if err := restore(ctx); err != nil {
 			return err
 		}
 		if err != nil {
 			return err
 		}
-		b.report.figure(s.name+": webhook calls for pods", after-before, fmt.Sprintf("for %d pods", len(kindsOfPods)*rounds))
+		b.report.figure(s.name+": webhook calls for pods", after-before, fmt.Sprintf("for %d pods", len(kindsOfPods)*rounds()))
 		for _, kind := range kindsOfPods {
 			for _, q := range []int{50, 99} {
 				name := fmt.Sprintf("%s: %s, p%d", s.name, kind, q)
@@ -83,11 +85,17 @@ func admission(ctx context.Context, b *bench) error {
 	if b.report.Figures[0].Value == 0 {
 		b.report.note("No webhook was called for any pod: what is added is noise.")
 	}
-	b.report.note("Rounds of SidecarSets and WorkloadSpreads are added to this scenario with these kinds.")
-	return nil
+	b.report.note("Rounds of WorkloadSpreads are added to this scenario with this kind.")
+	return withSidecarSets(ctx, b)
 }
 
-const rounds = 1000
+// rounds is how many pods of each kind are created; PERF_ROUNDS makes it less for a try.
+func rounds() int {
+	if n, err := strconv.Atoi(os.Getenv("PERF_ROUNDS")); err == nil && n > 0 {
+		return n
+	}
+	return 1000
+}
 
 // admit creates pods of each kind in turn, dry, and returns how long each took.
 func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) (map[string][]time.Duration, error) {

@@ -20,4 +20,5 @@
 //	PERF_PROFILES  folder for profiles taken during updates, and for the logs of the manager and the writes; empty: none
 //	PERF_HOST      address of the cluster, set for PERF_MANAGER
 //	PERF_REPORTS   folder of the reports
+//	PERF_ROUNDS    pods of each kind that scenario admission creates (1000); fewer for a try
 package main

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,5 +300,53 @@ func TestScopes(t *testing.T) {
 		if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != admissionv1.Fail {
 			t.Errorf("%+v", got)
 		}
+	}
+}
+
+// A change of what an entry is asked for is followed at once, also while other changes are collected, and by the leader alone.
+func TestScopesAreFollowedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.add(t, "all", "/validate-all")
+	var expression atomic.Value
+	expression.Store("false")
+	rescope := make(chan struct{})
+	scoped := func(elected chan struct{}) *Keeper {
+		return w.with(t, func(o *Options) {
+			o.Paths["/validate-all"], o.Elected, o.Rescope = true, elected, rescope
+			o.Scopes = map[string]Scope{"/validate-all": func() ([]admissionv1.MatchCondition, bool) {
+				return []admissionv1.MatchCondition{{Name: "some", Expression: expression.Load().(string)}}, true
+			}}
+		})
+	}
+	asked := func() string {
+		for _, entry := range w.validating(t).Webhooks {
+			if entry.Name == "all" && len(entry.MatchConditions) > 0 {
+				return entry.MatchConditions[0].Expression
+			}
+		}
+		return ""
+	}
+	follower := scoped(make(chan struct{}))
+	pass(t, follower)
+	if !follower.rescope(t.Context()) || asked() != "" {
+		t.Errorf("by a replica that does not lead: %s", asked())
+	}
+	if scoped(nil).rescope(t.Context()) {
+		t.Error("before the first pass there is no authority to publish")
+	}
+	k := scoped(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := k.Start(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer func() { cancel(); ended.Wait() }()
+	eventually(t, "the first pass", func() bool { return asked() == "false" })
+	for _, next := range []string{"true", "false", "object.x"} { // the clock stands still
+		expression.Store(next)
+		rescope <- struct{}{}
+		eventually(t, next, func() bool { return asked() == next })
 	}
 }

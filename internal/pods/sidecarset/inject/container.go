@@ -32,6 +32,7 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 	c.setEnv(pub.SidecarInjectedEnv, corev1.EnvVar{Name: pub.SidecarInjectedEnv, Value: "true"})
 	in.transferEnv(s, &c)
 	in.shareVolumes(s, &c)
+	c.reorder()
 	document := maps.Clone(s.document)
 	if s.policy != nil {
 		resources, err := in.resources(s)
@@ -78,6 +79,8 @@ func encoded(value any) json.RawMessage {
 type container struct {
 	env, mounts, devices []json.RawMessage
 	envNames, paths      map[string]bool
+	// as is what variables were copied from that were copied before; their order stays.
+	as *app
 }
 
 // setEnv appends a variable that must be the only one of its name (SS-105).
@@ -96,6 +99,25 @@ func (c *container) addEnv(name string, variable json.RawMessage) {
 	}
 }
 
+// reorder puts variables where they were when the pod passed first, if one was copied then (SS-107).
+func (c *container) reorder() {
+	if c.as == nil {
+		return
+	}
+	place := func(item json.RawMessage) int {
+		var named struct{ Name string }
+		if json.Unmarshal(item, &named) != nil {
+			return len(c.as.Container.Env)
+		}
+		at := slices.IndexFunc(c.as.Container.Env, func(e corev1.EnvVar) bool { return e.Name == named.Name })
+		if at < 0 {
+			return len(c.as.Container.Env)
+		}
+		return at
+	}
+	slices.SortStableFunc(c.env, func(a, b json.RawMessage) int { return place(a) - place(b) })
+}
+
 func (c *container) write(document map[string]json.RawMessage) {
 	for field, items := range map[string][]json.RawMessage{"env": c.env, "volumeMounts": c.mounts, "volumeDevices": c.devices} {
 		if len(items) > 0 {
@@ -112,12 +134,16 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 			continue
 		}
 		at := slices.IndexFunc(in.apps, func(a app) bool { return a.Name == source })
-		if at >= 0 && IsInjected(in.apps[at].Container) {
-			// A container that was replaced by a sidecar when the pod passed first: what was copied then is in our own container.
-			at = slices.IndexFunc(in.apps, func(a app) bool { return a.Name == s.names()[0] && IsInjected(a.Container) })
-		}
 		if at < 0 {
 			continue // SS-112
+		}
+		from := &in.apps[at]
+		if IsInjected(from.Container) {
+			// Perhaps one of the pod that a sidecar replaced when the pod passed first: what was copied then is in our own container.
+			if from = in.present(s); from == nil {
+				continue
+			}
+			c.as = from
 		}
 		names := slices.Clone(transfer.EnvNames)
 		if transfer.EnvName != "" {
@@ -125,7 +151,7 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			if variable := in.apps[at].variable(name); variable != nil {
+			if variable := from.variable(name); variable != nil {
 				c.addEnv(name, variable)
 			}
 		}

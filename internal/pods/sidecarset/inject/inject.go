@@ -93,6 +93,7 @@ type injection struct {
 	templates   []*Template
 	annotations map[string]string
 	apps        []app
+	inits       []app
 
 	init, regular []injected
 	volumes       []any
@@ -108,7 +109,7 @@ type injected struct {
 	document   map[string]json.RawMessage
 }
 
-// app is a regular container of the pod.
+// app is a container of the pod.
 type app struct {
 	*corev1.Container
 	lists
@@ -125,22 +126,41 @@ func (in *injection) owned(name string) bool {
 	return slices.ContainsFunc(in.templates, func(t *Template) bool { return t.owned[name] })
 }
 
-// readApps reads the pod's regular containers, with the documents of what may be copied from them.
+// readApps reads the pod's containers, with the documents of what may be copied from them.
 func (in *injection) readApps(raw []byte) error {
 	var document struct {
 		Spec struct {
-			Containers []lists `json:"containers"`
+			Containers     []lists `json:"containers"`
+			InitContainers []lists `json:"initContainers"`
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return fmt.Errorf("reading the containers of the pod: %w", err)
 	}
-	if len(document.Spec.Containers) != len(in.pod.Spec.Containers) {
-		return fmt.Errorf("the document of the pod has %d containers, not %d", len(document.Spec.Containers), len(in.pod.Spec.Containers))
+	for _, list := range []struct {
+		into       *[]app
+		documents  []lists
+		containers []corev1.Container
+	}{{&in.apps, document.Spec.Containers, in.pod.Spec.Containers}, {&in.inits, document.Spec.InitContainers, in.pod.Spec.InitContainers}} {
+		if len(list.documents) != len(list.containers) {
+			return fmt.Errorf("the document of the pod has %d containers, not %d", len(list.documents), len(list.containers))
+		}
+		for i := range list.containers {
+			c := &list.containers[i]
+			*list.into = append(*list.into, app{Container: c, lists: list.documents[i], foreign: !IsInjected(c) && !in.owned(c.Name)})
+		}
 	}
-	for i := range in.pod.Spec.Containers {
-		c := &in.pod.Spec.Containers[i]
-		in.apps = append(in.apps, app{Container: c, lists: document.Spec.Containers[i], foreign: !IsInjected(c) && !in.owned(c.Name)})
+	return nil
+}
+
+// present is the container that a sidecar has in the pod from before; nil if none.
+func (in *injection) present(s *sidecar) *app {
+	for _, list := range [][]app{in.apps, in.inits} {
+		for i := range list {
+			if list[i].Name == s.names()[0] && IsInjected(list[i].Container) {
+				return &list[i]
+			}
+		}
 	}
 	return nil
 }

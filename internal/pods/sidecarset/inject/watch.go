@@ -176,10 +176,10 @@ func (s *storedRevisions) Get(ctx context.Context, name string) (*appsv1.Control
 }
 
 func (s *storedRevisions) OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error) {
-	for _, from := range []client.Reader{s.cached, s.live} {
+	for i, from := range []client.Reader{s.cached, s.live} {
 		var list appsv1.ControllerRevisionList
 		err := from.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{pub.SidecarSetName: sidecarSet, pub.SidecarSetCustomVersion: version})
-		if err != nil && from == s.live {
+		if err != nil && i > 0 {
 			return nil, err
 		}
 		if len(list.Items) > 0 {

@@ -1,0 +1,294 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+)
+
+// injecting makes a SidecarSet and waits until the API server asks about the pods that it selects by the labels.
+func injecting(t *testing.T, name, namespace, spec string, podLabels map[string]string) {
+	t.Helper()
+	set := operation("v1beta1", "SidecarSet", name, spec)
+	unstructured.RemoveNestedField(set.Object, "spec", "selector", "matchLabels", "side") // of the good manifest
+	if err := kube.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kube.Delete(context.Background(), set) })
+	probe := sidecarPod(namespace, "probe", podLabels)
+	if err := wait(func() error {
+		pod := probe.DeepCopy()
+		if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			if strings.Contains(err.Error(), "SidecarSet "+name) { // a refusal is an answer
+				return nil
+			}
+			return err
+		}
+		if !strings.Contains(pod.Annotations[pub.SidecarSetInjectedList], name) {
+			return errors.New("no sidecar")
+		}
+		return nil
+	}); err != nil {
+		var configuration registrationv1.MutatingWebhookConfiguration
+		_ = kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, &configuration)
+		t.Fatalf("%v; asked for: %+v", err, configuration.Webhooks[len(configuration.Webhooks)-1].MatchConditions)
+	}
+}
+
+func sidecarPod(namespace, name string, podLabels map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: podLabels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", Env: []corev1.EnvVar{{Name: "A", Value: "a"}}}}}}
+}
+
+func namesOf(containers []corev1.Container) string {
+	var names []string
+	for i := range containers {
+		names = append(names, containers[i].Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// SS-003, SS-005, SS-006, SS-086, SS-102, SS-115, SS-180, SS-290 to SS-295: a pod is what the API server makes of it, with the sidecars;
+// pods from before get none, pods that do not match are not even asked about, and what is injected outlives its SidecarSet.
+func TestPodsGetSidecars(t *testing.T) {
+	labels := map[string]string{"ship-logs": "yes"}
+	early := sidecarPod("default", "early", labels)
+	if err := kube.Create(t.Context(), early); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, early)
+	injecting(t, "shipping", "default", `{spec: {selector: {matchLabels: {ship-logs: "yes"}}, containers: [{name: shipper, image: "example.com/shipper:1.0", volumeMounts: [{name: spool, mountPath: /spool}]}],
+		initContainers: [{name: nat, image: "nat:1", restartPolicy: Always}], volumes: [{name: spool, emptyDir: {}}]}}`, labels)
+	pod := sidecarPod("default", "injected", labels)
+	if err := kube.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, pod)
+	if got := namesOf(pod.Spec.Containers) + " | " + namesOf(pod.Spec.InitContainers); got != "shipper app | nat" {
+		t.Fatal(got)
+	}
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(early), early); err != nil || len(early.Spec.Containers) != 1 {
+		t.Errorf("%v, %v", early.Spec.Containers, err)
+	}
+	if diff := cmp.Diff(early.Spec.Containers[0], pod.Spec.Containers[1]); diff != "" {
+		t.Errorf("the pod's own container: %s", diff)
+	}
+	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
+	if err != nil || records["shipping"].Hash == "" || !cmp.Equal(records["shipping"].SidecarList, []string{"nat", "shipper"}) {
+		t.Errorf("%v, %v", records, err)
+	}
+	pod.Labels["more"] = "1"
+	if err := kube.Update(t.Context(), pod); err != nil || pod.Annotations[pub.SidecarSetInjectedList] != "shipping" {
+		t.Errorf("%v", err)
+	}
+	// SS-107: both entries send this one, and it is the same as if it were sent once.
+	twice := sidecarPod("default", "twice", labels)
+	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1", Controller: new(true)}}
+	if err := kube.Create(t.Context(), twice, client.DryRunAll); err != nil || len(twice.Spec.ReadinessGates) != 1 {
+		t.Errorf("%+v, %v", twice.Spec.ReadinessGates, err)
+	}
+	if diff := cmp.Diff(pod.Spec.Containers[:1], twice.Spec.Containers[:1], cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" || namesOf(twice.Spec.Containers) != "shipper app" {
+		t.Errorf("%s %s", namesOf(twice.Spec.Containers), diff)
+	}
+	var conditions registrationv1.MutatingWebhookConfiguration
+	if err := kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, &conditions); err != nil {
+		t.Fatal(err)
+	}
+	for _, hook := range conditions.Webhooks {
+		if hook.Name == "mpod-all.kb.io" && (len(hook.MatchConditions) != 1 || !strings.Contains(hook.MatchConditions[0].Expression, "'ship-logs'") || *hook.FailurePolicy != registrationv1.Fail) {
+			t.Errorf("%+v", hook)
+		}
+	}
+	if err := kube.Delete(t.Context(), operation("v1beta1", "SidecarSet", "shipping", "")); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(func() error {
+		late := sidecarPod("default", "late", labels)
+		if err := kube.Create(t.Context(), late, client.DryRunAll); err != nil || len(late.Spec.Containers) != 1 {
+			return fmt.Errorf("%d containers, %w", len(late.Spec.Containers), err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || len(pod.Spec.Containers) != 2 {
+		t.Errorf("%v, %v", pod.Spec.Containers, err)
+	}
+}
+
+// SS-082, SS-D16: pods of a namespace that is made at the same moment get their sidecars, each of them.
+func TestPodsOfNewNamespaces(t *testing.T) {
+	labels := map[string]string{"mesh": "on"}
+	namespace := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "payments"}}}
+	}
+	if err := kube.Create(t.Context(), namespace("payments")); err != nil {
+		t.Fatal(err)
+	}
+	injecting(t, "mesh", "payments", `{spec: {selector: {matchLabels: {mesh: "on"}}, namespaceSelector: {matchLabels: {team: payments}},
+		containers: [{name: proxy, image: "proxy:1", upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: "idle:1"}}]}}`, labels)
+	for i := range 10 {
+		name := fmt.Sprintf("payments-%d", i)
+		if err := kube.Create(t.Context(), namespace(name)); err != nil {
+			t.Fatal(err)
+		}
+		pod := sidecarPod(name, "first", labels)
+		if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || namesOf(pod.Spec.Containers) != "proxy-1 proxy-2 app" {
+			t.Errorf("%s: %v, %v", name, namesOf(pod.Spec.Containers), err)
+		}
+	}
+	pod := sidecarPod("default", "elsewhere", labels)
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || namesOf(pod.Spec.Containers) != "app" {
+		t.Errorf("%v, %v", namesOf(pod.Spec.Containers), err)
+	}
+}
+
+// SS-094, SS-131, SS-134, SS-D18: refusals name the SidecarSet and the field, and warnings reach who creates the pod.
+func TestInjectionIsRefused(t *testing.T) {
+	labels := map[string]string{"refuse": "yes"}
+	injecting(t, "refusing", "default", `{spec: {selector: {matchLabels: {refuse: "yes"}}, initContainers: [{name: boot, image: i}],
+		containers: [{name: side, image: i, resourcesPolicy: {targetContainersMode: sum, targetContainersNameRegex: "^main$", resourcesExpr: {requests: {cpu: "1"}}}}]}}`, labels)
+	err := kube.Create(t.Context(), sidecarPod("default", "untargeted", labels))
+	const want = `SidecarSet refusing: spec.containers[0].resourcesPolicy.targetContainersNameRegex: no containers match the regex pattern "^main$"`
+	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+	pod := sidecarPod("default", "clashing", labels)
+	pod.Spec.Containers[0].Name = "boot"
+	var status apierrors.APIStatus
+	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details.Causes[0].Field != "spec.containers[0].name" ||
+		!strings.Contains(err.Error(), "SidecarSet refusing") {
+		t.Errorf("%v", err)
+	}
+}
+
+// SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made, and its absence refuses.
+func TestNamedRevisions(t *testing.T) {
+	labels := map[string]string{"revised": "yes"}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
+	if err := kube.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	var old appsv1beta1.SidecarSetSpec
+	if err := json.Unmarshal([]byte(`{"containers":[{"name":"side","image":"side:old"}]}`), &old); err != nil {
+		t.Fatal(err)
+	}
+	content, err := sidecarset.Content(&old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "revised-1", Labels: map[string]string{pub.SidecarSetName: "revised"}},
+		Data: runtime.RawExtension{Raw: content}, Revision: 1}
+	if err := kube.Create(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, revision)
+	injecting(t, "revised", "default", `{spec: {selector: {matchLabels: {revised: "yes"}}, injectionStrategy: {revision: {revisionName: revised-1}}, containers: [{name: side, image: "side:new"}]}}`, labels)
+	pod := sidecarPod("default", "revised", labels)
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || pod.Spec.Containers[0].Image != "side:old" || !strings.Contains(pod.Annotations[pub.SidecarSetHash], `"controllerRevision":"revised-1"`) {
+		t.Errorf("%+v, %v", pod.Spec.Containers, err)
+	}
+	if err := kube.Delete(t.Context(), revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(func() error {
+		err := kube.Create(t.Context(), sidecarPod("default", "revised", labels), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "there is no ControllerRevision revised-1") {
+			return fmt.Errorf("not refused: %w", err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// SS-090, SS-254, SS-D24: what a webhook before ours has done to the pod counts and stays, and launch priority that comes with the
+// SidecarSet holds for the sidecars.
+func TestInjectionAfterOtherWebhooks(t *testing.T) {
+	// The other webhook adds a label that the SidecarSet selects by, a container, and something to the pod's container.
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		kind := admissionv1.PatchTypeJSONPatch
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, PatchType: &kind, Patch: []byte(`[
+			{"op":"add","path":"/metadata/labels/by-other","value":"yes"},
+			{"op":"add","path":"/spec/containers/0","value":{"name":"theirs","image":"theirs:1"}},
+			{"op":"add","path":"/spec/containers/1/resizePolicy","value":[{"resourceName":"cpu","restartPolicy":"RestartContainer"}]}]`)}
+		review.Request = nil
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	defer other.Close()
+	none, all := registrationv1.SideEffectClassNone, "/"
+	url := other.URL + all
+	configuration := &registrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "a-before-ours"}, Webhooks: []registrationv1.MutatingWebhook{{
+		Name: "theirs.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
+		ClientConfig:   registrationv1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})},
+		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"changed": "yes"}},
+		Rules:          []registrationv1.RuleWithOperations{{Operations: []registrationv1.OperationType{registrationv1.Create}, Rule: registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}}}
+	if err := kube.Create(t.Context(), configuration); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, configuration)
+	labels := map[string]string{"changed": "yes"}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "kruise-configuration"},
+		Data: map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": `{"rules":[{"allowedAnnotationKeyExprs":["launch-priority"]}]}`}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
+	if err := kube.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if err := kube.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	defer remove(t, config)
+	injecting(t, "second", "default", `{spec: {selector: {matchLabels: {by-other: "yes"}}, containers: [{name: side, image: i}],
+		patchPodMetadata: [{annotations: {apps.kruise.io/container-launch-priority: Ordered}}]}}`, labels)
+	pod := sidecarPod("default", "changed", labels)
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	if got := namesOf(pod.Spec.Containers); got != "side theirs app" {
+		t.Fatal(got)
+	}
+	if policy := pod.Spec.Containers[2].ResizePolicy; len(policy) == 0 || policy[0].RestartPolicy != corev1.RestartContainer {
+		t.Errorf("%+v", policy)
+	}
+	var barriers []string
+	for _, c := range pod.Spec.Containers {
+		for _, env := range c.Env {
+			if env.Name == pub.ContainerBarrierEnv {
+				barriers = append(barriers, env.ValueFrom.ConfigMapKeyRef.Key)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"p_0", "p_-1", "p_-2"}, barriers); diff != "" {
+		t.Error(diff)
+	}
+}
