@@ -38,7 +38,7 @@ func roles(t *testing.T) map[string]role {
 	return all
 }
 
-// OPS-080, OPS-082: no Secret outside the install namespace, ConfigMaps only for launch barriers, nothing by wildcard; what the upkeep of certificates writes
+// OPS-080, OPS-082, SS-281: no Secret outside the install namespace, ConfigMaps only for launch barriers, nothing by wildcard; what the upkeep of certificates writes
 // is named.
 func TestRightsAreNarrow(t *testing.T) {
 	all := roles(t)

@@ -181,13 +181,13 @@ func TestEnvironmentHash(t *testing.T) {
 		values map[string]string
 		want   string
 	}{
-		"none":           {want: "86995377"},
-		"one":            {env: []corev1.EnvVar{a}, values: map[string]string{"A": "1"}, want: "143497458"},
-		"two, sorted":    {env: []corev1.EnvVar{b, a}, values: map[string]string{"A": "1", "B": "x y"}, want: "3411789504"},
-		"empty":          {env: []corev1.EnvVar{a}, want: "3524302846"},
-		"sidecars apart": {env: []corev1.EnvVar{a, ref("SIDECARSET_VERSION", "metadata.labels['x']"), ref("SIDECARSET_VERSION_ALT", "metadata.labels['x']")}, values: map[string]string{"A": "1"}, want: "143497458"},
-		"whole maps":     {env: []corev1.EnvVar{ref("A", "metadata.labels")}, want: "86995377"},
-		"overridden":     {env: []corev1.EnvVar{a, {Name: "A", Value: "literal"}}, values: map[string]string{"A": "literal"}, want: "86995377"},
+		"none":                    {want: "86995377"},
+		"one":                     {env: []corev1.EnvVar{a}, values: map[string]string{"A": "1"}, want: "143497458"},
+		"two, sorted":             {env: []corev1.EnvVar{b, a}, values: map[string]string{"A": "1", "B": "x y"}, want: "3411789504"},
+		"empty":                   {env: []corev1.EnvVar{a}, want: "3524302846"},
+		"sidecars apart (SS-252)": {env: []corev1.EnvVar{a, ref("SIDECARSET_VERSION", "metadata.labels['x']"), ref("SIDECARSET_VERSION_ALT", "metadata.labels['x']")}, values: map[string]string{"A": "1"}, want: "143497458"},
+		"whole maps":              {env: []corev1.EnvVar{ref("A", "metadata.labels")}, want: "86995377"},
+		"overridden":              {env: []corev1.EnvVar{a, {Name: "A", Value: "literal"}}, values: map[string]string{"A": "literal"}, want: "86995377"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &corev1.Container{Env: test.env}

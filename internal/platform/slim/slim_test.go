@@ -210,3 +210,23 @@ func TestNode(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 }
+
+// A pod with sidecars is kept like one of ours, whoever controls it: its annotations, what tells injected containers from others, images, resources and
+// statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
+func TestPodWithSidecars(t *testing.T) {
+	pod := fat("apps/v1")
+	pod.Annotations[pub.SidecarSetInjectedList], pod.Annotations[corev1.LastAppliedConfigAnnotation] = "mesh", "long"
+	marked := corev1.EnvVar{Name: pub.SidecarInjectedEnv, Value: "true"}
+	pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "SECRET", Value: "x"}, marked}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: cpu}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	got := transformed(t, Pod, pod.DeepCopy()).(*corev1.Pod)
+	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
+	want := []any{pod.Annotations, pod.Labels, pod.Spec.Resources, pod.Spec.RestartPolicy, []corev1.EnvVar{marked}, cpu, pod.Status.ContainerStatuses,
+		pod.Status.InitContainerStatuses[1:], pod.Status.Conditions, pod.Status.Phase, pod.Generation}
+	kept := []any{got.Annotations, got.Labels, got.Spec.Resources, got.Spec.RestartPolicy, got.Spec.Containers[1].Env, got.Spec.Containers[0].Resources.Limits, got.Status.ContainerStatuses,
+		got.Status.InitContainerStatuses, got.Status.Conditions, got.Status.Phase, got.Generation}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Error(diff)
+	}
+}

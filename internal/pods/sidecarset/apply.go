@@ -74,6 +74,8 @@ type Result struct {
 	Err error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
+	// NotReset are pods whose hot upgrade could not be ended.
+	NotReset map[types.UID]bool
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -90,7 +92,7 @@ func (r *Result) add(err error) {
 
 // Apply carries out all of the plan but the status.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
-	result := Result{}
+	result := Result{NotReset: map[types.UID]bool{}}
 	if err := a.revision(ctx, plan); err != nil {
 		result.add(err)
 		result.NoRevision, result.Retry = true, true
@@ -108,6 +110,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		mu.Lock()
 		defer mu.Unlock()
 		result.add(err)
+		if err != nil && writing[i].Action == Reset {
+			result.NotReset[writing[i].Pod.UID] = true
+		}
 	})
 	for _, old := range plan.History {
 		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {

@@ -1,6 +1,7 @@
 package sidecarset
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +50,77 @@ func TestOnePodFails(t *testing.T) {
 	if err := s.settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
 		t.Error(err, images())
 	}
+}
+
+// TestOneResetFails: a hot upgrade that cannot be ended is told of and tried again, and the other pods go on (SS-230, SS-262).
+func TestOneResetFails(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 3)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { // all that follows its upgrade
+		return refuse && w.Key.Name == "web-0" && w.Subresource == "" && imageOf(s.pods()[0], "proxy-2") == "proxy:2"
+	}
+	s.change(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(2) }))
+	for range 60 {
+		s.round()
+		s.Pass(time.Second)
+	}
+	images := map[string]string{}
+	for _, pod := range s.pods() {
+		images[pod.Name] = imageOf(pod, "proxy-1") + " " + imageOf(pod, "proxy-2")
+	}
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"}, images); diff != "" {
+		t.Error(diff, s.describe())
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
+		t.Errorf("%v", s.events)
+	}
+	refuse = false
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy-1") != "empty:1" {
+		t.Error(err, s.describe())
+	}
+}
+
+// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the pod says so, until the
+// SidecarSet asks for less (SS-W02).
+func TestResize(t *testing.T) {
+	sized := func(cpu string) func(*appsv1beta1.SidecarSet) {
+		return func(set *appsv1beta1.SidecarSet) {
+			set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		}
+	}
+	s := simulate(1, makeSet(sized("1")), 2, func(pod *corev1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	})
+	s.features.Resize = true
+	s.startManager()
+	is := func(what, cpu, upgradable string, restarts int32) {
+		t.Helper()
+		if err := s.settle(300); err != nil {
+			t.Fatal(err)
+		}
+		var all, entries []string
+		for _, pod := range s.pods() {
+			all = append(all, pod.Spec.Containers[0].Resources.Requests.Cpu().String())
+			entries = append(entries, fmt.Sprint(upgradableOf(pod)["mesh"]))
+			if pod.Status.ContainerStatuses[0].RestartCount != restarts {
+				t.Errorf("%s: %d restarts", what, pod.Status.ContainerStatuses[0].RestartCount)
+			}
+		}
+		if diff := cmp.Diff([]string{cpu, upgradable}, []string{strings.Join(all, " "), strings.Join(entries, " ")}); diff != "" {
+			t.Errorf("%s: %s%s", what, diff, s.describe())
+		}
+	}
+	is("at first", "1 1", "false false", 0)
+	s.change(sized("2"))
+	is("resources alone", "2 2", "true true", 0)
+	s.change(sized("3"), imageNow("proxy", "proxy:2"))
+	is("an image, too", "3 3", "true true", 1)
+	s.node.Unfit = map[string]bool{string(s.pods()[0].UID): true}
+	s.change(sized("9"))
+	is("more than the node has", "9 3", "false true", 1)
+	s.node.Unfit = nil
+	s.change(sized("4"))
+	is("less", "4 4", "true true", 1)
 }
 
 // TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).

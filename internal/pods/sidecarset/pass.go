@@ -40,6 +40,8 @@ type Pass struct {
 	said map[types.UID]map[string]string
 	// written is when the status was last written, pending since when the caches have not shown a write.
 	written, pending map[types.UID]time.Time
+	// known is what plans have found out about pods. A SidecarSet is planned for by one worker at a time.
+	known map[types.UID]*Knowledge
 }
 
 // Outcome is what a pass did.
@@ -80,9 +82,10 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	if err != nil || snapshot == nil || snapshot.Set.UID != owner {
 		return Outcome{}, err
 	}
-	snapshot.Now, snapshot.Features = now, p.Features
+	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
+	snapshot.Known.notReset = result.NotReset
 	p.announce(plan)
 	outcome := Outcome{Plan: plan}
 	if result.Retry {
@@ -138,6 +141,19 @@ func (p *Pass) Forget(owner types.UID) {
 	delete(p.said, owner)
 	delete(p.written, owner)
 	delete(p.pending, owner)
+	delete(p.known, owner)
+}
+
+func (p *Pass) knowledge(owner types.UID) *Knowledge {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known[owner] == nil {
+		if p.known == nil {
+			p.known = map[types.UID]*Knowledge{}
+		}
+		p.known[owner] = &Knowledge{}
+	}
+	return p.known[owner]
 }
 
 // forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261). Nothing else of them is touched

@@ -112,6 +112,8 @@ type planner struct {
 	stored                       []*appsv1.ControllerRevision
 	hash, hashWithoutImage       string
 	matched                      []*podInfo
+	// hotWaits is why hot upgrades are not done yet.
+	hotWaits map[*podInfo]string
 }
 
 func (p *planner) say(format string, args ...any) {
@@ -120,7 +122,7 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s}
+	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}}
 	p.SidecarSet = s.Set
 	p.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
@@ -128,11 +130,23 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+	var known, found map[*corev1.Pod]*podInfo
+	if s.Known != nil {
+		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
+		defer func() { s.Known.pods = found }()
+	}
 	for _, pod := range s.Pods {
 		if !Active(pod) {
 			continue
 		}
-		if info := p.examine(pod); info.matched {
+		info := known[pod]
+		if info == nil {
+			info = p.examine(pod)
+		}
+		if found != nil {
+			found[pod] = info
+		}
+		if info.matched {
 			p.matched = append(p.matched, info)
 		} else if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
 			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,

@@ -396,7 +396,7 @@ func TestConsistency(t *testing.T) {
 	}
 }
 
-// TestStatus counts (SS-204, SS-205, SS-216).
+// TestStatus counts; there is nothing else in the status (SS-204, SS-205, SS-216, SS-263).
 func TestStatus(t *testing.T) {
 	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Generation = 7 }), makeSet(), 3, only(1, notReady))
 	now := makePod(s.Set, "new", running)

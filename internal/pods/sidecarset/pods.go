@@ -72,7 +72,13 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info.notReady = p.unready(pod, working)
 	info.ready = info.notReady == ""
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	begun := err == nil && len(states[p.Set.Name].LastContainerStatuses) > 0
+	if err != nil {
+		states = nil // consistency says so
+	}
+	_, begun := states[p.Set.Name]
+	if begun && info.behind == "" {
+		info.behind = p.unresized(pod) // not busy: it may be given other resources meanwhile
+	}
 	info.underway = begun && !info.available()
 	return info
 }
@@ -233,6 +239,9 @@ func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
 }
 
 func digestOf(image string) string {
+	if !strings.Contains(image, "@") {
+		return ""
+	}
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return ""

@@ -2,6 +2,7 @@ package sidecarset
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,10 +131,12 @@ func (s *simulated) pods() []*corev1.Pod {
 }
 
 // change changes the set as a user does: it goes through the webhook, which writes the hashes.
-func (s *simulated) change(change func(*appsv1beta1.SidecarSet)) {
+func (s *simulated) change(changes ...func(*appsv1beta1.SidecarSet)) {
 	s.Change(setKey, func(o client.Object) {
 		set := o.(*appsv1beta1.SidecarSet)
-		change(set)
+		for _, change := range changes {
+			change(set)
+		}
 		stamp(set)
 		set.Generation++
 	})
@@ -214,6 +217,18 @@ type simWriter struct{ s *simulated }
 func as[T client.Object](object client.Object, err error) (T, error) {
 	typed, _ := object.(T)
 	return typed, err
+}
+
+func typed[T any](document map[string]any) T {
+	var object T
+	encoded, err := json.Marshal(document)
+	if err == nil {
+		err = json.Unmarshal(encoded, &object)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return object
 }
 
 func revisionKey(name string) simulation.Key {

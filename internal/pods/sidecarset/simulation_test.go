@@ -84,7 +84,13 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 		limit := 1
 		if m := p.Set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
-			limit, _ = rollout.Scaled(*m, len(p.matched), true)
+			seen := 0 // percentages are of the pods that the manager knows
+			for _, o := range r.List("Pod", true) {
+				if pod := o.(*corev1.Pod); Active(pod) && p.examine(pod).matched {
+					seen++
+				}
+			}
+			limit, _ = rollout.Scaled(*m, seen, true)
 		}
 		r.disturbed[old.UID] = true
 		if ours+1 > limit {
@@ -110,7 +116,7 @@ func (r *upgradeRun) recovered() {
 	}
 }
 
-// onlySidecars holds a write to images and annotations of ours (SS-225, SS-250).
+// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004, SS-225, SS-250).
 func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	names := PodNames(&p.Set.Spec)
@@ -123,8 +129,9 @@ func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 			}
 		}
 	}
-	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) {
-		r.fail("more than images of sidecars changed: %+v %+v", a.Spec, b.Spec)
+	if !equality.Semantic.DeepEqual(a.Spec, b.Spec) || !equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) || !equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) {
+		r.fail("more than images of sidecars and annotations changed: %+v %+v", a, b)
 	}
 	for _, key := range []string{"theirs", pub.SidecarSetInjectedList} {
 		if before.Annotations[key] != after.Annotations[key] {

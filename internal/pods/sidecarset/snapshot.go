@@ -1,11 +1,13 @@
 package sidecarset
 
 import (
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -27,6 +29,31 @@ type Snapshot struct {
 	Now time.Time
 	// Features are the switches that the plan depends on.
 	Features Features
+	// Known is what former plans found out about pods; nil for nothing.
+	Known *Knowledge
+}
+
+// Knowledge is what plans for one SidecarSet have found out about pods. Objects of caches do not change, so that only pods that are new or
+// have changed since the last plan have to be looked at: most of a plan's time goes into reading their annotations.
+type Knowledge struct {
+	about string
+	pods  map[*corev1.Pod]*podInfo
+	// notReset are pods whose reset failed when it was tried last.
+	notReset map[types.UID]bool
+}
+
+// failedReset tells of a pod that could not be reset: it must not end round after round (SS-230).
+func (s *Snapshot) failedReset(pod *corev1.Pod) bool {
+	return s.Known != nil && s.Known.notReset[pod.UID]
+}
+
+// of returns what is known about pods under that SidecarSet and those labels of namespaces.
+func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
+	about := fmt.Sprint(s.Set.UID, s.Set.Generation, s.Set.Annotations[pub.SidecarSetHash], s.Set.Annotations[pub.SidecarSetHashWithoutImage], s.Namespaces)
+	if k.about != about {
+		k.about, k.pods = about, nil
+	}
+	return k.pods
 }
 
 // Features are the feature gates that change what is planned.

@@ -274,13 +274,24 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible {
 		return ""
 	}
+	if lacking := p.unresized(pod); lacking != "" {
+		return fmt.Sprintf("%s: %s", lacking, pending.Message)
+	}
+	return ""
+}
+
+// unresized says which sidecar runs without the resources of the pod's spec, where they change in place.
+func (p *planner) unresized(pod *corev1.Pod) string {
+	if !p.Features.Resize {
+		return ""
+	}
 	for _, name := range PodNames(&p.Set.Spec) {
 		container, status := containerOf(pod, name)
-		if container == nil || status == nil || status.Resources == nil {
+		if container == nil || status == nil || status.Resources == nil || status.State.Running == nil {
 			continue
 		}
 		if lacking := inplace.Lacking(inplace.Quantities(container.Resources), *status.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
-			return fmt.Sprintf("the node cannot give container %s its resources: %s", name, pending.Message)
+			return fmt.Sprintf("container %s has not its resources yet", name)
 		}
 	}
 	return ""

@@ -43,10 +43,15 @@ func (p *planner) decide() {
 		halt, halted = ReasonPaused, "spec.updateStrategy.paused"
 	}
 	resetting := 0
-	var outdated []*podInfo
+	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			resetting++
+			if !p.failedReset(pod.Pod) {
+				resetting++
+			}
+			if !pod.updated {
+				underway = append(underway, pod)
+			}
 			continue
 		}
 		switch {
@@ -71,6 +76,7 @@ func (p *planner) decide() {
 		}
 		return
 	}
+	limits.used += count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
 
@@ -80,6 +86,8 @@ func (p *planner) current(pod *podInfo) {
 	switch {
 	case pod.behind != "":
 		v = p.verdict(pod, Wait, ReasonUpgrading, "%s", pod.behind)
+	case !pod.ready && p.hotWaits[pod] != "":
+		v = p.verdict(pod, Wait, ReasonNotReady, "%s", p.hotWaits[pod])
 	case !pod.ready:
 		v = p.verdict(pod, Wait, ReasonNotReady, "%s", pod.notReady)
 	default:
@@ -104,7 +112,7 @@ func (p *planner) reset(pod *podInfo) bool {
 	changes, waiting := p.resets(pod.Pod, pod.working)
 	if len(changes) == 0 {
 		if waiting != "" {
-			pod.notReady = waiting // a pair that is not reset is not ready (SS-216)
+			p.hotWaits[pod] = waiting
 		}
 		return false
 	}
@@ -167,9 +175,11 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			p.resetVerdict(pod, overtaken, p.overtaken)
 			underway = append(underway, pod)
 		default:
-			if _, err := p.patchesFor(pod.Pod, p.Now); err != nil {
-				waits(ReasonMetadata, err.Error())
-				continue
+			if len(p.Set.Spec.PatchPodMetadata) > 0 {
+				if _, err := PatchMetadata(pod.Pod.Annotations, p.Set.Spec.PatchPodMetadata); err != nil {
+					waits(ReasonMetadata, err.Error())
+					continue
+				}
 			}
 			candidates = append(candidates, pod)
 		}
@@ -318,9 +328,12 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 
 // images writes images into the patch, and what the changed containers ran before (SS-226, SS-231).
 func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, hash string, now time.Time) error {
-	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
-	if err != nil {
-		return err
+	working := WorkingContainers{}
+	if len(hot) > 0 {
+		var err error
+		if working, err = ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer]); err != nil {
+			return err
+		}
 	}
 	changed := maps.Clone(images)
 	if changed == nil {

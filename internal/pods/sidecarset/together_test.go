@@ -1,0 +1,253 @@
+package sidecarset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/workload/cloneset"
+)
+
+// workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what this manager's shows. Its pods get the
+// sidecars when they are made.
+type workload struct {
+	s    *simulated
+	pass *cloneset.Pass
+	due  time.Time
+}
+
+var workloadKey = simulation.Key{Kind: "CloneSet", Name: "web"}
+
+func newWorkload(s *simulated, replicas int32) *workload {
+	set := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: workloadKey.Name}}
+	set.Spec.Replicas = &replicas
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
+	appImage(1)(set)
+	s.Store(workloadKey, set)
+	w := &workload{s: s}
+	w.start()
+	return w
+}
+
+func appImage(version int) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		document := fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"app","image":"app:%d"}]}}`, version)
+		if err := set.Spec.Template.UnmarshalJSON([]byte(document)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (w *workload) start() {
+	w.due = w.s.Now()
+	w.pass = &cloneset.Pass{Reader: w, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+		Applier: cloneset.Applier{Cluster: w, Events: w, Own: ownwrites.NewTracker(), Now: w.s.Now, Parallel: 1}}
+}
+
+func (w *workload) manage() {
+	if outcome, err := w.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: workloadKey.Name}); err == nil && outcome.After > 0 {
+		w.due = w.s.Now().Add(outcome.After)
+	}
+}
+
+func (w *workload) change(change func(*appsv1beta1.CloneSet)) {
+	w.s.Change(workloadKey, func(o client.Object) {
+		change(o.(*appsv1beta1.CloneSet))
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+func (w *workload) Event(*appsv1beta1.CloneSet, string, string, string) {}
+
+func (w *workload) Owner(context.Context, types.NamespacedName) (types.UID, error) {
+	if set := w.s.Cluster.Cached(workloadKey); set != nil {
+		return set.GetUID(), nil
+	}
+	return "", nil
+}
+
+func (w *workload) Snapshot(context.Context, types.NamespacedName) (*cloneset.Snapshot, error) {
+	snapshot := &cloneset.Snapshot{Set: w.s.Cluster.Cached(workloadKey).(*appsv1beta1.CloneSet)}
+	owned := func(o client.Object) bool {
+		c := metav1.GetControllerOfNoCopy(o)
+		return c != nil && c.UID == snapshot.Set.UID
+	}
+	for _, o := range w.s.List("Pod", true) {
+		if owned(o) {
+			snapshot.Pods = append(snapshot.Pods, o.(*corev1.Pod))
+		}
+	}
+	for _, o := range w.s.List("ControllerRevision", true) {
+		if owned(o) {
+			snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
+		}
+	}
+	return snapshot, nil
+}
+
+func (w *workload) Cached(ctx context.Context, o ownwrites.Object) (metav1.Object, error) {
+	return simReader{w.s}.Cached(ctx, o)
+}
+
+func (w *workload) Live(ctx context.Context, o ownwrites.Object) (metav1.Object, error) {
+	return simReader{w.s}.Live(ctx, o)
+}
+
+func (w *workload) GetPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	return simWriter{w.s}.GetPod(ctx, name)
+}
+
+// CreatePod adds the sidecars, as the webhook does.
+func (w *workload) CreatePod(_ context.Context, document map[string]any) (*corev1.Pod, error) {
+	metadata := document["metadata"].(map[string]any)
+	pod := makePod(w.s.set(), metadata["name"].(string), theirs)
+	wanted := typed[corev1.Pod](document)
+	sidecars := pod.Spec.Containers[:len(pod.Spec.Containers)-1]
+	pod.Spec.Containers = append(sidecars, wanted.Spec.Containers...)
+	pod.Spec.ReadinessGates, pod.OwnerReferences, pod.Labels = wanted.Spec.ReadinessGates, wanted.OwnerReferences, wanted.Labels
+	for key, value := range wanted.Annotations {
+		pod.Annotations[key] = value
+	}
+	return as[*corev1.Pod](w.s.Create(podKey(pod.Name), pod))
+}
+
+func (w *workload) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	return simWriter{w.s}.PatchPod(ctx, pod, body, subresource)
+}
+
+func (w *workload) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	return w.s.Delete(podKey(pod.Name), pod)
+}
+
+var errNoSuchThing = errors.New("this CloneSet has none")
+
+func (w *workload) CreateClaim(context.Context, map[string]any) (*corev1.PersistentVolumeClaim, error) {
+	return nil, errNoSuchThing
+}
+
+func (w *workload) PatchClaim(context.Context, *corev1.PersistentVolumeClaim, []byte) (*corev1.PersistentVolumeClaim, error) {
+	return nil, errNoSuchThing
+}
+
+func (w *workload) DeleteClaim(context.Context, *corev1.PersistentVolumeClaim) error {
+	return errNoSuchThing
+}
+
+func (w *workload) GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	return simWriter{w.s}.GetRevision(ctx, name)
+}
+
+func (w *workload) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return simWriter{w.s}.CreateRevision(ctx, r)
+}
+
+func (w *workload) PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
+	return simWriter{w.s}.PatchRevision(ctx, r, body)
+}
+
+func (w *workload) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
+	return simWriter{w.s}.DeleteRevision(ctx, r)
+}
+
+func (w *workload) CreatePullJob(context.Context, map[string]any) error { return errNoSuchThing }
+
+func (w *workload) DeletePullJob(context.Context, *metav1.PartialObjectMetadata) error {
+	return errNoSuchThing
+}
+
+func (w *workload) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {
+	return as[*appsv1beta1.CloneSet](w.s.Patch(workloadKey, body, subresource))
+}
+
+// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the same time, with caches that lag,
+// conflicts, lost answers and managers that die. Both arrive, no pod is replaced, and then neither writes (SS-250, SS-229, SS-D01).
+func TestBesideCloneSet(t *testing.T) {
+	for seed := uint64(1); seed <= 60; seed++ {
+		t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {
+			set := makeSet()
+			if seed%2 == 0 {
+				set = makeSet(containers(hot("proxy", "proxy:1")))
+			}
+			s := simulate(seed, set, 0)
+			w := newWorkload(s, 3)
+			s.others = func() bool {
+				before := len(s.Writes)
+				w.manage()
+				return len(s.Writes) > before || w.due.After(s.Now()) && func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
+			}
+			if err := s.settle(500); err != nil {
+				t.Fatal(err)
+			}
+			uids := map[types.UID]bool{}
+			for _, pod := range s.pods() {
+				uids[pod.UID] = true
+			}
+			s.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
+			version := 1
+			for range 300 {
+				switch n := s.Rand.IntN(100); {
+				case n < 20:
+					s.manage()
+				case n < 40:
+					w.manage()
+				case n < 60:
+					s.deliver(1 + s.Rand.IntN(6))
+				case n < 90:
+					s.node.Step(s.pods()[s.Rand.IntN(len(s.pods()))].Name)
+				case n < 94:
+					s.Pass(time.Second)
+				case n < 96:
+					version++
+					s.change(imageNow("proxy", fmt.Sprintf("proxy:%d", version)))
+				case n < 98:
+					version++
+					w.change(appImage(version))
+				}
+				if s.Dead() {
+					s.startManager()
+					w.start()
+				}
+			}
+			s.change(imageNow("proxy", "proxy:last"))
+			w.change(appImage(99))
+			if err := s.settle(3000); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.pods()) != 3 {
+				t.Fatalf("%d pods", len(s.pods()))
+			}
+			for _, pod := range s.pods() {
+				working := "proxy"
+				if seed%2 == 0 {
+					w, err := ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])
+					if err != nil {
+						t.Fatal(err)
+					}
+					working = w["proxy"]
+				}
+				if !uids[pod.UID] || imageOf(pod, "app") != "app:99" || imageOf(pod, working) != "proxy:last" || !readiness.Ready(pod) {
+					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, imageOf(pod, "app"), imageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
+				}
+			}
+			s.Writes, s.wake = nil, true
+			if err := s.settle(100); err != nil || len(s.Writes) > 0 {
+				t.Errorf("written at rest: %v %v", s.Writes, err)
+			}
+		})
+	}
+}
