@@ -107,9 +107,10 @@ func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// untouched checks that the pods are those seen first and that the container is the very same in them.
-func (w *workload) untouched(container string) {
+// untouched checks that the pods are those seen first and that the application's container is the very same in them.
+func (w *workload) untouched() {
 	w.t.Helper()
+	const container = "nginx"
 	pods := w.pods()
 	if len(pods) != len(w.seen) {
 		w.t.Errorf("%d pods, %d before", len(pods), len(w.seen))
@@ -146,7 +147,7 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args:
 	since := time.Now()
 	s.image("containers/0", "app:v2")
 	s.settled(3)
-	w.untouched("nginx")
+	w.untouched()
 	w.restarted("agent", "app:v2", 1)
 	for pod, n := range podWrites(t, since) {
 		if _, ours := w.seen[pod]; ours && n > 2 {
@@ -176,7 +177,7 @@ initContainers: [{name: net, image: "app:v1", restartPolicy: Always, imagePullPo
 	s.settled(2)
 	s.image("initContainers/0", "app:v2")
 	s.settled(2)
-	w.untouched("nginx")
+	w.untouched()
 	w.restarted("net", "app:v2", 1)
 }
 
@@ -200,7 +201,7 @@ template:
     volumes: [{name: handover, emptyDir: {}}]
     containers:
     - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, volumeMounts: [{name: handover, mountPath: /handover}],
-       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -T 5 -O - localhost:$p || echo FAILED $p; sleep 0.05; done']}
+       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - localhost:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
 // TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125, SS-240 to
@@ -222,7 +223,7 @@ func TestHotUpgradeKeepsAnswering(t *testing.T) {
 			return ""
 		})
 	}
-	w.untouched("nginx")
+	w.untouched()
 	for name, pod := range w.pods() {
 		log := logOf(t.Context(), t, w.key.Namespace, name, "nginx")
 		if strings.Contains(log, "FAILED") || !strings.Contains(log, "app:v1") {
@@ -279,7 +280,7 @@ template:
 			return ""
 		})
 	}
-	w.untouched("nginx")
+	w.untouched()
 }
 
 // TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the same time,

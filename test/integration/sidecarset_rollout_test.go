@@ -112,18 +112,14 @@ func createSidecarLegacy(ctx context.Context) error {
 	return kube.Status().Update(ctx, set)
 }
 
-// rolled is a SidecarSet that tests roll out.
-func rolled(t *testing.T, name, over string) *appsv1beta1.SidecarSet {
+// rolled makes a SidecarSet that tests roll out.
+func rolled(t *testing.T, name string) {
 	t.Helper()
 	object := operation("v1beta1", "SidecarSet", name, fmt.Sprintf(`{spec: {selector: {matchLabels: {side: null, rolled: %s}}, containers: [{name: %s, image: "example.com/side:1"}]}}`, name, name))
-	if over != "" {
-		object = operation("v1beta1", "SidecarSet", name, over)
-	}
 	if err := kube.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kube.Delete(context.Background(), object) })
-	return sidecarSet(t, name)
 }
 
 func sidecarSet(t *testing.T, name string) *appsv1beta1.SidecarSet {
@@ -174,7 +170,7 @@ func told(t *testing.T, object client.Object, reason, words string) {
 // TestSidecarSetTakeover: what the reference left behind is written by nobody when the manager starts, and the next upgrade goes on from it (SS-183,
 // SS-184, SS-204, SS-276, SS-292, SS-295).
 func TestSidecarSetTakeover(t *testing.T) {
-	rolled(t, "newcomer", "") // when that has been seen, the other has been, too
+	rolled(t, "newcomer") // when that has been seen, the other has been, too
 	rollsTo(t, "newcomer", 0, 0, 0, 0)
 	for _, about := range []string{"/namespaces/" + sidecarNamespace + "/", "/sidecarsets/" + shipperName, "/controllerrevisions/" + shipperRevision} {
 		if written := writes.with(about); len(written) > 0 {
@@ -237,8 +233,8 @@ func TestSidecarSetRollout(t *testing.T) {
 	if err := kube.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	set := rolled(t, "mover", "")
-	set = rollsTo(t, "mover", 0, 0, 0, 0)
+	rolled(t, "mover")
+	set := rollsTo(t, "mover", 0, 0, 0, 0)
 	specs := map[string]corev1.PodSpec{}
 	for i := range 3 {
 		pod := injectedPod("rolled", fmt.Sprintf("p%d", i), "mover", set.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHashWithoutImage],
@@ -277,15 +273,15 @@ func TestSidecarSetRollout(t *testing.T) {
 			t.Errorf("pod %s: %v", pod.Name, pod.Annotations)
 		}
 	}
-	upgradable(t, "p0", `{"mover":true}`)
+	upgradable(t, `{"mover":true}`)
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:3"},{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]}]`)
 	rollsTo(t, "mover", 3, 0, 3, 0)
 	told(t, set, "NotUpgradablePods", "detected 3 not upgradable pod(s) in this round, will skip them. Beside images differ, by number of pods: 3: mover: env")
-	upgradable(t, "p0", `{"mover":false}`)
+	upgradable(t, `{"mover":false}`)
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"},{"op":"remove","path":"/spec/containers/0/env"}]`)
 	rollsTo(t, "mover", 3, 3, 3, 3)
-	upgradable(t, "p0", `{"mover":true}`)
+	upgradable(t, `{"mover":true}`)
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:4"},{"op":"replace","path":"/spec/updateStrategy/partition","value":3}]`)
 	told(t, set, "HeldBackByPartition", "partition 3 alone holds back 3 pods")
@@ -293,15 +289,15 @@ func TestSidecarSetRollout(t *testing.T) {
 	if err := kube.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	upgradable(t, "p0", `{}`) // SS-261
+	upgradable(t, `{}`) // SS-261
 }
 
-// upgradable waits for what the pod's condition says.
-func upgradable(t *testing.T, pod, message string) {
+// upgradable waits for what the condition of pod p0 says.
+func upgradable(t *testing.T, message string) {
 	t.Helper()
 	if err := wait(func() error {
 		found := &corev1.Pod{}
-		if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "rolled", Name: pod}, found); err != nil {
+		if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "rolled", Name: "p0"}, found); err != nil {
 			return err
 		}
 		for _, c := range found.Status.Conditions {

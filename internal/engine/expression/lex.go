@@ -131,10 +131,10 @@ func literal(text string, at int) (token, error) {
 		if negative {
 			exponent = -exponent
 		}
-		if _, ok := out.setMantissa(text[:from]); !ok {
+		if !out.setMantissa(text[:from]) {
 			return token{}, malformed
 		}
-	} else if _, ok := out.setMantissa(text[:end]); !ok {
+	} else if !out.setMantissa(text[:end]) {
 		return token{}, malformed
 	}
 	if exponent < 0 {
@@ -156,12 +156,12 @@ func literal(text string, at int) (token, error) {
 }
 
 // setMantissa reads digits with at most one dot; base 10, whatever they start with.
-func (t *token) setMantissa(text string) (*big.Rat, bool) {
+func (t *token) setMantissa(text string) bool {
 	whole, fraction, _ := strings.Cut(text, ".")
 	digits, ok := new(big.Int).SetString(whole+fraction, 10)
 	if !ok {
-		return nil, false
+		return false
 	}
 	t.value = new(big.Rat).SetFrac(digits, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(len(fraction))), nil))
-	return t.value, true
+	return true
 }

@@ -77,7 +77,7 @@ func TestNarratives(t *testing.T) {
 		"an image in place": {makeSet(), 3, func(n *tale) { // SS-192, SS-219, SS-225, SS-230, SS-265
 			n.then("proxy:2", imageNow("proxy", "proxy:2"))
 		}},
-		"a native sidecar in place": {makeSet(containers(), inits(nativeSidecar("net", "net:1"))), 2, func(n *tale) { // SS-W01
+		"a native sidecar in place": {makeSet(containers(), inits(nativeSidecar("net:1"))), 2, func(n *tale) { // SS-W01
 			n.then("net:2", imageNow("net", "net:2"))
 		}},
 		"SS-D20 more than an image": {makeSet(), 2, func(n *tale) { // SS-211, SS-260 to SS-262

@@ -103,10 +103,10 @@ func only(n int, options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	}
 }
 
-func statusImage(container, image string) func(*corev1.Pod) {
+func statusImage(image string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for i := range pod.Status.ContainerStatuses {
-			if pod.Status.ContainerStatuses[i].Name == container {
+			if pod.Status.ContainerStatuses[i].Name == "proxy" {
 				pod.Status.ContainerStatuses[i].Image = image
 			}
 		}
@@ -159,10 +159,10 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 		"SS-220 paused":    {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), 1, nil, []string{"p0 wait Paused"}},
 		"SS-192 NotUpdate": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType }), 1, nil, []string{"p0 wait NotUpdate"}},
 		"SS-212 an earlier upgrade under way": {makeSet(two), 1, []func(int, *corev1.Pod){every(
-			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy", "proxy:0"))},
+			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 wait Upgrading"}},
 		"SS-212 a failing one is rolled over": {makeSet(two), 1, []func(int, *corev1.Pod){every(notReady, containerReady("proxy", false),
-			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy", "proxy:0"))},
+			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 upgrade Outdated"}},
 		"SS-182 records of old releases are read": {makeSet(two), 1, []func(int, *corev1.Pod){func(_ int, pod *corev1.Pod) {
 			for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
@@ -291,7 +291,7 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 		pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"old","updateTimestamp":"2029-01-01T00:00:00Z","lastContainerStatuses":{"agent":{"imageID":"former"}}},"other":{"revision":"kept"}}`
 	})
 	both := func(image string) *appsv1beta1.SidecarSet {
-		return makeSet(metadata, containers(cold("agent", "agent:1"), cold("proxy", image)), inits(nativeSidecar("net", "net:"+image[len(image)-1:]), cold("boot", "boot:1")))
+		return makeSet(metadata, containers(cold("agent", "agent:1"), cold("proxy", image)), inits(nativeSidecar("net:"+image[len(image)-1:]), cold("boot", "boot:1")))
 	}
 	s := at(both("proxy:2"), both("proxy:1"), 1, others)
 	spec, annotations := patched(t, s)
@@ -356,16 +356,16 @@ func TestConsistency(t *testing.T) {
 		"a status is missing":                     {[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1] }}, false},
 		"the reference's record, still the old":   {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`)}, false},
 		"the reference's record, the new runs":    {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), id("new")}, true},
-		"the same image ID, a normalised name":    {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), statusImage("proxy", "docker.io/library/proxy:2")}, true},
-		"the tag latest, normalised":              {[]func(*corev1.Pod){spec("proxy"), record(`{"imageID":"id:proxy:1"}`), statusImage("proxy", "docker.io/library/proxy:latest")}, true},
+		"the same image ID, a normalised name":    {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), statusImage("docker.io/library/proxy:2")}, true},
+		"the tag latest, normalised":              {[]func(*corev1.Pod){spec("proxy"), record(`{"imageID":"id:proxy:1"}`), statusImage("docker.io/library/proxy:latest")}, true},
 		"another container of the same image ID":  {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1","containerID":"before","image":"proxy:1"}`)}, true},
 		"the same container of the same image ID": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:1"}`), container("c")}, false},
-		"an upgrade that another one overtook":    {[]func(*corev1.Pod){spec("proxy:3"), record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:2"}`), id("id:proxy:2"), statusImage("proxy", "proxy:2")}, false},
+		"an upgrade that another one overtook":    {[]func(*corev1.Pod){spec("proxy:3"), record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:2"}`), id("id:proxy:2"), statusImage("proxy:2")}, false},
 		"by digest, runs":                         {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("docker-pullable://example.com/proxy@" + digest)}, true},
 		"by digest, another":                      {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
 		"by digest, another repository":           {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/other@" + digest)}, false},
 		"by digest, normalised":                   {[]func(*corev1.Pod){spec("proxy@" + digest), id("docker.io/library/proxy@" + digest)}, true},
-		"by digest, the runtime tells the name":   {[]func(*corev1.Pod){spec("proxy@" + digest), id("sha256:config"), statusImage("proxy", "docker.io/library/proxy@"+digest)}, true},
+		"by digest, the runtime tells the name":   {[]func(*corev1.Pod){spec("proxy@" + digest), id("sha256:config"), statusImage("docker.io/library/proxy@" + digest)}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestConsistency(t *testing.T) {
 			}
 		})
 	}
-	set := makeSet(inits(nativeSidecar("net", "net:1")))
+	set := makeSet(inits(nativeSidecar("net:1")))
 	stamp(set)
 	pod := makePod(set, "p", running)
 	if behind, _ := consistency(pod, "mesh", PodNames(&set.Spec), true); behind != "" {

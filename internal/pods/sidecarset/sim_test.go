@@ -160,7 +160,7 @@ func stamp(set *appsv1beta1.SidecarSet) {
 type simReader struct{ s *simulated }
 
 func (r simReader) Owner(context.Context, string) (types.UID, error) {
-	if set, ok := r.s.Cluster.Cached(setKey).(*appsv1beta1.SidecarSet); ok {
+	if set, ok := r.s.Cached(setKey).(*appsv1beta1.SidecarSet); ok {
 		return set.UID, nil
 	}
 	return "", nil
@@ -177,7 +177,7 @@ func (r simReader) Injected(name string) ([]*corev1.Pod, error) {
 }
 
 func (r simReader) Snapshot(_ context.Context, name string) (*Snapshot, error) {
-	set, ok := r.s.Cluster.Cached(setKey).(*appsv1beta1.SidecarSet)
+	set, ok := r.s.Cached(setKey).(*appsv1beta1.SidecarSet)
 	if !ok {
 		return nil, nil
 	}
@@ -196,7 +196,7 @@ func keyOf(object ownwrites.Object) simulation.Key {
 }
 
 func (r simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if found := r.s.Cluster.Cached(keyOf(object)); found != nil {
+	if found := r.s.Cached(keyOf(object)); found != nil {
 		return found, nil
 	}
 	return nil, nil
@@ -347,8 +347,8 @@ func hot(name, image string) appsv1beta1.SidecarContainer {
 	return c
 }
 
-func nativeSidecar(name, image string) appsv1beta1.SidecarContainer {
-	c := cold(name, image)
+func nativeSidecar(image string) appsv1beta1.SidecarContainer {
+	c := cold("net", image)
 	always := corev1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always
 	return c

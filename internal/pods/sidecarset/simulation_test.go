@@ -243,7 +243,7 @@ func simulatedUpgrade(seed uint64) string {
 			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1")}
 		case 2:
 			set.Spec.Containers = append(set.Spec.Containers, cold("agent", "agent:1"))
-			set.Spec.InitContainers = []appsv1beta1.SidecarContainer{nativeSidecar("net", "net:1"), cold("boot", "boot:1")}
+			set.Spec.InitContainers = []appsv1beta1.SidecarContainer{nativeSidecar("net:1"), cold("boot", "boot:1")}
 		case 3:
 			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
 		}
