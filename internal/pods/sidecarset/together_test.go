@@ -75,14 +75,14 @@ func (w *workload) change(change func(*appsv1beta1.CloneSet)) {
 func (w *workload) Event(*appsv1beta1.CloneSet, string, string, string) {}
 
 func (w *workload) Owner(context.Context, types.NamespacedName) (types.UID, error) {
-	if set := w.s.Cluster.Cached(workloadKey); set != nil {
+	if set := w.s.Cached(workloadKey); set != nil {
 		return set.GetUID(), nil
 	}
 	return "", nil
 }
 
 func (w *workload) Snapshot(context.Context, types.NamespacedName) (*cloneset.Snapshot, error) {
-	snapshot := &cloneset.Snapshot{Set: w.s.Cluster.Cached(workloadKey).(*appsv1beta1.CloneSet)}
+	snapshot := &cloneset.Snapshot{Set: w.s.Cached(workloadKey).(*appsv1beta1.CloneSet)}
 	owned := func(o client.Object) bool {
 		c := metav1.GetControllerOfNoCopy(o)
 		return c != nil && c.UID == snapshot.Set.UID
