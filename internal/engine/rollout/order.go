@@ -39,9 +39,17 @@ func ByUpdate(a, b Candidate) int {
 // over it the priority, over that the scatter (CS-188), and before all others those that a lifecycle hook has let into the update
 // already (CS-187). all are the pods of the workload, updated or not.
 func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
+	return pick(candidates, UpdateOrder(candidates, all, priority, scatter))
+}
+
+// UpdateOrder is SortForUpdate by the indices of the candidates. Without scatter all may be nil.
+func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
 	order := ordered(candidates, all, priority, scatter)
 	admitted, others := part(order, which(candidates, preparingUpdate))
-	return pick(candidates, append(admitted, others...))
+	if len(admitted) == 0 {
+		return others
+	}
+	return append(admitted, others...)
 }
 
 // SortForSidecars is SortForUpdate for what is no workload and knows nothing of its hooks (SS-213, SS-214). A term of value "*" stands for

@@ -193,6 +193,10 @@ type planner struct {
 	scaling bool
 	// creationHeld: pods are missing, and none are created because that failed a moment ago.
 	creationHeld bool
+	// unused is a patch that is empty as yet.
+	unused *podpatch.Patch
+	// room is for verdicts to come.
+	room []Verdict
 }
 
 // Make decides what to do. It changes nothing of the snapshot.
@@ -304,7 +308,12 @@ func (p *planner) replicas() int {
 }
 
 func (p *planner) decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
-	v := &Verdict{Pod: pod, Action: action, Reason: reason, Message: words(format, args)}
+	if len(p.room) == 0 { // one allocation for all pods, another for those that are decided twice
+		p.room = make([]Verdict, max(len(p.Pods), 1))
+	}
+	v := &p.room[0]
+	p.room = p.room[1:]
+	*v = Verdict{Pod: pod, Action: action, Reason: reason, Message: words(format, args)}
 	p.verdicts[pod] = v
 	return v
 }

@@ -20,6 +20,9 @@ import (
 // podInfo is an active pod with what the plan needs to know of it.
 type podInfo struct {
 	rollout.Candidate
+	// Label is the revision that the pod carries; State is that of its lifecycle.
+	Label string
+	State pub.LifecycleStateType
 	// New: the pod carries the update revision.
 	New bool
 	// Preparing: it waits for its preDelete hook (pd). Specified: it is specified for deletion and not preparing it yet (sd).
@@ -43,6 +46,8 @@ type podInfo struct {
 type mode struct {
 	recreate bool
 	change   *inplace.Change
+	// daemon: the change needs a node daemon.
+	daemon bool
 	// words say what changes.
 	words string
 	// refusal is why neither is allowed; empty if one is.
@@ -53,7 +58,9 @@ type mode struct {
 
 func (p *planner) classify() {
 	var failed []*corev1.Pod
-	for _, pod := range p.Pods {
+	p.pods = make([]*podInfo, 0, len(p.Pods))
+	infos := make([]podInfo, len(p.Pods))
+	for i, pod := range p.Pods {
 		if !Active(pod) {
 			p.decide(pod, Keep, ReasonInactive, "it is %s", inactivity(pod))
 			if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodFailed {
@@ -64,21 +71,22 @@ func (p *planner) classify() {
 		if v := p.verdicts[pod]; v != nil {
 			continue
 		}
-		info := &podInfo{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}}
+		info := &infos[i]
+		*info = podInfo{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash], State: lifecycle.State(pod)}
 		info.Available, info.AvailableIn = readiness.Available(pod, p.Set.Spec.MinReadySeconds, p.Now)
 		if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
 			p.lookAgain(p.Now.Add(info.AvailableIn))
 		}
-		info.Preparing = lifecycle.State(pod) == pub.LifecycleStatePreparingDelete
+		info.Preparing = info.State == pub.LifecycleStatePreparingDelete
 		_, labelled := pod.Labels[pub.SpecifiedDelete]
 		info.Specified = !info.Preparing && (labelled || slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, pod.Name))
-		if inService(pod) {
+		if inService(info) {
 			info.Progress.Complete = true
 		} else {
 			info.Progress, info.Err = inplace.Progress(pod, p.Now)
 		}
 		p.findStale(info)
-		info.New = revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) &&
+		info.New = revision.SameLabel(info.Label, p.UpdateRevision) &&
 			len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
 		p.pods = append(p.pods, info)
 	}
@@ -87,9 +95,10 @@ func (p *planner) classify() {
 
 // inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
 // is most of the work at rest.
-func inService(pod *corev1.Pod) bool {
+func inService(info *podInfo) bool {
+	pod := info.Pod
 	held := readiness.Condition(pod, pub.InPlaceUpdateReady)
-	return lifecycle.State(pod) == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) && !inplace.InGrace(pod)
+	return info.State == pub.LifecycleStateNormal && (held == nil || held.Status == corev1.ConditionTrue) && !inplace.InGrace(pod)
 }
 
 // keptFailed is how many failed pods of a set are kept for inspection.
@@ -110,7 +119,7 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 // another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
 // it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it (IPU-326).
 func (p *planner) findStale(info *podInfo) {
-	carried := p.find(info.Pod.Labels[pub.ControllerRevisionHash])
+	carried := p.find(info.Label)
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
 		return // under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever
 	}
@@ -120,13 +129,13 @@ func (p *planner) findStale(info *podInfo) {
 		if !ok {
 			continue
 		}
-		others := func(same func(other corev1.Container) bool) bool {
+		others := func(same func(other *corev1.Container) bool) bool {
 			return slices.ContainsFunc(p.revisions, func(r revisionInfo) bool {
 				other, ok := r.containers[container.Name]
 				return ok && same(other)
 			})
 		}
-		if want.Image != container.Image && !inplace.Mended(info.Pod, carried.name, container.Name) && others(func(other corev1.Container) bool { return other.Image == container.Image }) {
+		if want.Image != container.Image && !inplace.Mended(info.Pod, carried.name, container.Name) && others(func(other *corev1.Container) bool { return other.Image == container.Image }) {
 			if info.StaleImages == nil {
 				info.StaleImages = map[string]string{}
 			}
@@ -136,7 +145,7 @@ func (p *planner) findStale(info *podInfo) {
 			continue
 		}
 		missing := inplace.Lacking(want.Resources, container.Resources)
-		if len(missing.Limits)+len(missing.Requests) > 0 && others(func(other corev1.Container) bool {
+		if len(missing.Limits)+len(missing.Requests) > 0 && others(func(other *corev1.Container) bool {
 			return inplace.Explains(other.Resources, missing, container.Resources)
 		}) {
 			if info.StaleResources == nil {
@@ -163,7 +172,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 	}
 	for _, info := range p.pods {
 		group := &census.Old
-		if info.New || (scaling && p.Features.PreparingUpdateAsUpdate && lifecycle.State(info.Pod) == pub.LifecycleStatePreparingUpdate) {
+		if info.New || (scaling && p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate) {
 			group = &census.New
 		} else if info.Mode.recreate {
 			census.Recreate++
@@ -209,7 +218,7 @@ type modeKey struct{ label, target string }
 // modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is found once (IPU-031); what a
 // pod adds to it is that it needs a node daemon and has none (IPU-312), and what its present content lacks (IPU-305, IPU-326).
 func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
-	key := modeKey{info.Pod.Labels[pub.ControllerRevisionHash], target.name}
+	key := modeKey{info.Label, target.name}
 	m, ok := p.modes[key]
 	if !ok {
 		m = p.modeFrom(key.label, target)
@@ -221,8 +230,13 @@ func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
 	if m.change == nil {
 		return m
 	}
-	if names := m.change.Unrestartable(info.Pod, p.Now); len(names) > 0 {
-		return p.impossible(fmt.Sprintf("no node daemon watches it that could restart %s", strings.Join(names, ", ")))
+	if m.daemon {
+		if names := m.change.Unrestartable(info.Pod, p.Now); len(names) > 0 {
+			return p.impossible(fmt.Sprintf("no node daemon watches it that could restart %s", strings.Join(names, ", ")))
+		}
+	}
+	if len(info.StaleImages)+len(info.StaleResources) == 0 {
+		return m
 	}
 	images, resources := map[string]string{}, map[string]corev1.ResourceRequirements{}
 	for name := range info.StaleImages {
@@ -251,7 +265,7 @@ func (p *planner) modeFrom(label string, target *revisionInfo) mode {
 	if refusal != "" {
 		return p.impossible(refusal)
 	}
-	return mode{change: change, words: change.String()}
+	return mode{change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
 }
 
 // impossible is the mode of a pod that cannot be updated in place.

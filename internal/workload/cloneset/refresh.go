@@ -63,15 +63,15 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 	case pod.Spec.NodeName == "":
 		p.decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
 	case !readiness.Settled(pod):
-		p.decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", lifecycle.State(pod))
+		p.decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
 	case !info.Ready:
 		p.decide(pod, Wait, ReasonNotReady, "%s", notReadyWords(pod))
 	case !info.Available:
 		p.decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.Now.Add(info.AvailableIn)
 	case !info.New && p.scaling:
-		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", pod.Labels[pub.ControllerRevisionHash])
+		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", info.Label)
 	default:
-		p.decide(pod, Keep, ReasonUpToDate, "%s", "available at "+pod.Labels[pub.ControllerRevisionHash])
+		p.decide(pod, Keep, ReasonUpToDate, "%s", "available at "+info.Label)
 	}
 }
 
@@ -80,15 +80,15 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 // takes three writes (IPU-132, IPU-150, CS-053).
 func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason, why string) {
 	pod := info.Pod
-	patch = &podpatch.Patch{}
-	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && pod.Labels[pub.ControllerRevisionHash] != "" {
-		patch.Label(pub.PodTemplateHash, revision.ShortHash(pod.Labels[pub.ControllerRevisionHash]))
+	patch = p.emptyPatch()
+	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && info.Label != "" {
+		patch.Label(pub.PodTemplateHash, revision.ShortHash(info.Label))
 		reason, why = ReasonMissingLabel, "it lacks the label "+pub.PodTemplateHash
 	}
 	if pod.Spec.NodeName == "" {
 		return patch, reason, why
 	}
-	state := lifecycle.State(pod)
+	state := info.State
 	if info.Progress.Complete {
 		readiness.Admit(patch, pod, p.Now)
 		if next := p.nextState(info); next != "" {
@@ -100,7 +100,7 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 	if patch.Empty() {
 		return patch, reason, why
 	}
-	switch lifecycle.State(pod) {
+	switch info.State {
 	case pub.LifecycleStateUpdating, pub.LifecycleStateUpdated:
 		return patch, ReasonUpdated, "its update in place is complete"
 	case pub.LifecycleStatePreparingNormal:
@@ -112,10 +112,18 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 	return patch, reason, why
 }
 
+// emptyPatch returns a patch for what may be nothing: one that stayed empty serves the next pod too.
+func (p *planner) emptyPatch() *podpatch.Patch {
+	if p.unused == nil || !p.unused.Empty() {
+		p.unused = &podpatch.Patch{}
+	}
+	return p.unused
+}
+
 // nextState is the state that a complete, scheduled pod goes to, empty if it stays (table after IPU-152).
 func (p *planner) nextState(info *podInfo) pub.LifecycleStateType {
 	pod, hooks := info.Pod, p.hooks()
-	switch lifecycle.State(pod) {
+	switch info.State {
 	case pub.LifecycleStatePreparingNormal:
 		if hooks.PreNormal == nil || lifecycle.FullyHooked(hooks.PreNormal, pod) {
 			return pub.LifecycleStateNormal
@@ -124,12 +132,12 @@ func (p *planner) nextState(info *podInfo) pub.LifecycleStateType {
 		if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
 			return pub.LifecycleStateNormal
 		}
-		if lifecycle.State(pod) == pub.LifecycleStateUpdating {
+		if info.State == pub.LifecycleStateUpdating {
 			return pub.LifecycleStateUpdated
 		}
 	case pub.LifecycleStatePreparingUpdate:
 		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325, CS-361).
-		if info.Stay || revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) {
+		if info.Stay || revision.SameLabel(info.Label, p.UpdateRevision) {
 			if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
 				return pub.LifecycleStateNormal
 			}

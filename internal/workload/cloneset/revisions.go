@@ -34,7 +34,7 @@ type revisionInfo struct {
 	fingerprint    string
 	hasFingerprint bool
 	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
-	containers map[string]corev1.Container
+	containers map[string]*corev1.Container
 	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
 	claims template.VolumeClaimTemplates
 	object *appsv1.ControllerRevision
@@ -45,7 +45,7 @@ func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
 	if err != nil {
 		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
-	info := revisionInfo{name: object.Name, template: raw, object: object, containers: map[string]corev1.Container{}}
+	info := revisionInfo{name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
 	var typed struct {
 		Spec struct {
@@ -59,7 +59,7 @@ func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
 		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
 	for _, container := range typed.Spec.Containers {
-		info.containers[container.Name] = corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
+		info.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
 	}
 	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
 		if err := json.Unmarshal([]byte(text), &info.claims); err != nil || info.claims.DecodeError() != nil {
@@ -244,7 +244,7 @@ func (p *planner) pruneHistory() {
 			continue
 		}
 		carried := slices.ContainsFunc(p.pods, func(pod *podInfo) bool {
-			return revision.SameLabel(pod.Pod.Labels[pub.ControllerRevisionHash], info.name)
+			return revision.SameLabel(pod.Label, info.name)
 		})
 		if !carried {
 			idle = append(idle, info.object)

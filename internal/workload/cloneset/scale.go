@@ -277,6 +277,9 @@ func (p *planner) keepsClaims(pod *corev1.Pod) bool {
 // awaitClaims holds back the successors of pods that leave them their claims: they have the names of their predecessors, and must
 // wait until these are gone (CS-335, CS-337).
 func (p *planner) awaitClaims(scale *rollout.Scale) {
+	if scale.Create == 0 || len(p.Claims) == 0 {
+		return
+	}
 	var leaving []string
 	for _, pod := range p.Pods {
 		id := pod.Labels[pub.CloneSetInstanceID]
@@ -297,6 +300,9 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 // along whatever the reuse setting, also if the manager died in between (CS-061); a released one keeps them (CS-348); without
 // reuse the others are handed to what is left of their pod, or deleted (CS-064).
 func (p *planner) settleClaims() {
+	if len(p.Claims) == 0 {
+		return
+	}
 	active := map[string]bool{}
 	inactive := map[string]*corev1.Pod{}
 	released := map[string]*corev1.Pod{}

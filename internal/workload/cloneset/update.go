@@ -3,8 +3,6 @@ package cloneset
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -97,28 +95,32 @@ func (p *planner) candidates(toNew bool) []*podInfo {
 
 // inUpdateOrder puts those specified for deletion first, because they are taken already, and orders the pods by CS-180 to 188.
 func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
-	var candidates, all []rollout.Candidate
-	byPod := make(map[*corev1.Pod]*podInfo, len(infos))
-	for _, info := range infos {
-		candidates, byPod[info.Pod] = append(candidates, info.Candidate), info
-	}
-	for _, info := range p.pods {
-		all = append(all, info.Candidate)
-	}
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
+	var all []rollout.Candidate
 	if rolling := p.rolling(); rolling != nil {
-		priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy
-	}
-	var taken, others []*podInfo
-	for _, candidate := range rollout.SortForUpdate(candidates, all, priority, scatter) {
-		if info := byPod[candidate.Pod]; info.Specified {
-			taken = append(taken, info)
-		} else {
-			others = append(others, info)
+		if priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy; len(scatter) > 0 {
+			all = candidatesOf(p.pods)
 		}
 	}
-	return append(taken, others...)
+	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
+	sorted := make([]*podInfo, 0, len(infos))
+	for _, specified := range []bool{true, false} {
+		for _, i := range order {
+			if infos[i].Specified == specified {
+				sorted = append(sorted, infos[i])
+			}
+		}
+	}
+	return sorted
+}
+
+func candidatesOf(infos []*podInfo) []rollout.Candidate {
+	candidates := make([]rollout.Candidate, len(infos))
+	for i, info := range infos {
+		candidates[i] = info.Candidate
+	}
+	return candidates
 }
 
 func (p *planner) partitionWords() string {
@@ -222,7 +224,7 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 
 // prepare lets the inPlaceUpdate hook come first (IPU-152, IPU-155).
 func (p *planner) prepare(info *podInfo) {
-	state := lifecycle.State(info.Pod)
+	state := info.State
 	if state == pub.LifecycleStatePreparingUpdate {
 		p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
 		return
@@ -240,7 +242,7 @@ func (p *planner) prepare(info *podInfo) {
 // something to remove again (table after IPU-152).
 func (p *planner) rehook(info *podInfo) bool {
 	hook := p.hooks().InPlaceUpdate
-	return hook != nil && lifecycle.State(info.Pod) == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
+	return hook != nil && info.State == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
 }
 
 func (p *planner) mayRecreate() bool {
@@ -248,7 +250,7 @@ func (p *planner) mayRecreate() bool {
 }
 
 func (p *planner) labelOf(info *podInfo) string {
-	if label := info.Pod.Labels[pub.ControllerRevisionHash]; label != "" {
+	if label := info.Label; label != "" {
 		return "from " + label
 	}
 	return "from no revision"
