@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Kinds whose versions differ: they are converted by the manager's webhook (OPS-070). The manager fills in the CA bundle (OPS-071).
-converted=(clonesets containerrecreaterequests nodeimages sidecarsets)
+converted=(clonesets containerrecreaterequests nodeimages sidecarsets workloadspreads)
 
 mkdir -p bin
 go -C hack/tools build -o ../../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
