@@ -1,0 +1,125 @@
+package workloadspread
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// Kinds that are supported without being listed by the user (WS-020).
+var (
+	CloneSet            = schema.GroupKind{Group: "apps.kruise.io", Kind: "CloneSet"}
+	Deployment          = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	ReplicaSet          = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	StatefulSet         = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
+	AdvancedStatefulSet = schema.GroupKind{Group: "apps.kruise.io", Kind: "StatefulSet"}
+	Job                 = schema.GroupKind{Group: "batch", Kind: "Job"}
+)
+
+// BuiltIn tells whether the kind is supported without being listed by the user.
+func BuiltIn(kind schema.GroupKind) bool {
+	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet, AdvancedStatefulSet, Job}, kind)
+}
+
+// Ordinal tells whether subsets are chosen by the ordinal of the pods, and nothing is booked (WS-060, WS-064).
+func Ordinal(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
+
+// Reference names an object of a namespace, whatever the version of its API (WS-013).
+type Reference struct {
+	schema.GroupKind
+	Name string
+}
+
+// TargetOf is what a WorkloadSpread refers to.
+func TargetOf(spread *appsv1beta1.WorkloadSpread) Reference {
+	ref := spread.Spec.TargetReference
+	if ref == nil {
+		return Reference{}
+	}
+	return referenceTo(ref.APIVersion, ref.Kind, ref.Name)
+}
+
+// ControllerOf is the controller of an object; false if it has none.
+func ControllerOf(object metav1.Object) (Reference, bool) {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return Reference{}, false
+	}
+	return referenceTo(owner.APIVersion, owner.Kind, owner.Name), true
+}
+
+func referenceTo(apiVersion, kind, name string) Reference {
+	return Reference{schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind(), name}
+}
+
+// Target is the workload of a WorkloadSpread.
+type Target struct {
+	Reference
+	// Exists: it is there, and is not being deleted. Otherwise it has no pods, and none are desired (WS-023).
+	Exists bool
+	// Desired is how many pods it shall have, after the filter (W in the spec; WS-016, WS-021). DesiredError is why that cannot be told
+	// (WS-133).
+	Desired      int32
+	DesiredError error
+	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets (WS-020). Empty where only
+	// Selector tells.
+	Controllers []types.UID
+	// Selector limits the pods, or finds those that have no controller of the target; nil selects all.
+	Selector labels.Selector
+	// Costs: deletion costs are written (WS-160, WS-206).
+	Costs bool
+	// Latest is the version that its new pods have, empty where versions are not told apart or the target does not exist. LatestError is
+	// why it cannot be told yet (WS-085).
+	Latest      string
+	LatestError error
+	// Start is the first ordinal of a StatefulSet; Reserved tells which ordinals it leaves out (WS-061).
+	Start    int
+	Reserved func(ordinal int) bool
+}
+
+// Rank is the number of ordinals below that of the pod that the StatefulSet uses; -1 if the name has no ordinal (WS-061, WS-063).
+func (t *Target) Rank(pod string) int {
+	ordinal, ok := ordinalOf(pod)
+	if !ok {
+		return -1
+	}
+	rank := 0
+	for i := t.Start; i < ordinal; i++ {
+		if t.Reserved == nil || !t.Reserved(i) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// Workloads reads targets.
+type Workloads interface {
+	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
+	// the caches.
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error)
+	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
+	Known(kind schema.GroupKind) bool
+	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error
+	// (WS-052, WS-053).
+	Parent(ctx context.Context, namespace string, of Reference) (Reference, bool, error)
+}
+
+// Filter is the selector of a WorkloadSpread's targetFilter; it selects everything if there is none (WS-014).
+func Filter(spread *appsv1beta1.WorkloadSpread) (labels.Selector, error) {
+	if f := spread.Spec.TargetFilter; f != nil && f.Selector != nil {
+		return metav1.LabelSelectorAsSelector(f.Selector)
+	}
+	return labels.Everything(), nil
+}
+
+// Active tells whether the pod counts: it is neither deleted nor at its end.
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
