@@ -79,10 +79,13 @@ type Target struct {
 	// why it cannot be told yet (WS-085).
 	Latest      string
 	LatestError error
-	// Start is the first ordinal of a StatefulSet; Reserved tells which ordinals it leaves out (WS-061).
+	// Start is the first ordinal of a StatefulSet; Reserved are those that it leaves out, in order and apart from each other (WS-061).
 	Start    int
-	Reserved func(ordinal int) bool
+	Reserved []Ordinals
 }
+
+// Ordinals are those from the first to the last.
+type Ordinals struct{ First, Last int }
 
 // Rank is the number of ordinals below that of the pod that the StatefulSet uses; -1 if the name has no ordinal (WS-061, WS-063).
 func (t *Target) Rank(pod string) int {
@@ -90,11 +93,9 @@ func (t *Target) Rank(pod string) int {
 	if !ok {
 		return -1
 	}
-	rank := 0
-	for i := t.Start; i < ordinal; i++ {
-		if t.Reserved == nil || !t.Reserved(i) {
-			rank++
-		}
+	rank := max(ordinal-t.Start, 0)
+	for _, r := range t.Reserved {
+		rank -= max(min(r.Last, ordinal-1)-max(r.First, t.Start)+1, 0)
 	}
 	return rank
 }
