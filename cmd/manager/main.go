@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -188,6 +189,10 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 			&corev1.Pod{}:                   {Transform: slim.Pod},
 			&corev1.Node{}:                  {Transform: slim.Node},
 			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
+			&appsv1.Deployment{}:            {Transform: slim.Workload},
+			&appsv1.ReplicaSet{}:            {Transform: slim.Workload},
+			&appsv1.StatefulSet{}:           {Transform: slim.Workload},
+			&batchv1.Job{}:                  {Transform: slim.Workload},
 			&corev1.ConfigMap{}:             {Transform: slim.Metadata, Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
 		},
 	}

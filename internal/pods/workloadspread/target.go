@@ -68,11 +68,13 @@ type Target struct {
 	// (WS-133).
 	Desired      int32
 	DesiredError error
-	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets (WS-020). Empty where only
-	// Selector tells.
+	// Controllers are the UIDs of what controls its pods: its own, or those of a Deployment's ReplicaSets (WS-020).
 	Controllers []types.UID
-	// Selector limits the pods, or finds those that have no controller of the target; nil selects all.
+	// Selector limits the pods that have these controllers; nil selects all.
 	Selector labels.Selector
+	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods of the namespace, nil if there is
+	// none (WS-020). It is nil for the other kinds.
+	Fallback func(ctx context.Context) (labels.Selector, error)
 	// Costs: deletion costs are written (WS-160, WS-206).
 	Costs bool
 	// Latest is the version that its new pods have, empty where versions are not told apart or the target does not exist. LatestError is

@@ -1,0 +1,94 @@
+package slim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// TemplateSum is an annotation of slim Deployments and ReplicaSets, and of no others: it is the same if their templates are, apart from
+// the label of the hash (WS-085).
+const TemplateSum = "internal.afloat/template-sum"
+
+// deploymentRevision changes when a Deployment goes over to another ReplicaSet (WS-121).
+const deploymentRevision = "deployment.kubernetes.io/revision"
+
+// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs who they are, how many pods they want, and whether their templates are
+// the same; their pods are found by their UID. An object that is slim already stays as it is.
+func Workload(object any) (any, error) {
+	var err error
+	switch workload := object.(type) {
+	case *appsv1.Deployment:
+		if workload.Annotations[TemplateSum] == "" {
+			workload.Annotations, err = slimAnnotations(workload.Annotations, &workload.Spec.Template)
+		}
+		workload.ManagedFields = nil
+		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: workload.Spec.Replicas}, appsv1.DeploymentStatus{}
+	case *appsv1.ReplicaSet:
+		if workload.Annotations[TemplateSum] == "" {
+			workload.Annotations, err = slimAnnotations(workload.Annotations, &workload.Spec.Template)
+		}
+		workload.ManagedFields = nil
+		workload.Spec, workload.Status = appsv1.ReplicaSetSpec{Replicas: workload.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+	case *appsv1.StatefulSet:
+		workload.ManagedFields, workload.Annotations = nil, nil
+		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: workload.Spec.Replicas, Ordinals: workload.Spec.Ordinals}, appsv1.StatefulSetStatus{}
+	case *batchv1.Job:
+		workload.ManagedFields, workload.Annotations = nil, nil
+		workload.Spec, workload.Status = batchv1.JobSpec{Parallelism: workload.Spec.Parallelism, Selector: workload.Spec.Selector}, batchv1.JobStatus{}
+	default:
+		return Metadata(object)
+	}
+	return object, err
+}
+
+func slimAnnotations(annotations map[string]string, template *corev1.PodTemplateSpec) (map[string]string, error) {
+	same := *template
+	same.Labels = make(map[string]string, len(template.Labels))
+	for key, value := range template.Labels {
+		if key != pub.PodTemplateHash {
+			same.Labels[key] = value
+		}
+	}
+	text, err := json.Marshal(same)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a template: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	kept := map[string]string{TemplateSum: hex.EncodeToString(sum[:16])}
+	if revision, ok := annotations[deploymentRevision]; ok {
+		kept[deploymentRevision] = revision
+	}
+	return kept, nil
+}
+
+// SameWorkload tells whether nothing changed that is read of workloads: what stays of slim ones, the spec of others, and the revision that
+// a CloneSet goes over to.
+func SameWorkload(old, object any) bool {
+	before, ok := old.(metav1.Object)
+	after, ok2 := object.(metav1.Object)
+	if !ok || !ok2 {
+		return false
+	}
+	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
+		before.GetAnnotations()[deploymentRevision] != after.GetAnnotations()[deploymentRevision] ||
+		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) || before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
+		return false
+	}
+	if a, ok := old.(*appsv1beta1.CloneSet); ok {
+		if b, ok := object.(*appsv1beta1.CloneSet); ok {
+			return a.Status.UpdateRevision == b.Status.UpdateRevision && a.Status.ObservedGeneration == b.Status.ObservedGeneration
+		}
+	}
+	return true
+}

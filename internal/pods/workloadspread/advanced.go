@@ -1,0 +1,57 @@
+package workloadspread
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// advanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it leaves out (WS-021, WS-061).
+func advanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
+	desired = 1
+	if replicas, found, _ := unstructured.NestedInt64(object, "spec", "replicas"); found {
+		desired = int32(replicas)
+	}
+	first, _, _ := unstructured.NestedInt64(object, "spec", "ordinals", "start")
+	entries, _, _ := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
+	for i, entry := range entries {
+		r, ok := ordinals(entry)
+		if !ok {
+			return desired, int(first), nil, fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
+		}
+		reserved = append(reserved, r)
+	}
+	return desired, int(first), apart(reserved), nil
+}
+
+// ordinals reads an entry of reserveOrdinals, a number or "first-last".
+func ordinals(entry any) (Ordinals, bool) {
+	switch value := entry.(type) {
+	case int64:
+		return Ordinals{int(value), int(value)}, value >= 0
+	case string:
+		from, to, _ := strings.Cut(value, "-")
+		first, err := strconv.ParseUint(from, 10, 31)
+		last, err2 := strconv.ParseUint(to, 10, 31)
+		return Ordinals{int(first), int(last)}, err == nil && err2 == nil && first <= last
+	}
+	return Ordinals{}, false
+}
+
+// apart puts ranges that may overlap into order, apart from each other.
+func apart(ranges []Ordinals) []Ordinals {
+	slices.SortFunc(ranges, func(a, b Ordinals) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+	var merged []Ordinals
+	for _, r := range ranges {
+		if last := len(merged) - 1; last >= 0 && r.First <= merged[last].Last+1 {
+			merged[last].Last = max(merged[last].Last, r.Last)
+			continue
+		}
+		merged = append(merged, r)
+	}
+	return merged
+}

@@ -1,0 +1,84 @@
+package workloadspread
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-manager-role,resources=configmaps,resourceNames=kruise-configuration,verbs=get;list;watch
+
+// Listed follows the kinds that users list, so that changes count without a restart (WS-026).
+type Listed struct {
+	log logr.Logger
+
+	mu   sync.RWMutex
+	list AllowList
+	err  error
+}
+
+// NewListed starts to follow the ConfigMap in the install namespace once the manager runs, on every replica.
+func NewListed(ctx context.Context, mgr manager.Manager, namespace string) (*Listed, error) {
+	named := fields.OneTermEqualSelector("metadata.name", ConfigMapName)
+	// A cache of its own: that of the manager holds other ConfigMaps.
+	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of ConfigMap %s: %w", ConfigMapName, err)
+	}
+	if err := mgr.Add(own); err != nil {
+		return nil, fmt.Errorf("adding the cache of ConfigMap %s: %w", ConfigMapName, err)
+	}
+	informer, err := own.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching ConfigMap %s: %w", ConfigMapName, err)
+	}
+	l := &Listed{log: mgr.GetLogger().WithName("workloadspread")}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    l.read,
+		UpdateFunc: func(_, object any) { l.read(object) },
+		DeleteFunc: func(any) { l.set("") },
+	}); err != nil {
+		return nil, fmt.Errorf("watching ConfigMap %s: %w", ConfigMapName, err)
+	}
+	return l, nil
+}
+
+func (l *Listed) read(object any) {
+	if config, ok := object.(*corev1.ConfigMap); ok {
+		l.set(config.Data[AllowListKey])
+	}
+}
+
+func (l *Listed) set(text string) {
+	list, err := ParseAllowList(text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err = err; err != nil {
+		l.log.Error(err, "The kinds that WorkloadSpreads may refer to cannot be read, those read before stay") // WS-027
+		return
+	}
+	l.list = list
+}
+
+// Kinds are those listed last that could be read.
+func (l *Listed) Kinds() AllowList {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.list
+}
+
+// Err says why the present list cannot be read; nil if it can.
+func (l *Listed) Err() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.err
+}

@@ -1,0 +1,392 @@
+package workloadspread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+)
+
+// Custom kinds need rights of their own (WS-028).
+//
+// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
+
+// Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to it, so that a cluster pays
+// only for the kinds that are spread; until they are, the API server is asked.
+type Kinds struct {
+	caches    cache.Cache
+	live      client.Reader
+	scales    client.SubResourceReader
+	mapper    meta.RESTMapper
+	listed    func() AllowList
+	versioned Versioned
+
+	mu       sync.Mutex
+	followed map[schema.GroupKind]cache.Informer
+	told     []func(namespace string, changed Reference)
+}
+
+var _ Workloads = &Kinds{}
+
+// NewKinds returns what reads workloads; listed returns the kinds that users list.
+func NewKinds(mgr manager.Manager, listed func() AllowList, versioned Versioned) *Kinds {
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+		listed: listed, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+}
+
+// Known implements Workloads.
+func (k *Kinds) Known(kind schema.GroupKind) bool { return BuiltIn(kind) || k.listed().Known(kind) }
+
+// empty returns an object of the kind to be read into. A kind that is not served is NotFound: it has no objects.
+func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
+	switch kind {
+	case CloneSet:
+		return &appsv1beta1.CloneSet{}, nil
+	case Deployment:
+		return &appsv1.Deployment{}, nil
+	case ReplicaSet:
+		return &appsv1.ReplicaSet{}, nil
+	case StatefulSet:
+		return &appsv1.StatefulSet{}, nil
+	case Job:
+		return &batchv1.Job{}, nil
+	}
+	var versions []string
+	if custom, ok := k.listed().Workload(kind); ok && custom.Version != "" {
+		versions = append(versions, custom.Version)
+	}
+	mapping, err := k.mapper.RESTMapping(kind, versions...)
+	if meta.IsNoMatchError(err) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	return object, nil
+}
+
+// get reads an object from the cache if that is filled, else live. What is read live is slim too.
+func (k *Kinds) get(ctx context.Context, namespace string, of Reference, live bool) (client.Object, error) {
+	object, err := k.empty(of.GroupKind)
+	if err != nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
+	k.mu.Lock()
+	informer := k.followed[of.GroupKind]
+	k.mu.Unlock()
+	if !live && informer != nil && informer.HasSynced() {
+		err = k.caches.Get(ctx, key, object)
+	} else if err = k.live.Get(ctx, key, object); err == nil {
+		_, err = slim.Workload(object)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
+	}
+	return object, nil
+}
+
+// Parent implements Workloads. What is not in the cache is looked for live.
+func (k *Kinds) Parent(ctx context.Context, namespace string, of Reference) (Reference, bool, error) {
+	object, err := k.get(ctx, namespace, of, false)
+	if apierrors.IsNotFound(err) {
+		object, err = k.get(ctx, namespace, of, true)
+	}
+	if err != nil {
+		return Reference{}, false, err
+	}
+	parent, ok := ControllerOf(object)
+	return parent, ok, nil
+}
+
+// Target implements Workloads.
+func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error) {
+	target := &Target{Reference: TargetOf(spread)}
+	custom, listed := k.listed().Workload(target.GroupKind)
+	var paths []string
+	if filter := spread.Spec.TargetFilter; filter != nil && len(filter.ReplicasPathList) > 0 {
+		paths = filter.ReplicasPathList
+	} else if listed && custom.ReplicasPath != "" && !BuiltIn(target.GroupKind) {
+		paths = []string{custom.ReplicasPath}
+	}
+	object, err := k.get(ctx, spread.Namespace, target.Reference, live)
+	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil {
+		return target, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	target.Exists, target.Controllers = true, []types.UID{object.GetUID()}
+	switch workload := object.(type) {
+	case *appsv1beta1.CloneSet:
+		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		k.latest(target, func() (string, error) {
+			if workload.Status.ObservedGeneration < workload.Generation || workload.Status.UpdateRevision == "" {
+				return "", errors.New("its controller has not seen its last change yet")
+			}
+			return AfterLastDash(workload.Status.UpdateRevision), nil
+		})
+	case *appsv1.ReplicaSet:
+		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		k.latest(target, func() (string, error) { return workload.Labels[pub.PodTemplateHash], nil })
+	case *appsv1.Deployment:
+		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		sets, err := k.replicaSets(ctx, workload, live)
+		if err != nil {
+			return nil, err
+		}
+		target.Controllers = nil
+		for i := range sets {
+			target.Controllers = append(target.Controllers, sets[i].UID)
+		}
+		k.latest(target, func() (string, error) { return latestOf(workload, sets) })
+	case *appsv1.StatefulSet:
+		target.Desired = orOne(workload.Spec.Replicas)
+		if workload.Spec.Ordinals != nil {
+			target.Start = int(workload.Spec.Ordinals.Start)
+		}
+	case *batchv1.Job:
+		target.Desired = orOne(workload.Spec.Parallelism)
+		if target.Selector, err = metav1.LabelSelectorAsSelector(workload.Spec.Selector); err != nil {
+			return nil, fmt.Errorf("selector of Job %s: %w", workload.Name, err)
+		}
+	case *unstructured.Unstructured:
+		if target.GroupKind == AdvancedStatefulSet {
+			target.Desired, target.Start, target.Reserved, target.DesiredError = advanced(workload.Object)
+			break
+		}
+		target.Costs = custom.DeletionCost
+		target.Fallback = func(ctx context.Context) (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
+		if len(paths) == 0 {
+			target.Desired, target.DesiredError = k.scaleReplicas(ctx, workload)
+		}
+	}
+	if len(paths) > 0 {
+		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
+	}
+	return target, nil
+}
+
+// atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is read of them.
+func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Object, of Reference, paths []string) (int32, error) {
+	whole, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		typed, err := k.empty(of.GroupKind)
+		if err != nil {
+			return 0, err
+		}
+		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed); err != nil {
+			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
+		}
+		whole = &unstructured.Unstructured{Object: content}
+	}
+	return Replicas(whole.Object, paths)
+}
+
+// latest sets the version of new pods where versions are told apart.
+func (k *Kinds) latest(target *Target, find func() (string, error)) {
+	if k.versioned.Has(target.Kind) {
+		target.Latest, target.LatestError = find()
+	}
+}
+
+// replicaSets are the live ones of a Deployment (WS-020).
+func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment, live bool) ([]appsv1.ReplicaSet, error) {
+	k.mu.Lock()
+	informer := k.followed[ReplicaSet]
+	k.mu.Unlock()
+	var all appsv1.ReplicaSetList
+	var err error
+	if cached := !live && informer != nil && informer.HasSynced(); cached {
+		err = k.caches.List(ctx, &all, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	} else {
+		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	var owned []appsv1.ReplicaSet
+	for i := range all.Items {
+		set := &all.Items[i]
+		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil && owner.UID == deployment.UID {
+			if _, err := slim.Workload(set); err != nil {
+				return nil, fmt.Errorf("reading ReplicaSet %s: %w", set.Name, err)
+			}
+			owned = append(owned, *set)
+		}
+	}
+	return owned, nil
+}
+
+// latestOf is the hash of the ReplicaSet with the Deployment's template, the oldest one if there are several, as its controller chooses
+// (WS-085, WS-205).
+func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
+	var latest *appsv1.ReplicaSet
+	for i := range sets {
+		if sets[i].Annotations[slim.TemplateSum] != deployment.Annotations[slim.TemplateSum] {
+			continue
+		}
+		if latest == nil || sets[i].CreationTimestamp.Before(&latest.CreationTimestamp) {
+			latest = &sets[i]
+		}
+	}
+	if latest == nil {
+		return "", errors.New("it has no ReplicaSet of its present template yet")
+	}
+	return latest.Labels[pub.PodTemplateHash], nil
+}
+
+func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstructured) (int32, error) {
+	scale, err := k.scale(ctx, object)
+	if err != nil {
+		return 0, err
+	}
+	return scale.Spec.Replicas, nil
+}
+
+func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
+	scale, err := k.scale(ctx, object)
+	if err != nil || scale.Status.Selector == "" {
+		return nil, err
+	}
+	selector, err := labels.Parse(scale.Status.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector of the scale of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return selector, nil
+}
+
+func (k *Kinds) scale(ctx context.Context, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
+	scale := &autoscalingv1.Scale{}
+	if err := k.scales.Get(ctx, object, scale); err != nil {
+		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return scale, nil
+}
+
+func orOne(replicas *int32) int32 { // WS-021
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
+}
+
+// Tell has do called with each object of a followed kind that appears, goes, or changes in what is read of it, and with the Deployment of
+// a ReplicaSet (WS-121). It is called before the first Follow.
+func (k *Kinds) Tell(do func(namespace string, changed Reference)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told = append(k.told, do)
+}
+
+// Follow fills the caches with the kind, and keeps them so.
+func (k *Kinds) Follow(ctx context.Context, target Reference) error {
+	kinds := []schema.GroupKind{target.GroupKind}
+	if target.GroupKind == Deployment {
+		kinds = append(kinds, ReplicaSet)
+	}
+	if custom, ok := k.listed().Workload(target.GroupKind); ok {
+		for _, sub := range custom.SubResources {
+			kinds = append(kinds, sub.GroupKind())
+		}
+	} else if !BuiltIn(target.GroupKind) {
+		return nil
+	}
+	for _, kind := range kinds {
+		if err := k.follow(ctx, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind) error {
+	k.mu.Lock()
+	_, done := k.followed[kind]
+	k.mu.Unlock()
+	if done {
+		return nil
+	}
+	object, err := k.empty(kind)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	informer, err := k.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, done := k.followed[kind]; done {
+		return nil
+	}
+	if _, err := informer.AddEventHandler(k.handler(kind)); err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	k.followed[kind] = informer
+	return nil
+}
+
+func (k *Kinds) handler(kind schema.GroupKind) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { k.tell(kind, object) },
+		UpdateFunc: func(old, object any) {
+			if !slim.SameWorkload(old, object) {
+				k.tell(kind, object)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			k.tell(kind, object)
+		},
+	}
+}
+
+func (k *Kinds) tell(kind schema.GroupKind, object any) {
+	of, ok := object.(client.Object)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	told := k.told
+	k.mu.Unlock()
+	references := []Reference{{kind, of.GetName()}}
+	if parent, ok := ControllerOf(of); ok && k.Known(parent.GroupKind) {
+		references = append(references, parent)
+	}
+	for _, do := range told {
+		for _, reference := range references {
+			do(of.GetNamespace(), reference)
+		}
+	}
+}
