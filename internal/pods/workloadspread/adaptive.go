@@ -1,0 +1,97 @@
+package workloadspread
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// DefaultWindow is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).
+const DefaultWindow = 300 * time.Second
+
+// Reasons of condition Schedulable (WS-179).
+const (
+	ReasonSufficient    = "Sufficient"
+	ReasonUnschedulable = "PodUnschedulable"
+)
+
+// critical is for how long a pod may be unschedulable; false if pods are not rescheduled (WS-170).
+func critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
+	s := spread.Spec.ScheduleStrategy
+	if s.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType || s.Adaptive == nil || s.Adaptive.RescheduleCriticalSeconds == nil ||
+		*s.Adaptive.RescheduleCriticalSeconds <= 0 {
+		return 0, false
+	}
+	return time.Duration(*s.Adaptive.RescheduleCriticalSeconds) * time.Second, true
+}
+
+// unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look again (WS-171).
+func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
+	if !Active(pod) || pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
+		return false, time.Time{}
+	}
+	end := pod.CreationTimestamp.Add(patience)
+	if !now.After(end) {
+		return false, end.Add(moment)
+	}
+	c := readiness.Condition(pod, corev1.PodScheduled)
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
+}
+
+// schedulable is the condition that a subset should have, with so many pods that have waited too long (WS-172 to WS-174). recovered: it
+// was passed over and is not any more. until is the end of the window in which it is passed over.
+func schedulable(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition, recovered bool, until time.Time) {
+	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+	was := old != nil && old.Status == metav1.ConditionFalse
+	if last {
+		stuck = 0
+	}
+	switch {
+	case was && !last && (stuck > 0 || now.Before(old.LastTransitionTime.Add(window))):
+		c = *old
+		c.Reason = ReasonUnschedulable
+		if until = old.LastTransitionTime.Add(window); !now.Before(until) {
+			until = time.Time{} // the pods' ends are waited for
+		}
+		return c, false, until
+	case stuck > 0:
+		// The API keeps whole seconds; rounded down, the window would end early (WS-204).
+		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable, metav1.NewTime(at)
+		c.Message = fmt.Sprintf("%d pod(s) could not be scheduled for %s; new pods are created in other subsets for %s", stuck, patience, window)
+		return c, false, at.Add(window)
+	case old != nil && old.Status == metav1.ConditionTrue:
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	return c, was, time.Time{}
+}
+
+// conditionOf is condition Schedulable of a subset in a list of the status, nil if there is none.
+func conditionOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, subset string) *metav1.Condition {
+	for i := range list {
+		if list[i].Name == subset {
+			return meta.FindStatusCondition(list[i].Conditions, string(appsv1beta1.SubsetSchedulable))
+		}
+	}
+	return nil
+}
+
+// withCondition returns conditions with Schedulable as it should be, nil for without it, and leaves those given as they are.
+func withCondition(conditions []metav1.Condition, c *metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for i := range conditions {
+		if conditions[i].Type != string(appsv1beta1.SubsetSchedulable) {
+			changed = append(changed, conditions[i])
+		}
+	}
+	if c != nil {
+		changed = append(changed, *c)
+	}
+	return changed
+}

@@ -1,0 +1,178 @@
+package workloadspread
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	kjson "sigs.k8s.io/json"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Fit is a subset that a pod without annotation may belong to (WS-142).
+type Fit struct {
+	// Subset is its index.
+	Subset int
+	// Score of the pod in it, apart from whether there is room (WS-143).
+	Score int64
+}
+
+// Scores of a pod in a subset (WS-143).
+const (
+	scorePreferred = 100
+	scorePatched   = 10
+	scoreRoom      = 1
+)
+
+// Fits returns the subsets that a pod on that node may belong to, in the order of the spec. document is the pod as the API server has it,
+// with what our types do not know.
+func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *corev1.Node) ([]Fit, error) {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(document, pod); err != nil {
+		return nil, fmt.Errorf("reading a pod: %w", err)
+	}
+	var fits []Fit
+	for i := range subsets {
+		subset := &subsets[i]
+		if !tolerated(pod, subset, node) || !required(pod, subset, node) {
+			continue
+		}
+		fit := Fit{Subset: i, Score: scorePreferred * preferred(subset, node)}
+		if len(subset.Patch.Raw) > 0 && unchanged(document, subset.Patch.Raw) {
+			fit.Score += scorePatched
+		}
+		fits = append(fits, fit)
+	}
+	return fits, nil
+}
+
+// tolerated tells whether pod and subset tolerate all taints of the node but those that keep no pod away, and cordons (WS-142).
+func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
+	counts := func(taint *corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
+	}
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, slices.Concat(pod.Spec.Tolerations, subset.Tolerations), counts, true)
+	return !untolerated
+}
+
+// required tells whether the node satisfies one of the pod's own required terms with what the subset adds to each (WS-092, WS-142).
+func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
+	add := subset.RequiredNodeSelector
+	if add == nil {
+		return true
+	}
+	terms := []corev1.NodeSelectorTerm{*add}
+	if own := requiredTerms(pod); len(own) > 0 {
+		terms = make([]corev1.NodeSelectorTerm, len(own))
+		for i := range own {
+			terms[i].MatchExpressions = slices.Concat(own[i].MatchExpressions, add.MatchExpressions)
+			terms[i].MatchFields = slices.Concat(own[i].MatchFields, add.MatchFields)
+		}
+	}
+	matches, err := corev1helpers.MatchNodeSelectorTerms(node, &corev1.NodeSelector{NodeSelectorTerms: terms})
+	return err == nil && matches
+}
+
+func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}
+
+// preferred is the sum of the weights of the subset's terms that the node matches; terms that cannot be read match nothing.
+func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int64 {
+	terms, err := nodeaffinity.NewPreferredSchedulingTerms(subset.PreferredNodeSelector)
+	if err != nil {
+		return 0
+	}
+	return terms.Score(node)
+}
+
+// unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written differently but are the same,
+// such as quantities, are no change, unless the patch has fields that our types do not know.
+func unchanged(document, patch []byte) bool {
+	merged, err := strategicpatch.StrategicMergePatch(document, patch, &corev1.Pod{})
+	if err != nil {
+		return false
+	}
+	var was, is map[string]any
+	if json.Unmarshal(document, &was) != nil || json.Unmarshal(merged, &is) != nil {
+		return false
+	}
+	if equality.Semantic.DeepEqual(withoutAnnotations(was), withoutAnnotations(is)) {
+		return true
+	}
+	if unknown, err := kjson.UnmarshalStrict(patch, &corev1.Pod{}); err != nil || len(unknown) > 0 {
+		return false
+	}
+	before, after := &corev1.Pod{}, &corev1.Pod{}
+	if json.Unmarshal(document, before) != nil || json.Unmarshal(merged, after) != nil {
+		return false
+	}
+	before.Annotations, after.Annotations = nil, nil
+	return equality.Semantic.DeepEqual(before, after)
+}
+
+func withoutAnnotations(pod map[string]any) map[string]any {
+	if metadata, ok := pod["metadata"].(map[string]any); ok {
+		delete(metadata, "annotations")
+	}
+	return pod
+}
+
+// choose is the subset in which a pod scores most; the earlier one of equals. room tells whether a subset has room (WS-143).
+func choose(fits []Fit, room func(subset int) bool) (int, bool) {
+	chosen, most := -1, int64(-1)
+	for _, fit := range fits {
+		score := fit.Score
+		if room(fit.Subset) {
+			score += scoreRoom
+		}
+		if score > most {
+			chosen, most = fit.Subset, score
+		}
+	}
+	return chosen, chosen >= 0
+}
+
+// adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the WorkloadSpread leaves pods that it
+// finds as they are, and the annotation (WS-144).
+func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset) (map[string]any, error) {
+	metadata := map[string]any{}
+	if len(subset.Patch.Raw) > 0 && !strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {
+		var patch struct {
+			Metadata map[string]any `json:"metadata"`
+		}
+		decoder := json.NewDecoder(bytes.NewReader(subset.Patch.Raw))
+		decoder.UseNumber()
+		if err := decoder.Decode(&patch); err != nil {
+			return nil, fmt.Errorf("reading the patch of subset %q: %w", subset.Name, err)
+		}
+		if patch.Metadata != nil {
+			metadata = patch.Metadata
+		}
+	}
+	annotate(metadata, pub.MatchedWorkloadSpread, pub.Placement{Name: spread.Name, Subset: subset.Name}.String())
+	return metadata, nil
+}
+
+// annotate sets an annotation in the metadata of a patch.
+func annotate(metadata map[string]any, key, value string) {
+	annotations, ok := metadata["annotations"].(map[string]any)
+	if !ok {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	annotations[key] = value
+}

@@ -1,0 +1,50 @@
+package workloadspread
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// unmatchedCost is that of pods in no subset: the lowest of all (WS-164).
+func unmatchedCost(subsets int) int { return -100 * (subsets + 1) }
+
+// costs returns the deletion costs of the active pods of one version in a subset, in the order of the pods (WS-161). latest: it is the
+// workload's latest version; the order of the subsets is mirrored for all others (WS-163).
+func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []int {
+	if !latest {
+		index = subsets - 1 - index
+	}
+	within, beyond := 100*(subsets-index), -100*(index+1)
+	all := make([]int, len(pods))
+	for i := range all {
+		all[i] = within
+	}
+	surplus := len(pods) - int(quota)
+	if quota == Unlimited || surplus <= 0 {
+		return all
+	}
+	for _, i := range removalOrder(pods)[:surplus] {
+		all[i] = beyond
+	}
+	return all
+}
+
+// removalOrder returns the indices of pods, those first that go first where there are too many (WS-162). It does not depend on the
+// deletion costs that it leads to.
+func removalOrder(pods []*corev1.Pod) []int {
+	candidates := make([]rollout.Candidate, len(pods))
+	order := make([]int, len(pods))
+	for i, pod := range pods {
+		candidates[i] = rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rollout.ByUpdate(candidates[a], candidates[b]) })
+	return order
+}
+
+func costText(cost int) string { return strconv.Itoa(cost) }

@@ -1,0 +1,399 @@
+package workloadspread
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Plan is what is to be done for one WorkloadSpread, in the order of its members (WS-130).
+type Plan struct {
+	Spread *appsv1beta1.WorkloadSpread
+	Target *Target
+	// Writes are the pods that are adopted, or whose deletion cost changes.
+	Writes []*PodWrite
+	// Status is what the status should be; it is StatusOn the WorkloadSpread that was planned for. Not used if Problem is set.
+	Status StatusChange
+	// Delete are pods that could not be scheduled in time (WS-175); only after the status is written.
+	Delete []*corev1.Pod
+	// Problem is why nothing could be planned, and its event's reason (WS-133, WS-157); Reason is empty where there is no event.
+	Problem error
+	Reason  string
+	// Incomplete is why not all could be planned: it is to be tried again (WS-085).
+	Incomplete error
+	// Again is when to look again although nothing happens, and Because what happens then; zero if never (WS-122).
+	Again   time.Time
+	Because string
+
+	snapshot  *Snapshot
+	quotas    []SubsetQuota
+	members   []*member
+	seen      []Seen
+	stuck     []int
+	patience  time.Duration
+	sentences []string
+}
+
+// PodWrite is one patch of a pod.
+type PodWrite struct {
+	Pod *corev1.Pod
+	// Adopt is the subset that the pod is taken into; empty if it is in one or in none.
+	Adopt string
+	// Cost is the deletion cost to be written; empty if it is right.
+	Cost string
+	// Metadata is what the patch has of the pod's metadata.
+	Metadata map[string]any
+}
+
+// StatusChange is a status with what it tells.
+type StatusChange struct {
+	Status appsv1beta1.WorkloadSpreadStatus
+	// Lost are bookings whose time is over; Recovered are subsets that are not passed over any more.
+	Lost      []LostBooking
+	Recovered []string
+	again     time.Time
+	because   string
+}
+
+// member is an active pod with the subset that it belongs to.
+type member struct {
+	pod     *corev1.Pod
+	version string
+	// subset is an index, unmatched for none.
+	subset   int
+	adopted  bool
+	timedOut bool
+}
+
+const unmatched = -1
+
+// Reasons of events that are no part of the reference.
+const (
+	// ReasonReplicasUnknown tells that it cannot be computed how many pods there shall be (WS-133).
+	ReasonReplicasUnknown = "ReplicasUnknown"
+	// ReasonQuotaUnknown tells that a quota cannot be computed (WS-157).
+	ReasonQuotaUnknown = "QuotaUnknown"
+)
+
+// Make plans.
+func Make(snapshot Snapshot) *Plan {
+	p := &Plan{Spread: snapshot.Spread, Target: snapshot.Target, snapshot: &snapshot}
+	s := &snapshot
+	if s.Spread.DeletionTimestamp != nil {
+		p.Problem = errors.New("it is being deleted") // WS-131
+		return p
+	}
+	if s.Target.DesiredError != nil {
+		p.Problem, p.Reason = fmt.Errorf("the replicas of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.DesiredError), ReasonReplicasUnknown
+		return p
+	}
+	var err error
+	if p.quotas, err = Quotas(s.Spread.Spec.Subsets, s.Target.Desired); err != nil {
+		p.Problem, p.Reason = err, ReasonQuotaUnknown
+		return p
+	}
+	p.patience, _ = critical(s.Spread)
+	p.assign()
+	p.reschedule()
+	p.rank()
+	p.Status = p.StatusOn(s.Spread)
+	p.look(p.Status.again, p.Status.because)
+	return p
+}
+
+// say adds a sentence about a pod.
+func (p *Plan) say(pod *corev1.Pod, format string, args ...any) {
+	p.sentences = append(p.sentences, fmt.Sprintf("pod %s: %s", pod.Name, fmt.Sprintf(format, args...)))
+}
+
+// look remembers the earliest time to look again.
+func (p *Plan) look(at time.Time, because string) {
+	if !at.IsZero() && (p.Again.IsZero() || at.Before(p.Again)) {
+		p.Again, p.Because = at, because
+	}
+}
+
+// nodeAgain is when to look again for a node that is not known yet.
+const nodeAgain = 10 * time.Second
+
+// assign finds the subset of each active pod (WS-140 to WS-146).
+func (p *Plan) assign() {
+	s := p.snapshot
+	indices := make(map[string]int, len(p.quotas))
+	for i, q := range p.quotas {
+		indices[q.Name] = i
+	}
+	type place struct {
+		version string
+		subset  int
+	}
+	taken := map[place]int32{}
+	var strangers []*member
+	p.seen = make([]Seen, 0, len(s.Pods))
+	for _, pod := range s.Pods {
+		version := s.Versioned.Of(pod)
+		placed, ok := placement(s.Spread, pod)
+		index, known := indices[placed.Subset]
+		switch {
+		case !Active(pod):
+			p.seen = append(p.seen, SeenOf(pod, version, placed.Subset))
+			continue
+		case ok && known:
+			taken[place{version, index}]++
+		default:
+			index = unmatched
+		}
+		m := &member{pod: pod, version: version, subset: index}
+		p.members = append(p.members, m)
+		if !ok {
+			strangers = append(strangers, m)
+		}
+	}
+	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
+	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
+	for _, m := range strangers {
+		if s.NodeUnknown[m.pod.UID] {
+			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
+		}
+		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version (WS-084)
+			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
+		})
+		if !ok {
+			continue
+		}
+		m.subset, m.adopted = chosen, true
+		taken[place{m.version, chosen}]++
+	}
+	for _, m := range p.members {
+		p.seen = append(p.seen, SeenOf(m.pod, m.version, p.nameOf(m)))
+	}
+}
+
+// byCreation is the older pod first.
+func byCreation(a, b *corev1.Pod) int {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// nameOf is the name of a member's subset, empty for none.
+func (p *Plan) nameOf(m *member) string {
+	if m.subset == unmatched {
+		return ""
+	}
+	return p.quotas[m.subset].Name
+}
+
+// reschedule finds the pods that have waited for a node for too long (WS-171, WS-172, WS-175).
+func (p *Plan) reschedule() {
+	p.stuck = make([]int, len(p.quotas))
+	if p.patience == 0 {
+		return
+	}
+	for _, m := range p.members {
+		if m.subset == unmatched || m.subset == len(p.quotas)-1 {
+			continue
+		}
+		timedOut, again := unscheduled(m.pod, p.patience, p.snapshot.Now)
+		if p.look(again, "pod "+m.pod.Name+" will have waited long enough for a node"); !timedOut {
+			continue
+		}
+		m.timedOut = true
+		p.stuck[m.subset]++
+		p.Delete = append(p.Delete, m.pod)
+		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s", p.nameOf(m), p.patience)
+	}
+}
+
+// rank finds out what is to be written to which pod: deletion costs and adoption (WS-144, WS-160 to WS-164).
+func (p *Plan) rank() {
+	s := p.snapshot
+	wanted := map[*member]int{}
+	switch {
+	case !s.Target.Costs:
+	case s.Target.LatestError != nil: // the ranks depend on it
+		p.Incomplete = fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError)
+	default:
+		wanted = p.costs()
+	}
+	for _, m := range p.members {
+		write := &PodWrite{Pod: m.pod, Metadata: map[string]any{}}
+		if m.adopted {
+			subset := &s.Spread.Spec.Subsets[m.subset]
+			metadata, err := adoptedMetadata(s.Spread, subset)
+			if err != nil {
+				p.Incomplete = errors.Join(p.Incomplete, err)
+				continue
+			}
+			write.Adopt, write.Metadata = subset.Name, metadata
+			p.say(m.pod, "adopted into subset %s, which fits its node %s", subset.Name, m.pod.Spec.NodeName)
+		}
+		if cost, ranked := wanted[m]; ranked && !m.timedOut && m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
+			write.Cost = costText(cost)
+			annotate(write.Metadata, pub.PodDeletionCost, write.Cost)
+			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost], p.whyCost(m, cost))
+		}
+		if write.Adopt != "" || write.Cost != "" {
+			p.Writes = append(p.Writes, write)
+		}
+	}
+}
+
+func (p *Plan) costs() map[*member]int {
+	s := p.snapshot
+	type group struct {
+		version string
+		subset  int
+	}
+	groups := map[group][]*member{}
+	wanted := make(map[*member]int, len(p.members))
+	for _, m := range p.members {
+		if m.subset == unmatched {
+			wanted[m] = unmatchedCost(len(p.quotas))
+			continue
+		}
+		key := group{p.costVersion(m), m.subset}
+		groups[key] = append(groups[key], m)
+	}
+	for key, members := range groups {
+		pods := make([]*corev1.Pod, len(members))
+		for i, m := range members {
+			pods[i] = m.pod
+		}
+		for i, cost := range costs(pods, p.quotas[key.subset].Quota, key.subset, len(p.quotas), key.version == s.Target.Latest) {
+			wanted[members[i]] = cost
+		}
+	}
+	return wanted
+}
+
+// costVersion is the version that a pod is ranked in: where the target has no versions there is only one (WS-206).
+func (p *Plan) costVersion(m *member) string {
+	if p.Target.Latest == "" || !p.snapshot.Versioned.Has(p.Target.Kind) {
+		return p.Target.Latest
+	}
+	return m.version
+}
+
+func (p *Plan) whyCost(m *member, cost int) string {
+	n := len(p.quotas)
+	if m.subset == unmatched {
+		return "it is in no subset"
+	}
+	index, order := m.subset, ""
+	if p.costVersion(m) != p.Target.Latest {
+		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version", m.version)
+	}
+	if cost < 0 {
+		return fmt.Sprintf("more than the %d of subset %s%s", p.quotas[m.subset].Quota, p.nameOf(m), order)
+	}
+	return fmt.Sprintf("subset %s is %d of %d%s", p.nameOf(m), index+1, n, order)
+}
+
+// Headline says what is planned in one line.
+func (p *Plan) Headline() string {
+	of := fmt.Sprintf("WorkloadSpread %s/%s", p.Spread.Namespace, p.Spread.Name)
+	if p.Problem != nil {
+		return fmt.Sprintf("%s: nothing is done: %s", of, p.Problem)
+	}
+	adopted, ranked := 0, 0
+	for _, w := range p.Writes {
+		if w.Adopt != "" {
+			adopted++
+		}
+		if w.Cost != "" {
+			ranked++
+		}
+	}
+	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired, len(p.members))
+	if !p.Target.Exists {
+		text = fmt.Sprintf("%s: %s %s does not exist", of, p.Target.Kind, p.Target.Name)
+	}
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{adopted, "adopted"}, {ranked, "ranked"}, {len(p.Delete), "given up"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	if p.Incomplete != nil {
+		text += ": " + p.Incomplete.Error()
+	}
+	return text
+}
+
+// String prints the plan with its reasons.
+func (p *Plan) String() string {
+	lines := []string{p.Headline()}
+	if p.Problem == nil {
+		status := p.Status.Status
+		lines = append(lines, describe("all versions", status.SubsetStatuses, p.quotas)...)
+		for _, version := range versionsOf(status.VersionedSubsetStatuses) {
+			lines = append(lines, describe("version "+version, status.VersionedSubsetStatuses[version], p.quotas)...)
+		}
+		for _, m := range p.members {
+			switch {
+			case m.subset != unmatched:
+			case p.snapshot.NodeUnknown[m.pod.UID]:
+				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name, m.pod.Spec.NodeName))
+			case m.pod.Spec.NodeName == "":
+				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, it has no node", m.pod.Name))
+			default:
+				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name, m.pod.Spec.NodeName))
+			}
+		}
+		for _, sentence := range p.sentences {
+			lines = append(lines, "  "+sentence)
+		}
+		for _, lost := range p.Status.Lost {
+			lines = append(lines, "  "+lost.String())
+		}
+		for _, subset := range p.Status.Recovered {
+			lines = append(lines, fmt.Sprintf("  subset %s is schedulable again", subset))
+		}
+	}
+	if !p.Again.IsZero() {
+		lines = append(lines, fmt.Sprintf("  again at %s: %s", p.Again.UTC().Format("15:04:05.000"), p.Because))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// String says what was expected in vain.
+func (l LostBooking) String() string {
+	if l.Deletion {
+		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion", l.Pod, l.Subset, DeletionTimeout)
+	}
+	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset, CreationTimeout)
+}
+
+func describe(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []SubsetQuota) []string {
+	var lines []string
+	for i := range list {
+		s := &list[i]
+		text := fmt.Sprintf("  %s, subset %s: %d pod(s)", of, s.Name, s.Replicas)
+		if quota := quotas[i].Quota; quota != Unlimited {
+			text += fmt.Sprintf(" of %d, %d missing", quota, s.MissingReplicas)
+		}
+		if n := len(s.CreatingPods); n > 0 {
+			text += fmt.Sprintf(", %d coming", n)
+		}
+		if n := len(s.DeletingPods); n > 0 {
+			text += fmt.Sprintf(", %d going", n)
+		}
+		if c := conditionOf(list, s.Name); c != nil && c.Status != "True" {
+			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}

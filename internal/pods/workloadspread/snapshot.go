@@ -1,0 +1,37 @@
+package workloadspread
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Spread is the WorkloadSpread.
+	Spread *appsv1beta1.WorkloadSpread
+	// Target is its workload.
+	Target *Target
+	// Pods are those of the target that the filter selects, whether they are active or not.
+	Pods []*corev1.Pod
+	// Fits are the subsets that pods without annotation may belong to, by UID; a pod that is missing fits nowhere (WS-141, WS-142).
+	Fits map[types.UID][]Fit
+	// NodeUnknown are pods, by UID, whose node was not found (WS-141).
+	NodeUnknown map[types.UID]bool
+	// Versioned are the kinds whose pods are counted by version (WS-081).
+	Versioned Versioned
+	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).
+	Window time.Duration
+	// Now is the time of the snapshot.
+	Now time.Time
+}
+
+// placement is what a pod says of its subset, false if it does not belong to this WorkloadSpread yet (WS-140, WS-141).
+func placement(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) (pub.Placement, bool) {
+	p, ok := pub.ParsePlacement(pod.Annotations)
+	return p, ok && p.Name == spread.Name
+}

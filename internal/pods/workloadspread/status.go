@@ -1,0 +1,109 @@
+package workloadspread
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// StatusOn is the status of the WorkloadSpread, which may be newer than the one that was planned for, with the bookings in it, but must be
+// of the same generation (WS-150 to WS-157, WS-170 to WS-177).
+func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
+	var change StatusChange
+	look := func(at time.Time, because string) {
+		if !at.IsZero() && (change.again.IsZero() || at.Before(change.again)) {
+			change.again, change.because = at, because
+		}
+	}
+	now := p.snapshot.Now
+	conditions := make([]*metav1.Condition, len(p.quotas))
+	passed := false
+	for i, q := range p.quotas {
+		if p.patience == 0 {
+			continue // WS-170
+		}
+		c, recovered, until := schedulable(conditionOf(newest.Status.SubsetStatuses, q.Name), i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
+		conditions[i] = &c
+		passed = passed || c.Status == metav1.ConditionFalse
+		if recovered {
+			change.Recovered = append(change.Recovered, q.Name)
+		}
+		look(until, "subset "+q.Name+" is not passed over any more")
+	}
+	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
+		counted := Count(p.quotas, before, version, p.seen, now)
+		for i := range counted.Subsets { // WS-176
+			counted.Subsets[i].Conditions = withCondition(counted.Subsets[i].Conditions, conditions[i])
+		}
+		look(counted.Next, "a booking expires")
+		return counted
+	}
+	status := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: p.Spread.Generation}
+	status.SubsetStatuses = list(newest.Status.SubsetStatuses, AllVersions).Subsets
+	present := sets.New[string]()
+	for _, m := range p.members {
+		present.Insert(m.version)
+	}
+	for _, version := range sets.List(sets.KeySet(newest.Status.VersionedSubsetStatuses).Union(present)) {
+		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
+		change.Lost = append(change.Lost, counted.Lost...)
+		if !present.Has(version) && !passed && !inUse(counted.Subsets) {
+			continue // WS-155; while a subset is passed over the list says so to pods that come (WS-176)
+		}
+		if status.VersionedSubsetStatuses == nil {
+			status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
+		}
+		status.VersionedSubsetStatuses[version] = counted.Subsets
+	}
+	change.Status = status
+	return change
+}
+
+// inUse tells whether a list has pods or bookings (WS-155).
+func inUse(list []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+	return slices.ContainsFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+		return s.Replicas > 0 || len(s.CreatingPods) > 0 || len(s.DeletingPods) > 0
+	})
+}
+
+func versionsOf(lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) []string {
+	return slices.Sorted(maps.Keys(lists))
+}
+
+// statusPatch is a JSON merge patch that makes a WorkloadSpread's status what it should be, of exactly that version; nil if it is that
+// already (WS-178).
+func statusPatch(newest *appsv1beta1.WorkloadSpread, status *appsv1beta1.WorkloadSpreadStatus) ([]byte, error) {
+	if equality.Semantic.DeepEqual(&newest.Status, status) {
+		return nil, nil
+	}
+	before, err := json.Marshal(&newest.Status)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	after, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	changes, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		return nil, fmt.Errorf("comparing status: %w", err)
+	}
+	if string(changes) == "{}" {
+		return nil, nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": newest.UID, "resourceVersion": newest.ResourceVersion},
+		"status": json.RawMessage(changes)})
+	if err != nil {
+		return nil, fmt.Errorf("encoding patch of the status: %w", err)
+	}
+	return body, nil
+}
