@@ -151,7 +151,7 @@ func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	if got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
 		t.Fatalf("%+v", got)
 	}
-	want, err := decodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","emptyDir":{}}]}}`))
+	want, err := decodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,8 @@ var converters = map[[3]string]converter{
 	{"NodeImage", beta, alpha}:                between(appsv1alpha1.NodeImageFromV1beta1),
 	{"SidecarSet", alpha, beta}:               between((*appsv1alpha1.SidecarSet).ToV1beta1),
 	{"SidecarSet", beta, alpha}:               between(appsv1alpha1.SidecarSetFromV1beta1),
+	{"WorkloadSpread", alpha, beta}:           between((*appsv1alpha1.WorkloadSpread).ToV1beta1),
+	{"WorkloadSpread", beta, alpha}:           between(appsv1alpha1.WorkloadSpreadFromV1beta1),
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"

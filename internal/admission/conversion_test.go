@@ -215,6 +215,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 		"vcloneset.kb.io " + validateCloneSetPath:                 {"CREATE", "UPDATE", "DELETE"},
 		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
 		"vsidecarset.kb.io " + validateSidecarSetPath:             {"CREATE", "UPDATE"},
+		"vworkloadspread.kb.io " + validateWorkloadSpreadPath:     {"CREATE", "UPDATE"},
 		"vimagepulljob-v1beta1.kb.io " + validatePullJobPath:      {"CREATE", "UPDATE"},
 		"vimagelistpulljob-v1beta1.kb.io " + validatePullListPath: {"CREATE", "UPDATE"},
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
 // Names of the shipped objects (OPS-060), and the CRDs that are converted (OPS-070).
@@ -33,10 +34,10 @@ const (
 
 // convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
 var (
-	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io", "sidecarsets.apps.kruise.io"}
-	otherCRDs     = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
-		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
+	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io", "sidecarsets.apps.kruise.io",
 		"workloadspreads.apps.kruise.io"}
+	otherCRDs = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
+		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 )
 
 // Options of the webhook server.
@@ -71,6 +72,9 @@ type Options struct {
 	AllSidecarMetadata bool
 	// SortSidecars is gate EnableSortSidecarContainerByName (SS-100).
 	SortSidecars bool
+	// WorkloadSpreads is gate WorkloadSpread (WS-030); Listed are the kinds that users list for them, set where it is on.
+	WorkloadSpreads bool
+	Listed          *workloadspread.Listed
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 }
@@ -82,8 +86,8 @@ type Options struct {
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
@@ -113,6 +117,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
 		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
 			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
+		spreads: &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
+			listed: options.Listed, window: workloadspread.UnschedulableWindow},
 		pods: chain})
 	keeping := options.keeper(handlers)
 	options.follow(injection, &keeping)
@@ -150,6 +156,7 @@ type kinds struct {
 	recreates   *recreateWebhook
 	images      *imageWebhooks
 	sidecarSets *sidecarSetWebhooks
+	spreads     *workloadSpreadWebhook
 	// pods changes pods; nil without gate PodWebhook.
 	pods *pod.Chain
 }
@@ -163,6 +170,8 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 
 		mutateSidecarSetPath:   inTime(w.sidecarSets.mutate),
 		validateSidecarSetPath: inTime(w.sidecarSets.validate),
+
+		validateWorkloadSpreadPath: inTime(w.spreads.validate),
 	}
 	maps.Copy(handlers, w.images.handlers())
 	if w.pods != nil {

@@ -139,7 +139,7 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 			continue
 		}
 		taken[name] = true
-		all = append(all, document{"name": name, "emptyDir": document{}})
+		all = append(all, document{"name": name, "persistentVolumeClaim": document{"claimName": name}}) // so that it may be a block device
 		placed.index = append(placed.index, i)
 	}
 	if len(placed.index) == 0 {

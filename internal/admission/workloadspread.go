@@ -1,0 +1,193 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+)
+
+const validateWorkloadSpreadPath = "/validate-apps-kruise-io-workloadspread"
+
+// workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
+type workloadSpreadWebhook struct {
+	// on is gate WorkloadSpread.
+	on    bool
+	judge TemplateJudge
+	// cached reads WorkloadSpreads, live their targets.
+	cached, live client.Reader
+	mapper       meta.RESTMapper
+	// listed are the kinds that users list.
+	listed *workloadspread.Listed
+	window time.Duration
+}
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
+
+func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
+	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update || request.SubResource != "" || leaving(&request) {
+		return admission.Allowed("")
+	}
+	if !w.on {
+		return gateOff("WorkloadSpread") // WS-030
+	}
+	spread, err := readWorkloadSpread(request.Object.Raw, &request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	spread.Namespace = request.Namespace
+	var old *appsv1beta1.WorkloadSpread
+	if request.Operation == admissionv1.Update {
+		if old, err = readWorkloadSpread(request.OldObject.Raw, &request); err != nil {
+			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		}
+	}
+	var others appsv1beta1.WorkloadSpreadList
+	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
+	}
+	errs := workloadspread.Validate(spread, old, workloadspread.Environment{Others: others.Items, Listed: w.listed.Kinds(), ListError: w.listed.Err(), Window: w.window})
+	causes := causesOf(errs)
+	var warnings []string
+	if len(causes) == 0 {
+		causes, warnings = w.judgeAll(ctx, spread)
+	}
+	if len(causes) > 0 {
+		response := invalid(&request, causes).WithWarnings(warnings...)
+		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+		return response
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+func readWorkloadSpread(raw []byte, request *admission.Request) (*appsv1beta1.WorkloadSpread, error) {
+	document, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
+		given := &appsv1alpha1.WorkloadSpread{}
+		_, err = decodeStrictly(raw, given)
+		return given.ToV1beta1(), err
+	}
+	given := &appsv1beta1.WorkloadSpread{}
+	_, err = decodeStrictly(raw, given)
+	return given, err
+}
+
+// judgeAll has the API server judge node selectors and tolerations, and what the patches make of the target (WS-035, WS-046).
+func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (causes []metav1.StatusCause, warnings []string) {
+	if template, translate := workloadspread.Selectors(spread); template != nil {
+		found, err := w.judgeOne(ctx, spread.Namespace, template)
+		if err != nil {
+			warnings = append(warnings, "node selectors and tolerations could not be validated: "+err.Error())
+		}
+		for _, cause := range found {
+			cause.Field = translate(cause.Field)
+			causes = append(causes, cause)
+		}
+	}
+	workload, err := w.target(ctx, spread)
+	if err != nil {
+		return causes, append(warnings, "patches could not be validated: "+err.Error())
+	}
+	if workload == nil {
+		return causes, warnings
+	}
+	var known map[string]bool
+	for i := range spread.Spec.Subsets {
+		patch := spread.Spec.Subsets[i].Patch.Raw
+		if len(patch) == 0 {
+			continue
+		}
+		at := fmt.Sprintf("spec.subsets[%d].patch", i)
+		template, err := workloadspread.Patched(workload, patch)
+		if err != nil { // WS-048
+			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: at, Message: err.Error()})
+			continue
+		}
+		found, err := w.judgeOne(ctx, spread.Namespace, template)
+		if err != nil {
+			return causes, append(warnings, at+" could not be validated: "+err.Error())
+		}
+		if len(found) > 0 && known == nil {
+			known = w.wrongAnyway(ctx, spread.Namespace, workload)
+		}
+		for _, cause := range found {
+			if rest := strings.TrimPrefix(cause.Field, "spec.template"); !known[cause.Field+cause.Message] {
+				cause.Field = at + rest
+				causes = append(causes, cause)
+			}
+		}
+	}
+	return causes, warnings
+}
+
+// wrongAnyway is what is wrong with the workload's template without a patch: that is its own business.
+func (w *workloadSpreadWebhook) wrongAnyway(ctx context.Context, namespace string, workload document) map[string]bool {
+	known := map[string]bool{}
+	template, err := workloadspread.Patched(workload, nil)
+	if err != nil {
+		return known
+	}
+	causes, _ := w.judgeOne(ctx, namespace, template) // without an answer everything counts
+	for _, cause := range causes {
+		known[cause.Field+cause.Message] = true
+	}
+	return known
+}
+
+func (w *workloadSpreadWebhook) judgeOne(ctx context.Context, namespace string, template document) ([]metav1.StatusCause, error) {
+	text, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the template: %w", err)
+	}
+	if template, err = decodeDocument(text); err != nil {
+		return nil, fmt.Errorf("reading the template: %w", err)
+	}
+	return w.judge.Judge(ctx, namespace, template, nil)
+}
+
+// target reads the workload as it is, if it is of a supported kind and exists; nil otherwise (WS-046).
+func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (document, error) {
+	ref := workloadspread.TargetOf(spread)
+	patched := false
+	for i := range spread.Spec.Subsets {
+		patched = patched || len(spread.Spec.Subsets[i].Patch.Raw) > 0
+	}
+	if !patched || !workloadspread.BuiltIn(ref.GroupKind) {
+		return nil, nil
+	}
+	mapping, err := w.mapper.RESTMapping(ref.GroupKind)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for kind %s: %w", ref.GroupKind, err)
+	}
+	workload := &unstructured.Unstructured{}
+	workload.SetGroupVersionKind(mapping.GroupVersionKind)
+	err = w.live.Get(ctx, types.NamespacedName{Namespace: spread.Namespace, Name: ref.Name}, workload)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	return workload.Object, nil
+}

@@ -1,0 +1,325 @@
+package workloadspread
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174, WS-199).
+const UnschedulableWindow = 300 * time.Second
+
+// Environment is what a WorkloadSpread is judged against.
+type Environment struct {
+	// Others are the WorkloadSpreads of the namespace; the one that is judged may be among them.
+	Others []appsv1beta1.WorkloadSpread
+	// Listed are the kinds that users list; ListError is why that cannot be read (WS-027).
+	Listed    AllowList
+	ListError error
+	// Window is for how long a subset is passed over.
+	Window time.Duration
+}
+
+// Validate returns everything that is wrong with a WorkloadSpread; old is nil if it is created. Node selectors and tolerations, and what
+// patches make of the target's template, are for the API server to judge, see Selectors and Patched (WS-031 to WS-045).
+func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
+	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil { // WS-042
+			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, err.Error()))
+		}
+	}
+	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")), validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
+}
+
+func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
+	ref := spread.Spec.TargetReference
+	if ref == nil {
+		return field.ErrorList{field.Required(path, "a WorkloadSpread spreads the pods of one workload")}
+	}
+	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
+		return field.ErrorList{field.Invalid(path, ref, "apiVersion, kind and name must not be empty")}
+	}
+	var errs field.ErrorList
+	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
+		return field.ErrorList{field.Invalid(path, ref, err.Error())}
+	}
+	target := TargetOf(spread)
+	if err := supported(target.GroupKind, env, ref, path); err != nil {
+		errs = append(errs, err)
+	}
+	for i := range env.Others { // WS-043
+		other := &env.Others[i]
+		if other.Name != spread.Name && other.Namespace == spread.Namespace && other.DeletionTimestamp == nil && TargetOf(other) == target {
+			errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("WorkloadSpread %s spreads this workload already", other.Name)))
+		}
+	}
+	if old != nil && TargetOf(old) != target { // WS-044
+		errs = append(errs, field.Invalid(path, ref, "the group, kind and name of the workload cannot be changed"))
+	}
+	return errs
+}
+
+// supported refuses kinds that are neither supported nor listed (WS-027, WS-032).
+func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path) *field.Error {
+	if BuiltIn(kind) {
+		return nil
+	}
+	for _, known := range []schema.GroupKind{CloneSet, Deployment, ReplicaSet, Job, StatefulSet} {
+		if kind.Kind != known.Kind {
+			continue
+		}
+		groups := known.Group
+		if known == StatefulSet {
+			groups += " or " + AdvancedStatefulSet.Group
+		}
+		return field.Invalid(path, ref, fmt.Sprintf("the group of a %s must be %s", kind.Kind, groups))
+	}
+	if env.ListError != nil {
+		return field.InternalError(path, fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
+	}
+	if _, ok := env.Listed.Workload(kind); !ok {
+		return field.Invalid(path, ref, fmt.Sprintf("kind %s is not supported, and not listed by key %s of ConfigMap %s", kind, AllowListKey, ConfigMapName))
+	}
+	return nil
+}
+
+func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field.ErrorList {
+	subsets := spread.Spec.Subsets
+	if len(subsets) == 0 {
+		return field.ErrorList{field.Required(path, "at least one subset is needed")}
+	}
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i := range subsets {
+		at := path.Index(i)
+		switch name := subsets[i].Name; {
+		case name == "": // WS-034
+			errs = append(errs, field.Invalid(at.Child("name"), name, "a subset must have a name"))
+		case names.Has(name):
+			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
+		}
+		names.Insert(subsets[i].Name)
+		if patch := subsets[i].Patch.Raw; len(patch) > 0 {
+			if err := tryPatch(patch); err != nil { // WS-045
+				errs = append(errs, field.Invalid(at.Child("patch"), string(patch), err.Error()))
+			}
+		}
+	}
+	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
+}
+
+// validateQuotas judges maxReplicas (WS-036, WS-037).
+func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var first *intstr.IntOrString
+	sum, complete, mixed := int32(0), true, false
+	for i := range subsets {
+		most, at := subsets[i].MaxReplicas, path.Index(i).Child("maxReplicas")
+		if most == nil {
+			continue
+		}
+		if first == nil {
+			first = most
+		} else if most.Type != first.Type && !mixed {
+			mixed = true
+			errs = append(errs, field.Invalid(at, most.String(), "all subsets must have integers, or all percentages"))
+		}
+		if most.Type == intstr.Int {
+			if most.IntVal < 0 {
+				errs = append(errs, field.Invalid(at, most.IntVal, "must not be negative"))
+			}
+			continue
+		}
+		if ordinals {
+			errs = append(errs, field.Invalid(at, most.StrVal, "a StatefulSet cannot be spread by percentages"))
+		}
+		percent, err := Percent(most.StrVal)
+		if err != nil {
+			complete = false
+			errs = append(errs, field.Invalid(at, most.StrVal, err.Error()))
+			continue
+		}
+		before := sum
+		if sum += percent; sum > 100 && before <= 100 {
+			errs = append(errs, field.Invalid(at, most.StrVal, "the percentages are more than 100 % together"))
+		}
+	}
+	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil && last.Type == intstr.String && sum < 100 {
+		var value any
+		if subsets[0].MaxReplicas != nil {
+			value = subsets[0].MaxReplicas.String()
+		}
+		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value, "the percentages are less than 100 % together, and the last subset has one"))
+	}
+	return errs
+}
+
+func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration, path *field.Path) field.ErrorList {
+	strategy := &spec.ScheduleStrategy
+	var errs field.ErrorList
+	switch strategy.Type {
+	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType, appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
+	default: // WS-038
+		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Fixed or Adaptive"))
+	}
+	adaptive, n := strategy.Adaptive, len(spec.Subsets)
+	if adaptive == nil {
+		return errs
+	}
+	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType { // WS-039
+		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Adaptive where adaptive is given"))
+	}
+	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil { // WS-040
+		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds, "the last subset takes what the others cannot, and must have no maxReplicas"))
+	}
+	most := int64(math.MaxInt32)
+	if n > 1 { // WS-041
+		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
+	}
+	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil && (*seconds < 0 || int64(*seconds) > most) {
+		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds, fmt.Sprintf("must be from 0 to %d with %d subsets", most, n)))
+	}
+	return errs
+}
+
+// tryPatch applies a patch to a pod of which nothing is known (WS-045, WS-048).
+func tryPatch(patch []byte) error {
+	if _, err := applyPatch([]byte("{}"), patch); err != nil {
+		return err
+	}
+	return nil
+}
+
+// applyPatch applies a strategic merge patch to a pod, and looks whether the result is one.
+func applyPatch(pod, patch []byte) ([]byte, error) {
+	var object map[string]any
+	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
+		return nil, errors.New("must be a JSON object that is a strategic merge patch of a pod")
+	}
+	patched, err := strategicpatch.StrategicMergePatch(pod, patch, &corev1.Pod{})
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be applied to the pod: %w", err)
+	}
+	if err := json.Unmarshal(patched, &corev1.Pod{}); err != nil {
+		return nil, fmt.Errorf("what it makes is no pod: %w", err)
+	}
+	return patched, nil
+}
+
+// Selectors is a pod template that has the node selectors and tolerations of all subsets, for the API server to judge; nil if there are
+// none. field translates a field of the template into that of the WorkloadSpread (WS-035).
+func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, translate func(string) string) {
+	var required, preferred, tolerations []any
+	places := map[string]string{}
+	const affinity = "spec.template.spec.affinity.nodeAffinity."
+	for i := range spread.Spec.Subsets {
+		s, at := &spread.Spec.Subsets[i], fmt.Sprintf("spec.subsets[%d].", i)
+		if s.RequiredNodeSelector != nil {
+			places[fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]", affinity, len(required))] = at + "requiredNodeSelector"
+			required = append(required, s.RequiredNodeSelector)
+		}
+		for j := range s.PreferredNodeSelector {
+			places[fmt.Sprintf("%spreferredDuringSchedulingIgnoredDuringExecution[%d]", affinity, len(preferred))] = fmt.Sprintf("%spreferredNodeSelector[%d]", at, j)
+			preferred = append(preferred, s.PreferredNodeSelector[j])
+		}
+		for j := range s.Tolerations {
+			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf("%stolerations[%d]", at, j)
+			tolerations = append(tolerations, s.Tolerations[j])
+		}
+	}
+	if len(places) == 0 {
+		return nil, nil
+	}
+	node := map[string]any{}
+	if len(required) > 0 {
+		node["requiredDuringSchedulingIgnoredDuringExecution"] = map[string]any{"nodeSelectorTerms": required}
+	}
+	if len(preferred) > 0 {
+		node["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+	}
+	template = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "any"}}, "spec": map[string]any{
+		"containers":  []any{map[string]any{"name": "any", "image": "any"}},
+		"affinity":    map[string]any{"nodeAffinity": node},
+		"tolerations": tolerations,
+	}}
+	return template, func(path string) string {
+		for from, to := range places {
+			if len(path) >= len(from) && path[:len(from)] == from && (len(path) == len(from) || path[len(from)] == '.' || path[len(from)] == '[') {
+				return to + path[len(from):]
+			}
+		}
+		return "spec.subsets"
+	}
+}
+
+// Patched is the pod template of a workload with a volume for each claim template, and with the patch (WS-046, WS-047). Either may be
+// anything.
+func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
+	spec, _ := workload["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	if template == nil {
+		return nil, errors.New("the workload has no template")
+	}
+	template = withClaims(template, spec["volumeClaimTemplates"])
+	if len(patch) == 0 {
+		return template, nil
+	}
+	text, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the template: %w", err)
+	}
+	patched, err := applyPatch(text, patch)
+	if err != nil {
+		return nil, err
+	}
+	var result map[string]any
+	if err := json.Unmarshal(patched, &result); err != nil {
+		return nil, fmt.Errorf("reading the patched template: %w", err)
+	}
+	return result, nil
+}
+
+// withClaims puts one volume for each claim template into the template, in place of one of its name.
+func withClaims(template map[string]any, claimTemplates any) map[string]any {
+	claims, _ := claimTemplates.([]any)
+	spec, ok := template["spec"].(map[string]any)
+	if !ok || len(claims) == 0 {
+		return template
+	}
+	names := sets.New[string]()
+	var volumes []any
+	for _, item := range claims {
+		claim, _ := item.(map[string]any)
+		metadata, _ := claim["metadata"].(map[string]any)
+		if name, _ := metadata["name"].(string); name != "" && !names.Has(name) {
+			names.Insert(name)
+			volumes = append(volumes, map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
+		}
+	}
+	given, _ := spec["volumes"].([]any)
+	for _, item := range given {
+		volume, _ := item.(map[string]any)
+		if name, _ := volume["name"].(string); !names.Has(name) {
+			volumes = append(volumes, item)
+		}
+	}
+	template, spec = maps.Clone(template), maps.Clone(spec)
+	template["spec"], spec["volumes"] = spec, volumes
+	return template
+}
