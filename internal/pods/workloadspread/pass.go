@@ -321,7 +321,9 @@ const (
 
 // announce records the events of what was done. Many of one sort are one event.
 func (p *Pass) announce(plan *Plan, result *Result) {
-	event := func(eventType, reason, message string) { p.Applier.Events.Event(plan.Spread, eventType, reason, message) }
+	event := func(eventType, reason, message string) {
+		p.Applier.Events.Event(plan.Spread, eventType, reason, message)
+	}
 	if result.Written != nil {
 		var created, deleted []string
 		for _, lost := range result.Written.Lost {
