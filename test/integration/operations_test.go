@@ -491,7 +491,7 @@ func TestManualExamples(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1}
+	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1, "WorkloadSpread": 1}
 	for kind, n := range want {
 		if kinds[kind] < n {
 			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)
