@@ -13,11 +13,10 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
 // addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032).
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options) error {
+func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, spreads *spreads) error {
 	minor, err := serverMinor(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -44,13 +43,11 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		NativeSidecarUpdates: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 		AllSidecarMetadata:   gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
 		SortSidecars:         gates.Enabled(features.EnableSortSidecarContainerByName),
-		WorkloadSpreads:      gates.Enabled(features.WorkloadSpread),
+		WorkloadSpreads:      spreads != nil,
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
-	if options.WorkloadSpreads {
-		if options.Listed, err = workloadspread.NewListed(ctx, mgr, o.installNamespace); err != nil {
-			return err
-		}
+	if spreads != nil {
+		options.Listed, options.UnschedulableWindow = spreads.listed, o.unschedulableWindow
 	}
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)

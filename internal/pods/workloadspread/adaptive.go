@@ -12,9 +12,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// DefaultWindow is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).
-const DefaultWindow = 300 * time.Second
-
 // Reasons of condition Schedulable (WS-179).
 const (
 	ReasonSufficient    = "Sufficient"

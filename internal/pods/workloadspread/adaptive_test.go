@@ -95,7 +95,7 @@ func TestNextCondition(t *testing.T) {
 		"WS-179 another writer's state counts as none":    {old: condition("Unknown", "x", -10), want: condition("True", "Sufficient", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, DefaultWindow, clock.Add(test.now))
+			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, UnschedulableWindow, clock.Add(test.now))
 			if (got.Message != "") != (test.want.Status == "False" && (test.old == nil || test.old.Status != "False")) {
 				t.Errorf("message %q", got.Message)
 			}

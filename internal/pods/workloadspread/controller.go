@@ -48,7 +48,7 @@ type Options struct {
 	Status StatusWriter
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned Versioned
-	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is DefaultWindow (WS-199).
+	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
 	Window time.Duration
 }
 
@@ -95,7 +95,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		options.Status = PlainStatusWriter{kube}
 	}
 	if options.Window == 0 {
-		options.Window = DefaultWindow
+		options.Window = UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: newBackOff(options.RateLimiter),
 		paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
