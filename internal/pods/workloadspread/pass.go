@@ -293,18 +293,19 @@ func (p *Pass) statusMayWait(plan *Plan) time.Duration {
 	return 0
 }
 
-// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other.
+// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for
+// places in the lists by version only.
 func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
-	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
 		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-			return s.Name == t.Name && s.MissingReplicas == t.MissingReplicas && equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
+			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) && equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
 		})
 	}
-	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses) || len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
+	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) || len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
 		return false
 	}
 	for version, list := range a.VersionedSubsetStatuses {
-		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other) {
+		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other, true) {
 			return false
 		}
 	}
