@@ -36,7 +36,7 @@ if [[ $(id -u) != 0 ]]; then
   exit 0
 fi
 step "end-to-end tests on real kubelets"
-export CLUSTER=${CLUSTER_FOR_TEST:-afloat-test} NODES=2 SIMULATED=0
+export CLUSTER=${CLUSTER_FOR_TEST:-afloat-test} NODES=3 SIMULATED=0
 unset KUBECONFIG
 trap 'make --no-print-directory cluster-down || true' EXIT
 make --no-print-directory test-e2e

@@ -46,7 +46,7 @@ var newerKubernetes = map[string]bool{"spec.containers[].preStop.httpGet.protoco
 
 // OPS-070, OPS-071: real Service name and namespace, path and review versions; no bundle, the manager fills it in.
 func TestConvertedKindsNameTheService(t *testing.T) {
-	for _, plural := range []string{"clonesets", "containerrecreaterequests", "nodeimages", "sidecarsets"} {
+	for _, plural := range []string{"clonesets", "containerrecreaterequests", "nodeimages", "sidecarsets", "workloadspreads"} {
 		namesTheService(t, readCRD(t, "bases/apps.kruise.io_"+plural+".yaml"))
 	}
 	for _, plural := range []string{"imagepulljobs", "imagelistpulljobs"} {

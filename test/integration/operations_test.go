@@ -32,6 +32,7 @@ var good = map[string]string{
 	"ImagePullJob":             `{metadata: {namespace: default}, spec: {image: "shop/app:2", selector: {names: [nowhere]}, completionPolicy: {}}}`,
 	"ImageListPullJob":         `{metadata: {namespace: default}, spec: {images: ["a:1", "b:1"], selector: {names: [nowhere]}, completionPolicy: {}}}`,
 	"NodeImage":                `{metadata: {labels: {apps.kruise.io/fake-nodeimage: ""}}, spec: {images: {shop/app: {tags: [{tag: "2", pullPolicy: {ttlSecondsAfterFinished: 60}}]}}}}`,
+	"WorkloadSpread":           `{metadata: {namespace: default}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: nowhere}, subsets: [{name: a, maxReplicas: 3}, {name: b}]}}`,
 	"SidecarSet":               `{spec: {selector: {matchLabels: {side: car}}, containers: [{name: side, image: "example.com/side:1"}]}}`,
 }
 
@@ -490,7 +491,7 @@ func TestManualExamples(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1}
+	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1, "WorkloadSpread": 1}
 	for kind, n := range want {
 		if kinds[kind] < n {
 			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)

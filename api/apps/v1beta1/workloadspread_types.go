@@ -11,7 +11,7 @@ import (
 type WorkloadSpreadSpec struct {
 	WorkloadSpreadTarget `json:",inline"`
 	// Subsets in the order of their priority (WS-002).
-	// +optional
+	// +required
 	Subsets []WorkloadSpreadSubset `json:"subsets,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=configmaps,resourceNames=kruise-configuration,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 
 // Listed follows the kinds that users list, so that changes count without a restart (WS-026).
 type Listed struct {

@@ -198,12 +198,13 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 	return errs
 }
 
+// anyPod has an item in the lists that patches merge, so that an item without its key is found out.
+const anyPod = `{"spec":{"containers":[{"name":"any","env":[{"name":"any"}],"volumeMounts":[{"name":"any","mountPath":"any"}]}],"initContainers":[{"name":"any"}],"volumes":[{"name":"any"}]}}`
+
 // tryPatch applies a patch to a pod of which nothing is known (WS-045, WS-048).
 func tryPatch(patch []byte) error {
-	if _, err := applyPatch([]byte("{}"), patch); err != nil {
-		return err
-	}
-	return nil
+	_, err := applyPatch([]byte(anyPod), patch)
+	return err
 }
 
 // applyPatch applies a strategic merge patch to a pod, and looks whether the result is one.

@@ -1,0 +1,252 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// zone labels the nodes of the tests.
+const zone = "e2e.afloat/zone"
+
+// zones puts the nodes into zones a, b, c, and so on, and returns them by name of the node.
+func zones(t *testing.T, least int) map[string]string {
+	t.Helper()
+	var nodes corev1.NodeList
+	if err := kube.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) < least {
+		t.Fatalf("%d nodes, not %d", len(nodes.Items), least)
+	}
+	of := map[string]string{}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		of[node.Name] = string(rune('a' + i))
+		label := func(ctx context.Context, value string) {
+			if err := kube.Patch(ctx, node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, zone, value))); err != nil {
+				t.Error(err)
+			}
+		}
+		label(t.Context(), strconv.Quote(of[node.Name]))
+		t.Cleanup(func() { label(context.Background(), "null") })
+	}
+	return of
+}
+
+// in is a subset of one zone.
+func in(name, rest string) string {
+	return `{name: zone-` + name + `, requiredNodeSelector: {matchExpressions: [{key: ` + zone + `, operator: In, values: [` + name + `]}]}` + rest + `}`
+}
+
+// apply makes an object from YAML.
+func apply(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		t.Fatalf("%v in\n%s", err, manifest)
+	}
+	if err := kube.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func spread(t *testing.T, namespace, target, spec string) *appsv1beta1.WorkloadSpread {
+	t.Helper()
+	object := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: `+namespace+`, name: spread}, spec: {targetRef: `+target+`, `+spec+`}}`)
+	made := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName()}}
+	eventually(t, "the WorkloadSpread", func(ctx context.Context) string { // it counts, and the webhook knows it
+		if err := kube.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil || made.Status.ObservedGeneration == 0 {
+			return fmt.Sprintf("%v, %+v", err, made.Status)
+		}
+		return ""
+	})
+	return made
+}
+
+// place is where a pod is and is meant to be: its subset, the zone of its node, its deletion cost.
+func place(pod *corev1.Pod, of map[string]string) string {
+	placement, _ := pub.ParsePlacement(pod.Annotations)
+	return strings.TrimSpace(placement.Subset + " in " + of[pod.Spec.NodeName] + " " + pod.Annotations[pub.PodDeletionCost])
+}
+
+// spreads waits until the pods that are neither ending nor ended are placed as given: how many at each place.
+func spreads(t *testing.T, namespace string, of map[string]string, want map[string]int) {
+	t.Helper()
+	eventually(t, "the spread", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+		got := map[string]int{}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+				got[place(pod, of)]++
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprintf("%v, not %v", got, want)
+		}
+		return ""
+	})
+}
+
+// counted waits until the overall status has these replicas and missing replicas by subset, and nothing is booked any more.
+func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int32) {
+	t.Helper()
+	eventually(t, "the status", func(ctx context.Context) string {
+		if err := kube.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
+			return err.Error()
+		}
+		got := map[string][2]int32{}
+		for _, subset := range s.Status.SubsetStatuses {
+			got[subset.Name] = [2]int32{subset.Replicas, subset.MissingReplicas}
+		}
+		for version, subsets := range s.Status.VersionedSubsetStatuses {
+			for _, subset := range subsets {
+				if len(subset.CreatingPods)+len(subset.DeletingPods) > 0 {
+					return fmt.Sprintf("version %s books %v, %v in %s", version, subset.CreatingPods, subset.DeletingPods, subset.Name)
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprintf("%v, not %v", got, want)
+		}
+		return ""
+	})
+}
+
+const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent MOUNTS}]`
+
+// WS-001, WS-002, WS-047, WS-050, WS-074 to WS-076, WS-092, WS-094, WS-142, WS-144, WS-150, WS-160 to WS-165, WS-190: a CloneSet with claims
+// is spread over three zones, with a patch; pods that were there before are adopted, surplus ones go first.
+func TestSpreadOfCloneSet(t *testing.T) {
+	of := zones(t, 3)
+	w := create(t, "spread", `
+replicas: 2
+template:
+  spec:
+    nodeSelector: {`+zone+`: a}
+    containers:
+    - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, volumeMounts: [{name: data, mountPath: /data}]}
+volumeClaimTemplates:
+- metadata: {name: data}
+  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}}
+updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 100%}}
+`)
+	s := spread(t, w.key.Namespace, `{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: spread}`,
+		`subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2, patch: {metadata: {labels: {at: b}}, spec: {containers: [{name: nginx, env: [{name: AT, value: b}]}]}}`)+`, `+in("c", ``)+`]`)
+	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-a in a -100": 1}) // adopted, one too many
+	w.change(`spec: {template: {spec: {nodeSelector: null}}, updateStrategy: {rollingUpdate: {partition: 0, maxUnavailable: 0, maxSurge: 100%}}}`)
+	w.change(`spec: {replicas: 6}`)
+	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-b in b 200": 2, "zone-c in c 100": 3})
+	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {2, 0}, "zone-c": {3, -1}})
+	for _, pod := range w.pods() {
+		if placed, _ := pub.ParsePlacement(pod.Annotations); placed.Subset == "zone-b" &&
+			(pod.Labels["at"] != "b" || !slices.Contains(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "AT", Value: "b"})) {
+			t.Errorf("pod %s lacks the patch: %v %v", pod.Name, pod.Labels, pod.Spec.Containers[0].Env)
+		}
+	}
+	w.settled()
+	w.change(`spec: {replicas: 2}`)
+	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-b in b 200": 1})
+	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {1, 1}, "zone-c": {0, -1}})
+}
+
+// WS-012, WS-080 to WS-085, WS-163, WS-196, WS-198: percentages of a Deployment; a rolling update fills the subsets anew.
+func TestSpreadOfDeployment(t *testing.T) {
+	of := zones(t, 3)
+	space := namespace(t)
+	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`, `subsets: [`+in("a", `, maxReplicas: 30%`)+`, `+in("b", `, maxReplicas: 30%`)+`, `+in("c", `, maxReplicas: 40%`)+`]`)
+	deployment := apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
+		template: {metadata: {labels: {app: web}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
+	spreads(t, space, of, map[string]int{"zone-a in a 300": 2, "zone-b in b 200": 2, "zone-c in c 100": 1})
+	patch := func(body string) {
+		t.Helper()
+		if err := kube.Patch(t.Context(), deployment, client.RawPatch("application/merge-patch+json", []byte(body))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"spec":{"template":{"metadata":{"annotations":{"again":"1"}}}}}`)
+	eventually(t, "the rolling update", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := kube.List(ctx, &pods, client.InNamespace(space)); err != nil {
+			return err.Error()
+		}
+		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp == nil && pod.Annotations["again"] == "" {
+				return pod.Name + " is old"
+			}
+		}
+		return ""
+	})
+	spreads(t, space, of, map[string]int{"zone-a in a 300": 2, "zone-b in b 200": 2, "zone-c in c 100": 1})
+	patch(`{"spec":{"replicas":10}}`)
+	spreads(t, space, of, map[string]int{"zone-a in a 300": 3, "zone-b in b 200": 3, "zone-c in c 100": 4})
+	counted(t, s, map[string][2]int32{"zone-a": {3, 0}, "zone-b": {3, 0}, "zone-c": {4, 0}})
+	patch(`{"spec":{"replicas":0}}`)
+	counted(t, s, map[string][2]int32{"zone-a": {0, 0}, "zone-b": {0, 0}, "zone-c": {0, 0}})
+}
+
+// WS-020, WS-107, WS-168: the pods of a Job are spread, and make room when they end.
+func TestSpreadOfJob(t *testing.T) {
+	of := zones(t, 3)
+	space := namespace(t)
+	s := spread(t, space, `{apiVersion: batch/v1, kind: Job, name: work}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
+	apply(t, `{apiVersion: batch/v1, kind: Job, metadata: {namespace: `+space+`, name: work}, spec: {parallelism: 5, completions: 5,
+		template: {spec: {restartPolicy: Never, `+strings.ReplaceAll(nap, "MOUNTS", `, command: [sh, -c, "until [ -e /tmp/end ]; do sleep 0.2; done"]`)+`}}}}`)
+	spreads(t, space, of, map[string]int{"zone-a in a": 1, "zone-b in b": 2, "zone-c in c": 2})
+	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {2, 0}, "zone-c": {2, -1}})
+}
+
+// WS-060 to WS-064: the ordinals of a StatefulSet.
+func TestSpreadOfStatefulSet(t *testing.T) {
+	of := zones(t, 3)
+	space := namespace(t)
+	spread(t, space, `{apiVersion: apps/v1, kind: StatefulSet, name: db}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
+	apply(t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: `+space+`, name: db}, spec: {serviceName: db, replicas: 4, podManagementPolicy: Parallel, ordinals: {start: 5},
+		selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
+	spreads(t, space, of, map[string]int{"zone-a in a": 1, "zone-b in b": 2, "zone-c in c": 1})
+	for name, want := range map[string]string{"db-5": "zone-a", "db-6": "zone-b", "db-7": "zone-b", "db-8": "zone-c"} {
+		pod := &corev1.Pod{}
+		if err := kube.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, pod); err != nil {
+			t.Error(err)
+		} else if placed, _ := pub.ParsePlacement(pod.Annotations); placed.Subset != want {
+			t.Errorf("%s is in %s, not %s", name, placed.Subset, want)
+		}
+	}
+}
+
+// WS-120, WS-130, WS-170 to WS-176: pods that cannot be scheduled go elsewhere.
+func TestSpreadAdapts(t *testing.T) {
+	of := zones(t, 3)
+	space := namespace(t)
+	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`,
+		`scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 5}}, subsets: [`+in("nowhere", `, maxReplicas: 2`)+`, `+in("a", `, maxReplicas: 2`)+`, `+in("b", ``)+`]`)
+	apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
+		template: {metadata: {labels: {app: web}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
+	spreads(t, space, of, map[string]int{"zone-a in a 200": 2, "zone-b in b 100": 3})
+	counted(t, s, map[string][2]int32{"zone-nowhere": {0, 2}, "zone-a": {2, 0}, "zone-b": {3, -1}})
+	for _, subset := range s.Status.SubsetStatuses {
+		want := map[string]metav1.ConditionStatus{"zone-nowhere": metav1.ConditionFalse, "zone-a": metav1.ConditionTrue, "zone-b": metav1.ConditionTrue}[subset.Name]
+		if len(subset.Conditions) != 1 || subset.Conditions[0].Status != want || subset.Conditions[0].Type != string(appsv1beta1.SubsetSchedulable) {
+			t.Errorf("%s: %+v", subset.Name, subset.Conditions)
+		}
+	}
+}
