@@ -98,7 +98,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooks(ctx, mgr, o, gates, qualifies); err != nil {
+	spreads, err := newSpreads(ctx, mgr, o, gates)
+	if err != nil {
+		return err
+	}
+	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads); err != nil {
 		return err
 	}
 	if err := addControllers(ctx, mgr, o, gates, qualifies, pods); err != nil {

@@ -42,6 +42,7 @@ type options struct {
 	allowPrivileged        bool
 	nodeImageDelay         time.Duration
 	nodeImageTTL           int
+	versionedStatus        string
 	logging                *logsapi.LoggingConfiguration
 
 	installNamespace string
@@ -61,7 +62,7 @@ type accepted struct {
 	expectationTimeout             time.Duration
 	noDeepCopy                     bool
 	bcjByScheduler, adsByScheduler bool
-	versionedStatus, protection    string
+	protection                     string
 }
 
 func parseOptions(args []string) (*options, error) {
@@ -106,7 +107,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
 	fs.DurationVar(&o.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
 	fs.IntVar(&o.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
-	fs.StringVar(&a.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
+	fs.StringVar(&o.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
 	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)

@@ -13,11 +13,10 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
 // addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032).
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options) error {
+func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, spreads *spreads) error {
 	minor, err := serverMinor(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -47,11 +46,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		WorkloadSpreads:      gates.Enabled(features.WorkloadSpread),
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
-	if options.WorkloadSpreads {
-		if options.Listed, err = workloadspread.NewListed(ctx, mgr, o.installNamespace); err != nil {
-			return err
-		}
-	}
+	options.Listed, options.Spreads, options.Versioned = spreads.listed, spreads.watch, spreads.versioned
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)
 		if err != nil {

@@ -45,6 +45,8 @@ type Decision struct {
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
 	// Reason says why there is no subset, or why nothing is booked.
 	Reason string
+	// Gone: the WorkloadSpread is (WS-113).
+	Gone bool
 }
 
 // Placement is the annotation of a pod that was put into a subset (WS-096).

@@ -20,6 +20,7 @@ type Watch struct {
 	Booker  *Booker
 	matcher *Matcher
 	spreads *podscope.Follower[*appsv1beta1.WorkloadSpread]
+	gone    []func(*appsv1beta1.WorkloadSpread)
 }
 
 // Targets are workloads that can be followed.
@@ -41,7 +42,8 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) (*Watch
 }
 
 func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
-	return &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher, spreads: podscope.NewFollower(
+	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher}
+	w.spreads = podscope.NewFollower(
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID || before.Generation != spread.Generation {
 				if before != nil && before.UID != spread.UID {
@@ -54,9 +56,16 @@ func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv
 		func(spread *appsv1beta1.WorkloadSpread) {
 			index.Delete(spread)
 			booker.Forget(spread.UID)
+			for _, do := range w.gone {
+				do(spread)
+			}
 		},
-		func(old, spread *appsv1beta1.WorkloadSpread) bool { return old.Generation != spread.Generation })}
+		func(old, spread *appsv1beta1.WorkloadSpread) bool { return old.Generation != spread.Generation })
+	return w
 }
+
+// WhenGone has do called with each WorkloadSpread that is deleted. It is called before the manager starts.
+func (w *Watch) WhenGone(do func(*appsv1beta1.WorkloadSpread)) { w.gone = append(w.gone, do) }
 
 // Changed has a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.spreads.Changed() }
