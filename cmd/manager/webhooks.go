@@ -43,12 +43,11 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		NativeSidecarUpdates: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 		AllSidecarMetadata:   gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
 		SortSidecars:         gates.Enabled(features.EnableSortSidecarContainerByName),
-		WorkloadSpreads:      spreads != nil,
+		WorkloadSpreads:      gates.Enabled(features.WorkloadSpread),
+		UnschedulableWindow:  o.unschedulableWindow,
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
-	if spreads != nil {
-		options.Listed, options.UnschedulableWindow = spreads.listed, o.unschedulableWindow
-	}
+	options.Listed, options.Spreads, options.Versioned = spreads.listed, spreads.watch, spreads.versioned
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)
 		if err != nil {

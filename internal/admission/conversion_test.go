@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -164,7 +165,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, true)})
+	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, true), removals: pod.NewRemovals()})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || annotations["template"] != "" {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -182,6 +183,18 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 					policy, conditions = admissionv1.Ignore, 0
 				}
 				if *hook.FailurePolicy != policy || len(hook.MatchConditions) != conditions || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+					t.Errorf("%s: %+v", hook.Name, hook)
+				}
+				got[hook.Name+" "+path] = hook.Rules[0].Operations
+				continue
+			}
+			if path == validatePodPath { // WS-100, WS-106, WS-188: the namespaces of evictions the manager says
+				conditions := 1
+				if hook.Name == validateEvictionName {
+					conditions = 0
+				}
+				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun || len(hook.MatchConditions) != conditions ||
+					*hook.TimeoutSeconds != 30 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -212,7 +225,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{
-		"vcloneset.kb.io " + validateCloneSetPath:                 {"CREATE", "UPDATE", "DELETE"},
+		"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"},
+		"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"},
 		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
 		"vsidecarset.kb.io " + validateSidecarSetPath:             {"CREATE", "UPDATE"},
 		"vworkloadspread.kb.io " + validateWorkloadSpreadPath:     {"CREATE", "UPDATE"},

@@ -1,47 +1,62 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
-// Paths of the webhooks of pods (OPS-060). Two entries lead to the same handler: one sends the pods that are always our business, the
+// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries lead to the same handler: one sends the pods that are always our business, the
 // other those that are by what is installed, see otherPods. A pod that the first has changed the second does not send again.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodAllPath = "/mutate-pod-all"
+	mutatePodAllName = "mpod-all.kb.io"
+
+	validatePodPath      = "/validate-pod"
+	validateEvictionName = "vpodeviction.kb.io"
 )
 
 // otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it (CRR-087), and pods that
-// SidecarSets ask for by the expression (SS-080); else none. A pod that comes twice is the same after the second time (SS-107).
-func otherPods(gateAll bool, sidecarSets string) []admissionregistrationv1.MatchCondition {
+// SidecarSets (SS-080) and WorkloadSpreads (WS-050) ask for by the expressions; else none. A pod that comes twice is the same after the
+// second time (SS-107), and put into a subset the first time only.
+func otherPods(gateAll bool, sidecarSets, spreads string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
-	switch {
-	case gateAll && sidecarSets == "false":
-		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate", Expression: without}}
-	case gateAll:
-		return []admissionregistrationv1.MatchCondition{{Name: "without-the-gate-or-of-sidecarsets", Expression: without + " || " + sidecarSets}}
-	case sidecarSets == "false":
+	var names, expressions []string
+	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets}, {"of-workloadspreads", spreads}} {
+		if asks.expression != "false" && (asks.expression != without || gateAll) {
+			names, expressions = append(names, asks.name), append(expressions, asks.expression)
+		}
+	}
+	if len(names) == 0 {
 		return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: "of-sidecarsets", Expression: sidecarSets}}
+	return []admissionregistrationv1.MatchCondition{{Name: strings.Join(names, "-or-"), Expression: strings.Join(expressions, " || ")}}
 }
 
 // podTime is how long a pod may wait for what is asked of others: who creates it waits too.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods that are created, and nothing else (SS-086).
-func mutatePod(chain *pod.Chain) admission.HandlerFunc {
+// mutatePod changes pods that are created, and nothing else (SS-086). again: the pods that come here come by the other entry, too, if they
+// are to be put into subsets.
+func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
 			return admission.Allowed("")
@@ -49,7 +64,7 @@ func mutatePod(chain *pod.Chain) admission.HandlerFunc {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		operations, warnings, err := chain.Mutate(ctx, pod.Request{Raw: request.Object.Raw, Namespace: request.Namespace,
-			DryRun: request.DryRun != nil && *request.DryRun})
+			DryRun: triedOnly(&request), Again: again})
 		if errs := fieldErrors(err); len(errs) > 0 {
 			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
@@ -61,6 +76,53 @@ func mutatePod(chain *pod.Chain) admission.HandlerFunc {
 			return refused(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
 		}
 		return admission.Patched("", operations...).WithWarnings(warnings...)
+	}
+}
+
+// triedOnly tells whether nothing may remain of the request: by its flag, or by the options of who sent it (WS-050, WS-101).
+func triedOnly(request *admission.Request) bool {
+	var options struct {
+		DryRun []string `json:"dryRun"`
+	}
+	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
+}
+
+// validatePod admits that a pod is deleted or evicted (WS-100). live reads a pod that is evicted: such a request has only its name, and the
+// cache of pods is slim, and filled on the replica that leads alone.
+func validatePod(chain *pod.Removals, live client.Reader) admission.HandlerFunc {
+	return func(ctx context.Context, request admission.Request) admission.Response {
+		ctx, cancel := context.WithTimeout(ctx, podTime)
+		defer cancel()
+		removal := &pod.Removal{Pod: &corev1.Pod{}, DryRun: triedOnly(&request)}
+		switch {
+		case request.Operation == admissionv1.Delete && request.SubResource == "":
+			if len(request.OldObject.Raw) == 0 { // a whole collection: its pods come one by one
+				return admission.Allowed("")
+			}
+			if err := json.Unmarshal(request.OldObject.Raw, removal.Pod); err != nil {
+				return refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+			}
+		case request.Operation == admissionv1.Create && request.SubResource == "eviction":
+			var eviction policyv1.Eviction // the older version has the same fields
+			if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
+				return refused(http.StatusBadRequest, "reading the eviction: "+err.Error())
+			}
+			removal.Eviction = true
+			removal.DryRun = removal.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
+			err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)}, removal.Pod)
+			if apierrors.IsNotFound(err) {
+				return admission.Allowed("")
+			}
+			if err != nil {
+				return refused(http.StatusInternalServerError, "reading the pod: "+err.Error())
+			}
+		default:
+			return admission.Allowed("")
+		}
+		if err := chain.Admit(ctx, removal); err != nil {
+			return refused(http.StatusForbidden, err.Error())
+		}
+		return admission.Allowed("")
 	}
 }
 

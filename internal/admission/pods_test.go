@@ -46,7 +46,7 @@ func podRequest(operation admissionapi.Operation, subResource, labels string) ad
 
 // SS-086, SS-120: only the creation of a pod changes it.
 func TestOnlyCreationInjects(t *testing.T) {
-	handle := mutatePod(newPodChain(false, pod.NewSidecars(oneSidecar{}, false, time.Now)))
+	handle := mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	for name, test := range map[string]struct {
 		request admission.Request
 		changed bool
@@ -65,14 +65,14 @@ func TestOnlyCreationInjects(t *testing.T) {
 
 // SS-094: an internal error refuses the pod with 500; the answer comes while the API server still waits.
 func TestInternalErrorsRefuse(t *testing.T) {
-	chain := newPodChain(false, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false, time.Now))
-	answer := mutatePod(chain)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
+	chain := newPodChain(false, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false, time.Now))
+	answer := mutatePod(chain, false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
 	if answer.Allowed || answer.Result.Code != http.StatusInternalServerError || !strings.Contains(answer.Result.Message, "SidecarSet logs: no revision") {
 		t.Errorf("%+v", answer)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if answer := mutatePod(chain)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed || answer.Result.Code != http.StatusInternalServerError {
+	if answer := mutatePod(chain, false)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed || answer.Result.Code != http.StatusInternalServerError {
 		t.Errorf("%+v", answer)
 	}
 	if podTime > 5*time.Second || podTime >= admissionTime {
@@ -82,22 +82,22 @@ func TestInternalErrorsRefuse(t *testing.T) {
 
 // SS-280: without the kind pods are admitted as before.
 func TestWithoutSidecarSets(t *testing.T) {
-	if answer := mutatePod(newPodChain(false, nil))(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
+	if answer := mutatePod(newPodChain(false, nil, nil), false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
 		t.Errorf("%+v", answer)
 	}
 }
 
-// CRR-087: the API server asks about pods for the gate, for SidecarSets, for both, or about none.
+// CRR-087, SS-080, WS-050: the API server asks about pods for the gate, for SidecarSets, for WorkloadSpreads, or about none.
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
-		all  bool
-		sets string
-		want string
+		all                 bool
+		sets, spreads, want string
 	}{
-		"none": {false, "false", "false"}, "gate": {true, "false", gate}, "SidecarSets": {false, "x", "x"}, "both": {true, "x", gate + " || x"},
+		"none": {false, "false", "false", "false"}, "gate": {true, "false", "false", gate}, "SidecarSets": {false, "x", "false", "x"},
+		"both": {true, "x", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "y"}, "all": {true, "x", "y", gate + " || x || y"},
 	} {
-		if got := otherPods(test.all, test.sets); len(got) != 1 || got[0].Expression != test.want {
+		if got := otherPods(test.all, test.sets, test.spreads); len(got) != 1 || got[0].Expression != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -121,7 +121,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
 			}
 		}
-		if scope, known := options.Scopes[mutatePodAllPath](); !known || len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
 			t.Errorf("%s: all pods for which %v", name, scope)
 		}
 	}
@@ -143,5 +143,5 @@ func podsIf(on, gateAll bool) *pod.Chain {
 	if !on {
 		return nil
 	}
-	return newPodChain(gateAll, nil)
+	return newPodChain(gateAll, nil, nil)
 }

@@ -77,6 +77,10 @@ type Options struct {
 	Listed          *workloadspread.Listed
 	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
 	UnschedulableWindow time.Duration
+	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate, and where
+	// the kind is not served.
+	Spreads   *workloadspread.Watch
+	Versioned workloadspread.Versioned
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool
 }
@@ -104,7 +108,15 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
-	chain, injection, err := options.podChain(ctx, mgr)
+	spreads, err := options.podSpreads(mgr)
+	if err != nil {
+		return err
+	}
+	chain, injection, err := options.podChain(ctx, mgr, spreads)
+	if err != nil {
+		return err
+	}
+	removals, err := removalsOf(spreads)
 	if err != nil {
 		return err
 	}
@@ -121,9 +133,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
 		spreads: &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
 			listed: options.Listed, window: options.UnschedulableWindow},
-		pods: chain})
+		pods: chain, removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
-	options.follow(injection, &keeping)
+	options.follow(ctx, injection, &keeping)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
@@ -159,8 +171,10 @@ type kinds struct {
 	images      *imageWebhooks
 	sidecarSets *sidecarSetWebhooks
 	spreads     *workloadSpreadWebhook
-	// pods changes pods; nil without gate PodWebhook.
-	pods *pod.Chain
+	// pods changes pods; nil without gate PodWebhook. removals are checks of their removal, which reads live; nil if there are none.
+	pods     *pod.Chain
+	removals *pod.Removals
+	live     client.Reader
 }
 
 // admissionHandlers are the admission webhooks by path.
@@ -177,21 +191,44 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 	}
 	maps.Copy(handlers, w.images.handlers())
 	if w.pods != nil {
-		handlers[mutatePodPath] = mutatePod(w.pods)
-		handlers[mutatePodAllPath] = handlers[mutatePodPath]
+		handlers[mutatePodPath] = mutatePod(w.pods, true)
+		handlers[mutatePodAllPath] = mutatePod(w.pods, false)
+	}
+	if w.removals != nil {
+		handlers[validatePodPath] = validatePod(w.removals, w.live)
 	}
 	return handlers
 }
 
+// podSpreads is what puts pods into subsets; nil if nothing does (WS-186, WS-187).
+func (o Options) podSpreads(mgr manager.Manager) (*pod.Spreads, error) {
+	if !o.Pods || o.Spreads == nil {
+		return nil, nil
+	}
+	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
+		Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
+	o.Spreads.WhenGone(spreads.Forget)
+	return spreads, register(append(o.Spreads.Booker.Metrics(), spreads.Metric())...)
+}
+
+// removalsOf are the checks of the removal of pods; nil if there are none. What counts removals comes last (WS-104).
+func removalsOf(spreads *pod.Spreads) (*pod.Removals, error) {
+	if spreads == nil {
+		return nil, nil
+	}
+	removals := pod.NewRemovals(spreads.Check())
+	return removals, register(removals.Metric())
+}
+
 // podChain is what changes pods, and what knows SidecarSets; nil without gate PodWebhook, or where the kind is not served (SS-280).
-func (o Options) podChain(ctx context.Context, mgr manager.Manager) (*pod.Chain, *inject.Watch, error) {
+func (o Options) podChain(ctx context.Context, mgr manager.Manager, spreads *pod.Spreads) (*pod.Chain, *inject.Watch, error) {
 	if !o.Pods {
 		return nil, nil, nil
 	}
 	kind := appsv1beta1.GroupVersion.WithKind("SidecarSet")
 	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 		mgr.GetLogger().Info("SidecarSets are not served, pods are admitted without them", "why", err.Error())
-		chain := newPodChain(o.GateAllPods, nil)
+		chain := newPodChain(o.GateAllPods, spreads, nil)
 		return chain, nil, register(chain.Metric())
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("looking for SidecarSets: %w", err)
@@ -201,16 +238,21 @@ func (o Options) podChain(ctx context.Context, mgr manager.Manager) (*pod.Chain,
 		return nil, nil, err
 	}
 	sidecars := pod.NewSidecars(watch, o.SortSidecars, time.Now)
-	chain := newPodChain(o.GateAllPods, sidecars)
+	chain := newPodChain(o.GateAllPods, spreads, sidecars)
 	return chain, watch, register(chain.Metric(), sidecars.Metric())
 }
 
-// newPodChain puts the steps into their order: who adds containers comes before launch priority (SS-090, ND-125).
-func newPodChain(gateAll bool, sidecars *pod.Sidecars) *pod.Chain {
-	if sidecars == nil {
-		return pod.NewChain(pod.Gate(gateAll), pod.Launch())
+// newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and who adds containers comes before
+// launch priority (SS-090, ND-125).
+func newPodChain(gateAll bool, spreads *pod.Spreads, sidecars *pod.Sidecars) *pod.Chain {
+	steps := []pod.Step{pod.Gate(gateAll)}
+	if spreads != nil {
+		steps = append(steps, spreads.Step())
 	}
-	return pod.NewChain(pod.Gate(gateAll), sidecars.Step(), pod.Launch())
+	if sidecars != nil {
+		steps = append(steps, sidecars.Step())
+	}
+	return pod.NewChain(append(steps, pod.Launch())...)
 }
 
 func register(collectors ...prometheus.Collector) error {
@@ -222,18 +264,61 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-// follow makes the keeper ask for the pods that SidecarSets ask for, as soon as they do.
-func (o Options) follow(injection *inject.Watch, keeping *certificate.Options) {
-	if injection == nil {
+// follow makes the keeper ask for the pods that SidecarSets and WorkloadSpreads ask for, as soon as they do.
+func (o Options) follow(ctx context.Context, injection *inject.Watch, keeping *certificate.Options) {
+	spreads := o.Spreads
+	if !o.Pods {
 		return
 	}
-	keeping.Rescope = injection.Changed()
-	keeping.Scopes[mutatePodAllPath] = func() ([]admissionv1.MatchCondition, bool) {
-		if !injection.Synced() {
+	var changes []<-chan struct{}
+	known := func() bool { return (injection == nil || injection.Synced()) && (spreads == nil || spreads.Synced()) }
+	if injection != nil {
+		changes = append(changes, injection.Changed())
+	}
+	if spreads != nil {
+		changes = append(changes, spreads.Changed())
+		keeping.Scopes[validateEvictionName] = certificate.Scope{Policy: admissionv1.Ignore, Conditions: func() ([]admissionv1.MatchCondition, bool) { // WS-106
+			return []admissionv1.MatchCondition{{Name: "of-workloadspreads", Expression: spreads.Scope.Evictions()}}, spreads.Synced()
+		}}
+	}
+	keeping.Rescope = either(ctx, changes)
+	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+		if !known() {
 			return nil, false
 		}
-		return otherPods(o.GateAllPods, injection.Scope.Expression()), true
+		ofSets, ofSpreads := "false", "false"
+		if injection != nil {
+			ofSets = injection.Scope.Expression()
+		}
+		if spreads != nil {
+			ofSpreads = spreads.Scope.Creations()
+		}
+		return otherPods(o.GateAllPods, ofSets, ofSpreads), true
+	}}
+}
+
+// either has a value when one of the channels had one; nil if there are none.
+func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
+	if len(channels) == 0 {
+		return nil
 	}
+	joined := make(chan struct{}, 1)
+	for _, from := range channels {
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-from:
+				}
+				select {
+				case joined <- struct{}{}:
+				default: // one is waiting already
+				}
+			}
+		}()
+	}
+	return joined
 }
 
 func inTime(handle admission.HandlerFunc) admission.Handler {
@@ -249,7 +334,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	if renewBefore == 0 {
 		renewBefore = certificate.DefaultRenewBefore
 	}
-	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false} // off, unless they have handlers
+	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false, validatePodPath: false} // off, unless they have handlers
 	for path := range handlers {
 		paths[path] = true
 	}
@@ -263,9 +348,9 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
-		Scopes: map[string]certificate.Scope{mutatePodAllPath: func() ([]admissionv1.MatchCondition, bool) {
-			return otherPods(o.GateAllPods, "false"), true
-		}},
+		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			return otherPods(o.GateAllPods, "false", "false"), true
+		}}},
 		CRDs:       convertedCRDs,
 		OtherCRDs:  otherCRDs,
 		ServerPort: o.Port,

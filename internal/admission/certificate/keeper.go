@@ -44,8 +44,8 @@ type Options struct {
 	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes says, by path, which requests are sent, for entries whose configuration cannot know: they are shipped with failurePolicy
-	// Ignore and without match conditions, and the leader gives them these and Fail. Rescope has a value when they may have changed:
+	// Scopes says, by the name of an entry, which requests are sent, for entries whose configuration cannot know: they are shipped with
+	// failurePolicy Ignore and without match conditions, and the leader gives them these. Rescope has a value when they may have changed:
 	// then they are brought in line at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
@@ -57,8 +57,13 @@ type Options struct {
 	ServerPort int
 }
 
-// Scope returns the conditions of the requests that are sent. What is not known yet leaves the entry as it is.
-type Scope func() (conditions []admissionv1.MatchCondition, known bool)
+// Scope is what the leader says of an entry.
+type Scope struct {
+	// Conditions are those of the requests that are sent. What is not known yet leaves the entry as it is.
+	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
+	// Policy is the failurePolicy of the entry with them.
+	Policy admissionv1.FailurePolicyType
+}
 
 // Keeper keeps the certificate of one replica, see the package comment. It is a manager.Runnable.
 type Keeper struct {

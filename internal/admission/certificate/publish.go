@@ -249,9 +249,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 		case active && (live || p.leads()):
 			config, _ := entry["clientConfig"].(map[string]any)
 			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
-			if scope := p.scopes[path]; scope != nil && p.leads() {
-				if conditions, known := scope(); known {
-					narrow(entry, conditions)
+			if scope, ok := p.scopes[name]; ok && p.leads() {
+				if conditions, known := scope.Conditions(); known {
+					narrow(entry, conditions, scope.Policy)
 				}
 			}
 			entries = append(entries, entry)
@@ -265,13 +265,13 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	return fields, nil
 }
 
-// narrow limits an entry to the requests that all conditions hold for, and makes it one that must be asked.
-func narrow(entry map[string]any, conditions []admissionv1.MatchCondition) {
+// narrow limits an entry to the requests that all conditions hold for, and says whether it must be asked about these.
+func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
 		list = append(list, map[string]any{"name": c.Name, "expression": c.Expression})
 	}
-	entry["matchConditions"], entry["failurePolicy"] = list, string(admissionv1.Fail)
+	entry["matchConditions"], entry["failurePolicy"] = list, string(policy)
 }
 
 // templateText encodes entries without the bundles filled in.

@@ -267,10 +267,11 @@ func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")
 	conditions, known := []admissionv1.MatchCondition{{Name: "none", Expression: "false"}}, true
+	policy := admissionv1.Fail
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected = true, elected
-			o.Scopes = map[string]Scope{"/validate-all": func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}
+			o.Scopes = map[string]Scope{"all": {Policy: policy, Conditions: func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}}
 		})
 	}
 	entry := func() admissionv1.ValidatingWebhook {
@@ -295,10 +296,12 @@ func TestScopes(t *testing.T) {
 	}
 	known = true
 	for _, expression := range []string{"false", "object.kind == 'x'"} {
-		conditions[0].Expression = expression
-		pass(t, k)
-		if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != admissionv1.Fail {
-			t.Errorf("%+v", got)
+		for _, policy = range []admissionv1.FailurePolicyType{admissionv1.Ignore, admissionv1.Fail} { // WS-106: not all that is asked must be answered
+			conditions[0].Expression = expression
+			pass(t, scoped(nil))
+			if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != policy {
+				t.Errorf("%+v", got)
+			}
 		}
 	}
 }
@@ -313,9 +316,9 @@ func TestScopesAreFollowedAtOnce(t *testing.T) {
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected, o.Rescope = true, elected, rescope
-			o.Scopes = map[string]Scope{"/validate-all": func() ([]admissionv1.MatchCondition, bool) {
+			o.Scopes = map[string]Scope{"all": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return []admissionv1.MatchCondition{{Name: "some", Expression: expression.Load().(string)}}, true
-			}}
+			}}}
 		})
 	}
 	asked := func() string {

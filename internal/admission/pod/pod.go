@@ -28,6 +28,8 @@ type Request struct {
 	Namespace string
 	// DryRun: nothing may remain of the request but the answer.
 	DryRun bool
+	// Again: another entry sends the pod, too, if it is one that needs a step that must be taken once only.
+	Again bool
 
 	warnings []string
 }
@@ -61,8 +63,10 @@ type Chain struct {
 // NewChain returns a chain of steps.
 func NewChain(steps ...Step) *Chain {
 	return &Chain{steps: steps, latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_pod_admission_step_seconds",
-		Help: "Time that a step of the admission of pods took.", Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1, 5}}, []string{"step"})}
+		Help: "Time that a step of the admission of pods took.", Buckets: latencyBuckets}, []string{"step"})}
 }
+
+var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1, 5}
 
 // Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
 func (c *Chain) Metric() prometheus.Collector { return c.latency }

@@ -45,6 +45,8 @@ type Decision struct {
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
 	// Reason says why there is no subset, or why nothing is booked.
 	Reason string
+	// Gone: the WorkloadSpread is (WS-113).
+	Gone bool
 }
 
 // Placement is the annotation of a pod that was put into a subset (WS-096).
@@ -79,7 +81,13 @@ func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, no
 	}
 	list := align(spread, target, pod.Version)
 	if i := slices.IndexFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.CreatingPods, pod.Key) }); i >= 0 { // WS-072
-		return Decision{Subset: &spread.Spec.Subsets[i], Booked: true}
+		d := Decision{Subset: &spread.Spec.Subsets[i], Booked: true}
+		if now.Sub(list[i].CreatingPods[pod.Key].Time) > CreationTimeout/2 {
+			// It is of a request that failed long ago, and would expire before this pod can be seen: it begins anew, in the same place.
+			list[i].CreatingPods = with(list[i].CreatingPods, pod.Key, now)
+			d.List = list
+		}
+		return d
 	}
 	deleted := -1
 	if !pod.Generated { // WS-073
@@ -90,7 +98,7 @@ func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, no
 		chosen = slices.IndexFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool { return free(&s) }) // WS-074
 	}
 	if chosen < 0 {
-		return Decision{Reason: "no subset has a free place: " + describe(list)}
+		return Decision{Reason: "no subset has a free place: " + places(list)}
 	}
 	subset := &spread.Spec.Subsets[chosen]
 	if list[chosen].MissingReplicas == Unlimited { // WS-075
@@ -149,7 +157,7 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 	rank, limit := int64(target.Rank(pod)), int64(0)
 	for i := range spread.Spec.Subsets {
 		subset := &spread.Spec.Subsets[i]
-		if !schedulable(statusOf(spread.Status.SubsetStatuses, subset.Name)) {
+		if !open(statusOf(spread.Status.SubsetStatuses, subset.Name)) {
 			continue
 		}
 		quota := int64(quotaOf(subset, target))
@@ -222,13 +230,13 @@ func statusOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv
 	return nil
 }
 
-// schedulable is true unless the condition Schedulable is False.
-func schedulable(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+// open is true unless the condition Schedulable is False.
+func open(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 	return status == nil || !meta.IsStatusConditionFalse(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
 func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-	return schedulable(status) && (status.MissingReplicas > 0 || status.MissingReplicas == Unlimited)
+	return open(status) && (status.MissingReplicas > 0 || status.MissingReplicas == Unlimited)
 }
 
 func has(bookings map[string]metav1.Time, key string) bool { _, ok := bookings[key]; return ok }
@@ -242,12 +250,12 @@ func with(bookings map[string]metav1.Time, key string, now time.Time) map[string
 	return added
 }
 
-// describe says why no subset takes a pod.
-func describe(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
+// places says why no subset takes a pod.
+func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	parts := make([]string, len(list))
 	for i := range list {
 		s := &list[i]
-		if !schedulable(s) {
+		if !open(s) {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}

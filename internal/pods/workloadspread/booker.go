@@ -282,7 +282,7 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 	}
 	if spread == nil || spread.DeletionTimestamp != nil {
 		for _, k := range batch {
-			k.decision = Decision{Reason: "the WorkloadSpread is gone"}
+			k.decision = Decision{Gone: true, Reason: "the WorkloadSpread is gone"}
 			k.answer(nil)
 		}
 		return nil, nil

@@ -44,8 +44,8 @@ type Options struct {
 	Pods *podindex.Index
 	// Workloads reads targets and tells of their changes.
 	Workloads Followed
-	// Status writes status; nil is a PlainStatusWriter.
-	Status StatusWriter
+	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
+	Booker *Booker
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned Versioned
 	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
@@ -80,7 +80,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		if !ok {
 			return nil
 		}
-		return []string{indexed(TargetOf(spread))}
+		return []string{targetKey(TargetOf(spread))}
 	}); err != nil {
 		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
 	}
@@ -91,15 +91,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Workloads: options.Workloads}
-	if options.Status == nil {
-		options.Status = PlainStatusWriter{kube}
+	var status StatusWriter = PlainStatusWriter{kube}
+	if options.Booker != nil {
+		status = SharedStatusWriter{options.Booker, kube}
 	}
 	if options.Window == 0 {
 		options.Window = UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: newBackOff(options.RateLimiter),
 		paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
-	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: options.Status,
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: status,
 		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
@@ -118,12 +119,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func indexed(target Reference) string { return target.GroupKind.String() + "/" + target.Name }
+func targetKey(target Reference) string { return target.GroupKind.String() + "/" + target.Name }
 
 // ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
 func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed Reference) {
 	var list appsv1beta1.WorkloadSpreadList
-	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: indexed(changed)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
 		return
 	}

@@ -138,7 +138,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
-		if deletion && !c.deletable[subset].Has(key) || !deletion && c.came(key, at.Time) {
+		if deletion && !c.deletable[subset].Has(key) || !deletion && c.came(subset, key, at.Time) {
 			continue
 		}
 		until := at.Add(timeout)
@@ -164,9 +164,9 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 // moment is how much later than "at most so old" is "older".
 const moment = time.Millisecond
 
-// came tells whether the pod of a booking was seen, active or not (WS-151). A finished or ending pod of the same name that is older than
-// any request could be is an earlier one: the cache does not show the new one yet.
-func (c *counter) came(key string, booked time.Time) bool {
+// came tells whether the pod of a booking was seen, active or not (WS-151). A pod of the same name that is older than any request
+// could be is an earlier one, and so is one of another subset: the cache does not show the new one yet.
+func (c *counter) came(subset, key string, booked time.Time) bool {
 	if c.seen == nil {
 		c.seen = make(map[string]*Seen, len(c.pods))
 		for i := range c.pods {
@@ -179,5 +179,5 @@ func (c *counter) came(key string, booked time.Time) bool {
 		}
 	}
 	pod, ok := c.seen[key]
-	return ok && (pod.Active || pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
+	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
 }

@@ -3,7 +3,6 @@ package inject
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,56 +11,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/afloat-project/afloat/internal/platform/podscope"
 )
 
 // Scope says which pods the API server must ask about, as an expression of a match condition: all that some SidecarSet may select, and
 // as few others as can be told without the labels of namespaces. It is wide before it is narrow: what a SidecarSet asked for is still
-// asked for scopeMemory after it has changed or gone, since other replicas and API servers may be behind.
+// asked for podscope.Remembered after it has changed or gone, since other replicas and API servers may be behind.
 type Scope struct {
 	index *Index
 	now   func() time.Time
 
-	mu   sync.Mutex
-	last map[string]remembered
+	mu     sync.Mutex
+	memory podscope.Memory[term]
 }
-
-type remembered struct {
-	term term
-	at   time.Time
-}
-
-// scopeMemory is how long something that is not asked for any more stays in the condition.
-const scopeMemory = 30 * time.Second
-
-// Sizes of an expression, far below what the API server computes for a match condition before it gives up, which would refuse the pod.
-const (
-	maxScopeLength = 8000
-	maxScopeTerms  = 100
-)
 
 // NewScope returns the scope of an index.
 func NewScope(index *Index, now func() time.Time) *Scope {
-	return &Scope{index: index, now: now, last: map[string]remembered{}}
+	return &Scope{index: index, now: now}
 }
 
 // Expression is the condition; "false" if no pod is asked for.
 func (s *Scope) Expression() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
+	asked := map[string]term{}
 	for _, e := range s.index.all() {
 		if e.paused || e.pods == nil {
 			continue
 		}
 		t := newTerm(e)
-		s.last[t.key()] = remembered{t, now}
+		asked[t.key()] = t
 	}
-	maps.DeleteFunc(s.last, func(_ string, r remembered) bool { return now.Sub(r.at) >= scopeMemory })
-	var terms []term
-	for _, key := range slices.Sorted(maps.Keys(s.last)) {
-		terms = append(terms, s.last[key].term)
-	}
-	return union(terms)
+	return union(s.memory.Recall(asked, s.now()))
 }
 
 // term is what one SidecarSet asks for.
@@ -146,15 +128,13 @@ func namespaceOf(selector labels.Selector) string {
 	return strings.Join(conditions, " && ")
 }
 
-// harmless are the characters of keys and values of labels; what has others is not put into an expression.
-var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
-
+// quoted are key and values as texts of an expression; what has other characters than these have is not put into one.
 func quoted(r *labels.Requirement) (key string, values []string, ok bool) {
-	if !harmless.MatchString(r.Key()) {
+	if !podscope.Harmless(r.Key()) {
 		return "", nil, false
 	}
 	for _, value := range slices.Sorted(maps.Keys(r.Values())) {
-		if !harmless.MatchString(value) {
+		if !podscope.Harmless(value) {
 			return "", nil, false
 		}
 		values = append(values, "'"+value+"'")
@@ -174,14 +154,14 @@ func union(terms []term) string {
 	}
 	for _, build := range []func([]term) (labelled, unlabelled []string){exact, byKey} {
 		labelled, unlabelled := build(terms)
-		if labelled == nil && unlabelled == nil || len(labelled)+len(unlabelled) > maxScopeTerms {
+		if labelled == nil && unlabelled == nil || len(labelled)+len(unlabelled) > podscope.MaxTerms {
 			continue
 		}
 		parts := unlabelled
 		if len(labelled) > 0 {
 			parts = append([]string{fmt.Sprintf("has(%s) && (%s)", podLabels, strings.Join(labelled, " || "))}, unlabelled...)
 		}
-		if text := strings.Join(parts, " || "); len(text) <= maxScopeLength {
+		if text := strings.Join(parts, " || "); len(text) <= podscope.MaxLength {
 			return text
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/podscope"
 )
 
 // asked evaluates an expression as an API server does.
@@ -118,16 +119,16 @@ func TestScopeRemembers(t *testing.T) {
 	if both := scope.Expression(); !strings.Contains(both, "['new', 'old']") {
 		t.Errorf("after a change: %s", both)
 	}
-	now = now.Add(scopeMemory)
+	now = now.Add(podscope.Remembered)
 	if one := scope.Expression(); !strings.Contains(one, "['new']") {
 		t.Errorf("later: %s", one)
 	}
 	index.Delete("a")
-	now = now.Add(scopeMemory / 2)
+	now = now.Add(podscope.Remembered / 2)
 	if one := scope.Expression(); !strings.Contains(one, "['new']") {
 		t.Errorf("after a deletion: %s", one)
 	}
-	now = now.Add(scopeMemory)
+	now = now.Add(podscope.Remembered)
 	if none := scope.Expression(); none != "false" {
 		t.Errorf("in the end: %s", none)
 	}

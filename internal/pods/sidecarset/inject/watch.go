@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/podscope"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -31,8 +31,13 @@ type Watch struct {
 	*Chooser
 	Scope *Scope
 
-	synced  func() bool
-	changed chan struct{}
+	sets *podscope.Follower[*appsv1beta1.SidecarSet]
+}
+
+// follow returns what keeps the index.
+func follow(index *Index) *podscope.Follower[*appsv1beta1.SidecarSet] {
+	return podscope.NewFollower(index.Set, func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
+		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
 // NewWatch starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets in the install
@@ -53,17 +58,11 @@ func NewWatch(ctx context.Context, mgr manager.Manager, namespace string) (*Watc
 		return nil, fmt.Errorf("adding the cache of revisions: %w", err)
 	}
 	index := &Index{}
-	w := &Watch{Scope: NewScope(index, time.Now), changed: make(chan struct{}, 1),
+	w := &Watch{Scope: NewScope(index, time.Now), sets: follow(index),
 		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}
-	informer, err := mgr.GetCache().GetInformer(ctx, &appsv1beta1.SidecarSet{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watching SidecarSets: %w", err)
+	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {
+		return nil, err
 	}
-	registration, err := informer.AddEventHandler(w)
-	if err != nil {
-		return nil, fmt.Errorf("watching SidecarSets: %w", err)
-	}
-	w.synced = registration.HasSynced
 	for _, object := range []struct {
 		from cache.Cache
 		kind client.Object
@@ -72,71 +71,21 @@ func NewWatch(ctx context.Context, mgr manager.Manager, namespace string) (*Watc
 			return nil, fmt.Errorf("watching %T: %w", object.kind, err)
 		}
 	}
-	return w, mgr.Add(everywhere(func(ctx context.Context) error { // the scope is known from now on
-		if toolscache.WaitForCacheSync(ctx.Done(), w.synced) {
-			w.notify()
-		}
-		return nil
-	}))
+	return w, nil
 }
-
-// everywhere runs on all replicas.
-type everywhere func(context.Context) error
-
-func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
-
-func (everywhere) NeedLeaderElection() bool { return false }
 
 // Changed has a value when the scope may have changed.
-func (w *Watch) Changed() <-chan struct{} { return w.changed }
-
-func (w *Watch) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // one is waiting already
-	}
-}
+func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
 
 // Synced tells whether all SidecarSets are known that there were at the start.
-func (w *Watch) Synced() bool { return w.synced() }
+func (w *Watch) Synced() bool { return w.sets.Synced() }
 
 // Choose is Chooser.Choose, once all SidecarSets are known: a pod that came before would do without.
 func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*Template, error) {
-	if !w.synced() && !toolscache.WaitForCacheSync(ctx.Done(), w.synced) {
-		return nil, fmt.Errorf("this manager has just started and does not know the SidecarSets yet: %w", ctx.Err())
+	if err := w.sets.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("SidecarSets: %w", err)
 	}
 	return w.Chooser.Choose(ctx, pod, namespace)
-}
-
-// OnAdd is told of SidecarSets by the informer.
-func (w *Watch) OnAdd(object any, _ bool) {
-	if set, ok := object.(*appsv1beta1.SidecarSet); ok {
-		w.index.Set(set)
-		w.notify()
-	}
-}
-
-// OnUpdate is told of SidecarSets by the informer.
-func (w *Watch) OnUpdate(old, object any) {
-	set, ok := object.(*appsv1beta1.SidecarSet)
-	if !ok {
-		return
-	}
-	w.index.Set(set)
-	if before, ok := old.(*appsv1beta1.SidecarSet); !ok || before.Generation != set.Generation || before.UID != set.UID {
-		w.notify()
-	}
-}
-
-// OnDelete is told of SidecarSets by the informer.
-func (w *Watch) OnDelete(object any) {
-	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = last.Obj
-	}
-	if set, ok := object.(*appsv1beta1.SidecarSet); ok {
-		w.index.Delete(set.Name)
-		w.notify()
-	}
 }
 
 func namespaceKind() *metav1.PartialObjectMetadata {

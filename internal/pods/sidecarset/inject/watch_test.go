@@ -117,7 +117,8 @@ func TestStoredRevisions(t *testing.T) {
 // SidecarSets are known pods wait, and are refused in the end.
 func TestWatchFollowsEvents(t *testing.T) {
 	index, synced := &Index{}, false
-	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), changed: make(chan struct{}, 1), synced: func() bool { return synced }}
+	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), sets: follow(index)}
+	w.sets.Synced = func() bool { return synced }
 	told := func() bool {
 		select {
 		case <-w.Changed():
@@ -128,7 +129,7 @@ func TestWatchFollowsEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Choose(ctx, labelled("app", "x"), "d"); err == nil || !strings.Contains(err.Error(), "does not know the SidecarSets yet") {
+	if _, err := w.Choose(ctx, labelled("app", "x"), "d"); err == nil || !strings.Contains(err.Error(), "does not know all objects yet") {
 		t.Errorf("%v", err)
 	}
 	synced = true
@@ -144,11 +145,11 @@ func TestWatchFollowsEvents(t *testing.T) {
 		told bool
 		x, y int
 	}{
-		{"created", func() { w.OnAdd(set, true) }, true, 1, 0},
-		{"changed", func() { w.OnUpdate(set, changed) }, true, 0, 1},
-		{"counted", func() { w.OnUpdate(changed, counted) }, false, 0, 1},
-		{"something else", func() { w.OnAdd(labelled(), false); w.OnUpdate(set, labelled()); w.OnDelete(labelled()) }, false, 0, 1},
-		{"deleted, seen late", func() { w.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a", Obj: counted}) }, true, 0, 0},
+		{"created", func() { w.sets.OnAdd(set, true) }, true, 1, 0},
+		{"changed", func() { w.sets.OnUpdate(set, changed) }, true, 0, 1},
+		{"counted", func() { w.sets.OnUpdate(changed, counted) }, false, 0, 1},
+		{"something else", func() { w.sets.OnAdd(labelled(), false); w.sets.OnUpdate(set, labelled()); w.sets.OnDelete(labelled()) }, false, 0, 1},
+		{"deleted, seen late", func() { w.sets.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a", Obj: counted}) }, true, 0, 0},
 	} {
 		step.do()
 		x, errX := w.Choose(t.Context(), labelled("app", "x"), "d")
@@ -157,5 +158,5 @@ func TestWatchFollowsEvents(t *testing.T) {
 			t.Errorf("%s: %d, %d, %v, %v", step.name, len(x), len(y), errX, errY)
 		}
 	}
-	var _ toolscache.ResourceEventHandler = w
+	var _ toolscache.ResourceEventHandler = w.sets
 }

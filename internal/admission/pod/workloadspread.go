@@ -1,0 +1,172 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	operations "gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/events"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get
+
+// SpreadMatcher finds the WorkloadSpread of a pod that is created.
+type SpreadMatcher interface {
+	Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error)
+}
+
+// SpreadBooker books pods in the status of WorkloadSpreads.
+type SpreadBooker interface {
+	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation, prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
+	Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error)
+}
+
+// SpreadOptions are what Spreads works with.
+type SpreadOptions struct {
+	Matcher SpreadMatcher
+	Booker  SpreadBooker
+	// Known returns a WorkloadSpread; nil if there is none.
+	Known func(types.NamespacedName) *appsv1beta1.WorkloadSpread
+	// Versioned are the kinds whose pods are counted by version (WS-184).
+	Versioned workloadspread.Versioned
+	Recorder  events.EventRecorder
+	Log       logr.Logger
+	Now       func() time.Time
+}
+
+// Spreads puts pods into the subsets of WorkloadSpreads (WS-003).
+type Spreads struct {
+	SpreadOptions
+	pods *prometheus.CounterVec
+
+	mu   sync.Mutex
+	left map[types.UID]*left
+}
+
+// left are pods that were let go without a subset since the last event.
+type left struct {
+	pods int
+	told time.Time
+}
+
+// tellEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
+const tellEvery = time.Minute
+
+// NewSpreads returns what spreads pods.
+func NewSpreads(options SpreadOptions) *Spreads {
+	return &Spreads{SpreadOptions: options, left: map[types.UID]*left{}, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afloat_workloadspread_pods_total", Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place."},
+		[]string{"namespace", "workloadspread", "subset"})}
+}
+
+// Metric returns the counter afloat_workloadspread_pods_total, for the registry.
+func (s *Spreads) Metric() prometheus.Collector { return s.pods }
+
+// Forget drops what is kept of a WorkloadSpread that is deleted.
+func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
+	s.pods.DeletePartialMatch(prometheus.Labels{"namespace": spread.Namespace, "workloadspread": spread.Name})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.left, spread.UID)
+}
+
+// Step returns the step. It comes before SidecarSets, whose selectors see the labels that a subset gives.
+func (s *Spreads) Step() Step { return Step{Name: "workloadspread", Apply: s.apply} }
+
+func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
+	if request.DryRun || request.Again { // WS-050
+		return nil, nil
+	}
+	pod := request.Pod
+	namespace := pod.Namespace
+	if namespace == "" {
+		namespace = request.Namespace
+	}
+	spread, err := s.Matcher.Match(ctx, pod, namespace)
+	if err != nil { // WS-053
+		return nil, &InternalError{fmt.Errorf("looking for the WorkloadSpread of the pod: %w", err)}
+	}
+	if spread == nil {
+		return nil, nil
+	}
+	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
+	if pod.Name == "" { // WS-076
+		creation.Key, creation.Generated = string(uuid.NewUUID()), true
+	}
+	var changes []operations.Operation
+	decision, err := s.Booker.Create(ctx, spread, creation, func(d workloadspread.Decision) (err error) {
+		changes, err = workloadspread.Inject(request.Raw, d.Subset, d.Placement(spread.Name, creation))
+		return err
+	})
+	if err != nil { // WS-094, WS-112
+		return nil, &InternalError{fmt.Errorf("WorkloadSpread %s: %w", spread.Name, err)}
+	}
+	if decision.Gone { // WS-113
+		return nil, nil
+	}
+	if decision.Subset == nil {
+		s.pods.WithLabelValues(namespace, spread.Name, "").Inc()
+		s.tell(spread, decision.Reason)
+		return nil, nil
+	}
+	s.pods.WithLabelValues(namespace, spread.Name, decision.Subset.Name).Inc()
+	return changes, nil
+}
+
+// tell records that pods were let go without a subset: the first at once, then all of a while together (WS-077).
+func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
+	s.mu.Lock()
+	l, now := s.left[spread.UID], s.Now()
+	if l == nil {
+		l = &left{}
+		s.left[spread.UID] = l
+	}
+	l.pods++
+	n := l.pods
+	if !l.told.IsZero() && now.Sub(l.told) < tellEvery {
+		s.mu.Unlock()
+		return
+	}
+	l.pods, l.told = 0, now
+	s.mu.Unlock()
+	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%d pods were created without the rules of a subset: %s", n, reason)
+}
+
+// Check returns the booking of removals. It refuses nothing, and comes last (WS-104).
+func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.remove} }
+
+func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
+	pod := removal.Pod
+	placement, ok := pub.ParsePlacement(pod.Annotations)
+	if removal.DryRun || !ok || !workloadspread.Active(pod) { // WS-101, WS-102
+		return nil
+	}
+	if _, controlled := workloadspread.ControllerOf(pod); !controlled {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
+	spread := s.Known(key)
+	if spread == nil || spread.DeletionTimestamp != nil {
+		return nil
+	}
+	decision, err := s.Booker.Delete(ctx, spread, workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset})
+	switch {
+	case err != nil: // the controller counts the pod when it is gone (WS-106)
+		s.Log.Error(err, "The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name)
+	case !decision.Booked:
+		s.Log.V(4).Info("The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name, "why", decision.Reason)
+	}
+	return nil
+}

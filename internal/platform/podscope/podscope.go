@@ -1,0 +1,154 @@
+// Package podscope is what rules have in common whose pods are known only when objects of users exist: they follow those objects on every
+// replica, and say in a match condition which pods the API server must ask about (docs/decisions/pods-of-sidecarsets.md).
+package podscope
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Sizes of an expression, far below what the API server computes for a match condition before it gives up, which would refuse the pod.
+const (
+	MaxLength = 8000
+	MaxTerms  = 100
+)
+
+// Remembered is how long something that is not asked for any more stays in the condition: other replicas and API servers may be behind.
+const Remembered = 30 * time.Second
+
+// Memory makes a scope wide before it is narrow.
+type Memory[T any] struct {
+	last map[string]remembered[T]
+}
+
+type remembered[T any] struct {
+	term T
+	at   time.Time
+}
+
+// Recall returns the terms in the order of their keys: those that are asked for now, and those that were within Remembered.
+func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
+	if m.last == nil {
+		m.last = map[string]remembered[T]{}
+	}
+	for key, term := range asked {
+		m.last[key] = remembered[T]{term, now}
+	}
+	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool { return now.Sub(r.at) >= Remembered })
+	var terms []T
+	for _, key := range slices.Sorted(maps.Keys(m.last)) {
+		terms = append(terms, m.last[key].term)
+	}
+	return terms
+}
+
+// harmless are the characters of names, and of keys and values of labels.
+var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
+
+// Harmless tells whether a text may be put into an expression between quotes.
+func Harmless(text string) bool { return harmless.MatchString(text) }
+
+// Follower tells an index of the objects of a kind, and its owner when what they ask for may have changed.
+type Follower[T client.Object] struct {
+	// Set and Delete keep the index.
+	Set    func(T)
+	Delete func(T)
+	// Asks tells whether a change of an object may change what it asks for.
+	Asks func(old, object T) bool
+	// Synced tells whether all objects are known that there were at the start; Follow sets it.
+	Synced func() bool
+
+	changed chan struct{}
+}
+
+// NewFollower returns a follower that is told of nothing yet.
+func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
+	return &Follower[T]{Set: set, Delete: remove, Asks: asks, Synced: func() bool { return false }, changed: make(chan struct{}, 1)}
+}
+
+// Follow has the follower told of all objects of the kind once the manager runs, leader or not.
+func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) error {
+	informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(f)
+	if err != nil {
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	f.Synced = registration.HasSynced
+	return mgr.Add(Everywhere(func(ctx context.Context) error { // the scope is known from now on
+		if toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
+			f.Notify()
+		}
+		return nil
+	}))
+}
+
+// Everywhere runs on all replicas.
+type Everywhere func(context.Context) error
+
+// Start implements manager.Runnable.
+func (e Everywhere) Start(ctx context.Context) error { return e(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (Everywhere) NeedLeaderElection() bool { return false }
+
+// Wait returns when all objects are known that there were at the start: a pod that came before would do without them.
+func (f *Follower[T]) Wait(ctx context.Context) error {
+	if f.Synced() || toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
+		return nil
+	}
+	return fmt.Errorf("this manager has just started and does not know all objects yet: %w", ctx.Err())
+}
+
+// Changed has a value when the scope may have changed.
+func (f *Follower[T]) Changed() <-chan struct{} { return f.changed }
+
+// Notify says that the scope may have changed.
+func (f *Follower[T]) Notify() {
+	select {
+	case f.changed <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// OnAdd is told of objects by the informer.
+func (f *Follower[T]) OnAdd(object any, _ bool) {
+	if added, ok := object.(T); ok {
+		f.Set(added)
+		f.Notify()
+	}
+}
+
+// OnUpdate is told of objects by the informer.
+func (f *Follower[T]) OnUpdate(old, object any) {
+	is, ok := object.(T)
+	if !ok {
+		return
+	}
+	f.Set(is)
+	if was, ok := old.(T); !ok || was.GetUID() != is.GetUID() || f.Asks(was, is) {
+		f.Notify()
+	}
+}
+
+// OnDelete is told of objects by the informer.
+func (f *Follower[T]) OnDelete(object any) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	if gone, ok := object.(T); ok {
+		f.Delete(gone)
+		f.Notify()
+	}
+}

@@ -1,0 +1,82 @@
+package workloadspread
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/podscope"
+)
+
+// Watch is an Index that follows the cluster, with the Matcher, the Scope and the Booker of it, on every replica.
+type Watch struct {
+	Index   *Index
+	Scope   *Scope
+	Booker  *Booker
+	matcher *Matcher
+	spreads *podscope.Follower[*appsv1beta1.WorkloadSpread]
+	gone    []func(*appsv1beta1.WorkloadSpread)
+}
+
+// Targets are workloads that can be followed.
+type Targets interface {
+	Workloads
+	// Follow fills the caches with the kind of a target, so that what controls a pod, and its replicas, need not be read live.
+	Follow(ctx context.Context, target Reference) error
+}
+
+// NewWatch starts to follow WorkloadSpreads once the manager runs.
+func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) (*Watch, error) {
+	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
+	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
+		if err := targets.Follow(ctx, TargetOf(spread)); err != nil {
+			log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread", client.ObjectKeyFromObject(spread))
+		}
+	})
+	return w, w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
+}
+
+func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
+	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher}
+	w.spreads = podscope.NewFollower(
+		func(spread *appsv1beta1.WorkloadSpread) {
+			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID || before.Generation != spread.Generation {
+				if before != nil && before.UID != spread.UID {
+					booker.Forget(before.UID)
+				}
+				follow(spread)
+			}
+			index.Set(spread)
+		},
+		func(spread *appsv1beta1.WorkloadSpread) {
+			index.Delete(spread)
+			booker.Forget(spread.UID)
+			for _, do := range w.gone {
+				do(spread)
+			}
+		},
+		func(old, spread *appsv1beta1.WorkloadSpread) bool { return old.Generation != spread.Generation })
+	return w
+}
+
+// WhenGone has do called with each WorkloadSpread that is deleted. It is called before the manager starts.
+func (w *Watch) WhenGone(do func(*appsv1beta1.WorkloadSpread)) { w.gone = append(w.gone, do) }
+
+// Changed has a value when the scope may have changed.
+func (w *Watch) Changed() <-chan struct{} { return w.spreads.Changed() }
+
+// Synced tells whether all WorkloadSpreads are known that there were at the start.
+func (w *Watch) Synced() bool { return w.spreads.Synced() }
+
+// Match is Matcher.Match, once all WorkloadSpreads are known: a pod that came before would do without.
+func (w *Watch) Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
+	if err := w.spreads.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("WorkloadSpreads: %w", err)
+	}
+	return w.matcher.Match(ctx, pod, namespace)
+}
