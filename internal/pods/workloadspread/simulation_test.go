@@ -93,7 +93,11 @@ func (r *spreading) act() {
 		r.kubelet()
 	case n < 91:
 		r.requests() // no request lasts for as long as a booking
-		r.Pass(time.Duration(r.Rand.IntN(9000)) * time.Millisecond)
+		wait := time.Duration(r.Rand.IntN(9000)) * time.Millisecond
+		if r.Chance(0.1) { // to about the end of a window
+			wait += r.window - 8*time.Second
+		}
+		r.Pass(wait)
 	case n < 95:
 		r.user()
 	case n < 97:
