@@ -16,8 +16,8 @@ import (
 
 var bookingTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// spreadOf reads a WorkloadSpread; its target is a CloneSet if there is none.
-func spreadOf(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
+// bookedSpread reads a WorkloadSpread; its target is a CloneSet if there is none.
+func bookedSpread(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
 	if err := yaml.UnmarshalStrict([]byte(text), spread); err != nil {
@@ -121,7 +121,7 @@ func TestCreate(t *testing.T) {
 		"no subsets": {`{spec: {}}`, nil, Creation{Key: "p", Version: "v"}, "none", "no subset has a free place: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spread := spreadOf(t, test.spread)
+			spread := bookedSpread(t, test.spread)
 			before := spread.DeepCopy()
 			got := Create(spread, test.target, test.pod, bookingTime)
 			if text := outcome(t, got); text != test.want || got.Reason != test.reason {
@@ -167,7 +167,7 @@ func TestDelete(t *testing.T) {
 			{name: a, replicas: 1, missingReplicas: 0}]}}}`, &Target{Exists: true, Desired: 10}, Deletion{"p", "v", "a"}, "a a{c:-,d:[p],m:1,r:1}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spread := spreadOf(t, test.spread)
+			spread := bookedSpread(t, test.spread)
 			before := spread.DeepCopy()
 			got := Delete(spread, test.target, test.pod, bookingTime)
 			if text := outcome(t, got); text != test.want || (got.Reason == "") != got.Booked {
@@ -201,7 +201,7 @@ func TestByOrdinal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			for pod := range test.want {
-				d := ByOrdinal(spreadOf(t, test.spread), &test.target, pod)
+				d := ByOrdinal(bookedSpread(t, test.spread), &test.target, pod)
 				if got[pod] = outcome(t, d); d.List != nil { // WS-064
 					t.Errorf("%s is booked", pod)
 				}
