@@ -13,9 +13,12 @@ import (
 	admissionapi "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -103,19 +106,24 @@ func TestOtherPods(t *testing.T) {
 	}
 }
 
-// SS-085, SS-020: the shipped entries for pods leave out the namespaces of the system and of the installation, and no others.
+// SS-085, SS-020, WS-188: the shipped entries for pods leave out the namespaces of the system and of the installation, and no others.
 func TestNamespacesThatAreNeverAsked(t *testing.T) {
-	text, err := os.ReadFile("../../config/webhook/mutating.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var configuration registrationv1.MutatingWebhookConfiguration
-	if err := yaml.Unmarshal(text, &configuration); err != nil {
-		t.Fatal(err)
+	var hooks []registrationv1.MutatingWebhook // both kinds are alike in what is compared
+	for _, file := range []string{"mutating", "validating"} {
+		text, err := os.ReadFile("../../config/webhook/" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var configuration registrationv1.MutatingWebhookConfiguration
+		if err := yaml.Unmarshal(text, &configuration); err != nil {
+			t.Fatal(err)
+		}
+		hooks = append(hooks, configuration.Webhooks...)
 	}
 	entries := 0
-	for _, hook := range configuration.Webhooks {
-		if path := *hook.ClientConfig.Service.Path; path != mutatePodPath && path != mutatePodAllPath {
+	for _, hook := range hooks {
+		path := *hook.ClientConfig.Service.Path
+		if path != mutatePodPath && path != mutatePodAllPath && path != validatePodPath {
 			continue
 		}
 		entries++
@@ -131,11 +139,94 @@ func TestNamespacesThatAreNeverAsked(t *testing.T) {
 		if diff := cmp.Diff(map[string]bool{"kube-system": false, "install": false, "kube-public": true, "shop": true}, asked); diff != "" {
 			t.Errorf("%s: %s", hook.Name, diff)
 		}
-		if operations := hook.Rules[0].Operations; len(operations) != 1 || operations[0] != registrationv1.Create || hook.ReinvocationPolicy != nil {
+		if operations := hook.Rules[0].Operations; len(operations) != 1 || path != validatePodPath && operations[0] != registrationv1.Create || hook.ReinvocationPolicy != nil {
 			t.Errorf("%s: %v", hook.Name, operations)
 		}
 	}
-	if entries != 2 {
+	if entries != 4 {
 		t.Errorf("%d entries", entries)
+	}
+}
+
+// podReader has one pod.
+type podReader struct {
+	client.Reader
+	err   error
+	asked []string
+}
+
+func (r *podReader) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	r.asked = append(r.asked, key.String())
+	if key.Name == "absent" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
+	}
+	object.SetName(key.Name)
+	object.SetNamespace(key.Namespace)
+	return r.err
+}
+
+// WS-100, WS-101, WS-104: deletions and evictions of pods are checked, and nothing else; what may not remain is told as a dry run; an
+// eviction is of the pod that its name says, and of none if that is gone.
+func TestRemovalsOfPods(t *testing.T) {
+	const old, eviction = `{"metadata":{"name":"p","namespace":"d"}}`, `{"metadata":{"name":"p"}`
+	request := func(operation admissionapi.Operation, subResource, name, object, oldObject, options string, dry bool) admission.Request {
+		return admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: operation, SubResource: subResource, Namespace: "d", Name: name, DryRun: &dry,
+			Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(oldObject)}, Options: runtime.RawExtension{Raw: []byte(options)}}}
+	}
+	for name, test := range map[string]struct {
+		request admission.Request
+		err     error
+		// want is what is checked; read what is read.
+		want, read string
+		code       int32
+	}{
+		"deletion":                         {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
+		"dry deletion":                     {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
+		"dry deletion by its options":      {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil, "d/p dry", "", 200},
+		"deletion of a collection":         {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
+		"deletion of something unreadable": {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
+		"eviction":                         {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
+		"eviction without name":            {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
+		"dry eviction":                     {request(admissionapi.Create, "eviction", "p", eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
+		"dry eviction by its options":      {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`, false), nil, "d/p evicted dry", "d/p", 200},
+		"eviction of what is gone":         {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil, "", "d/absent", 200},
+		"unreadable eviction":              {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
+		"eviction of what cannot be read":  {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), errors.New("no answer"), "", "d/p", 500},
+		"creation":                         {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
+		"update":                           {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
+		"deletion of a sub-resource":       {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
+		"refused":                          {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checked := ""
+			live := &podReader{err: test.err}
+			chain := pod.NewRemovals(pod.Check{Name: "test", Apply: func(_ context.Context, r *pod.Removal) error {
+				checked = r.Pod.Namespace + "/" + r.Pod.Name
+				if r.Eviction {
+					checked += " evicted"
+				}
+				if r.DryRun {
+					checked += " dry"
+				}
+				if r.Pod.Name == "needed" {
+					return errors.New("it is needed")
+				}
+				return nil
+			}})
+			answer := validatePod(chain, live)(t.Context(), test.request)
+			if checked != test.want || strings.Join(live.asked, " ") != test.read || answer.Allowed != (test.code == 200) || answer.Result.Code != test.code {
+				t.Errorf("checked %q, read %v, %+v", checked, live.asked, answer)
+			}
+		})
+	}
+}
+
+// WS-050: a dry run by the options of who creates the pod.
+func TestTriedOnly(t *testing.T) {
+	for options, want := range map[string]bool{``: false, `{}`: false, `{"dryRun":[]}`: false, `{"dryRun":["All"]}`: true, `nonsense`: false} {
+		request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Options: runtime.RawExtension{Raw: []byte(options)}}}
+		if got := triedOnly(&request); got != want {
+			t.Errorf("%s: %t", options, got)
+		}
 	}
 }

@@ -101,8 +101,8 @@ func TestServerEndsWithoutACertificate(t *testing.T) {
 	}
 }
 
-// ND-184, CRR-087: without PodWebhook pods are not changed at their creation, and the entries that would send them are dropped; all pods
-// are sent with KruisePodReadinessGate only.
+// ND-184, CRR-087, WS-186, WS-187: without PodWebhook pods are not changed at their creation, and the entries that would send them are dropped;
+// all pods are sent with KruisePodReadinessGate only, and removals only with WorkloadSpread.
 func TestPodWebhookFollowsItsGates(t *testing.T) {
 	for name, test := range map[string]struct {
 		pods, all, want bool
@@ -119,6 +119,12 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 			active, known := options.Paths[path]
 			if _, handled := handlers[path]; handled != test.want || active != test.want || !known {
 				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
+			}
+		}
+		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
+			handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, removals: removals})
+			if active, known := (Options{}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) || active != (handlers[validatePodPath] != nil) {
+				t.Errorf("removals are checked: %t, known: %t", active, known)
 			}
 		}
 		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {

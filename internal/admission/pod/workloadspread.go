@@ -141,7 +141,7 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 	}
 	l.pods, l.told = 0, now
 	s.mu.Unlock()
-	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%d pods were created without the rules of a subset: %s", n, reason)
+	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "Pods created without the rules of a subset: %d; %s", n, reason)
 }
 
 // Check returns the booking of removals. It refuses nothing, and comes last (WS-104).

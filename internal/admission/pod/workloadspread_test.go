@@ -1,0 +1,255 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/yaml"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+)
+
+// spreadWorld matches each pod with one WorkloadSpread, and books as it is told.
+type spreadWorld struct {
+	spread    *appsv1beta1.WorkloadSpread
+	namespace string
+	matchErr  error
+	decide    func(workloadspread.Creation) workloadspread.Decision
+	bookErr   error
+	created   []workloadspread.Creation
+	deleted   []workloadspread.Deletion
+}
+
+func (w *spreadWorld) Match(_ context.Context, _ *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
+	w.namespace = namespace
+	return w.spread, w.matchErr
+}
+
+func (w *spreadWorld) Create(_ context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Creation, prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
+	w.created = append(w.created, pod)
+	if w.bookErr != nil {
+		return workloadspread.Decision{}, w.bookErr
+	}
+	d := w.decide(pod)
+	if d.Subset == nil {
+		return d, nil
+	}
+	return d, prepare(d)
+}
+
+func (w *spreadWorld) Delete(_ context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error) {
+	w.deleted = append(w.deleted, pod)
+	return workloadspread.Decision{Booked: true}, w.bookErr
+}
+
+func (w *spreadWorld) spreads(now func() time.Time, recorder events.EventRecorder) *Spreads {
+	known := func(key types.NamespacedName) *appsv1beta1.WorkloadSpread {
+		if w.spread != nil && key == (types.NamespacedName{Namespace: "d", Name: w.spread.Name}) {
+			return w.spread
+		}
+		return nil
+	}
+	return NewSpreads(SpreadOptions{Matcher: w, Booker: w, Known: known, Versioned: workloadspread.ParseVersioned("deployment"), Recorder: recorder, Log: logr.Discard(), Now: now})
+}
+
+func shopSpread(t *testing.T) *appsv1beta1.WorkloadSpread {
+	t.Helper()
+	spread := &appsv1beta1.WorkloadSpread{}
+	if err := yaml.UnmarshalStrict([]byte(`{metadata: {name: shop, namespace: d, uid: u}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: shop},
+		subsets: [{name: a, maxReplicas: 2, patch: {metadata: {labels: {pool: a}}}}, {name: bad, patch: [1]}]}}`), spread); err != nil {
+		t.Fatal(err)
+	}
+	return spread
+}
+
+const shopPod = `{"metadata":{%s"labels":{"pod-template-hash":"h1"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"shop-h1","controller":true}]},"spec":{"containers":[{"name":"app"}]}}`
+
+func TestSpreads(t *testing.T) {
+	spread := shopSpread(t)
+	into := func(i int, booked bool) func(workloadspread.Creation) workloadspread.Decision {
+		return func(workloadspread.Creation) workloadspread.Decision {
+			return workloadspread.Decision{Subset: &spread.Spec.Subsets[i], Booked: booked}
+		}
+	}
+	full := func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }
+	for name, test := range map[string]struct {
+		world   *spreadWorld
+		request Request
+		// want is the placement, or an error; created is the key that was booked.
+		want, created string
+		counted       string
+	}{
+		"WS-076: booked by its name":             {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, `{"name":"shop","subset":"a"}`, "p h1", "a"},
+		"WS-076: or by an id":                    {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"generateName":"p-",`))}, `{"name":"shop","subset":"a","uid":"ID"}`, "ID h1", "a"},
+		"WS-075: not booked":                     {&spreadWorld{spread: spread, decide: into(0, false)}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, `{"name":"shop","subset":"a"}`, "ID h1", "a"},
+		"WS-050: a dry run":                      {&spreadWorld{spread: spread, decide: into(0, true)}, Request{DryRun: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"by the other entry":                     {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Again: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"WS-054: no match":                       {&spreadWorld{}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"WS-053: an owner is missing":            {&spreadWorld{matchErr: apierrors.NewNotFound(schema.GroupResource{Resource: "replicasets"}, "r")}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "error", "", ""},
+		"WS-077: no place":                       {&spreadWorld{spread: spread, decide: full}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", "-"},
+		"WS-113: gone":                           {&spreadWorld{spread: spread, decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Gone: true} }}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", ""},
+		"WS-112: not booked, so refused":         {&spreadWorld{spread: spread, bookErr: workloadspread.ErrNotBooked}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
+		"WS-094: a patch that cannot be applied": {&spreadWorld{spread: spread, decide: into(1, false)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spreads := test.world.spreads(time.Now, events.NewFakeRecorder(1))
+			test.request.Namespace = "d"
+			chain := NewChain(spreads.Step())
+			changes, _, err := chain.Mutate(t.Context(), test.request)
+			got, created := "", ""
+			for _, change := range changes {
+				if m, ok := change.Value.(map[string]any); ok && m[pub.MatchedWorkloadSpread] != nil {
+					got = m[pub.MatchedWorkloadSpread].(string)
+				}
+			}
+			for _, pod := range test.world.created {
+				created = pod.Key + " " + pod.Version
+				if pod.Generated {
+					got, created = strings.ReplaceAll(got, pod.Key, "ID"), "ID "+pod.Version
+				}
+			}
+			var internal *InternalError
+			if errors.As(err, &internal) {
+				got = "error"
+			}
+			if got != test.want || created != test.created {
+				t.Errorf("%q booked %q, want %q %q: %v", got, created, test.want, test.created, err)
+			}
+			if !test.request.DryRun && !test.request.Again && test.world.namespace != "d" {
+				t.Errorf("namespace %q", test.world.namespace)
+			}
+			for _, subset := range []string{"a", "bad", ""} {
+				want := 0.0
+				if subset == test.counted || subset == "" && test.counted == "-" {
+					want = min(1, float64(len(test.counted)))
+				}
+				if got := testutil.ToFloat64(spreads.pods.WithLabelValues("d", "shop", subset)); got != want {
+					t.Errorf("%q is counted %v times", subset, got)
+				}
+			}
+			spreads.Forget(spread)
+			if n := testutil.CollectAndCount(spreads.Metric()); n != 0 || len(spreads.left) != 0 {
+				t.Errorf("%d series of what is gone", n)
+			}
+		})
+	}
+}
+
+// The labels of a subset are there when SidecarSets look at the pod.
+func TestSidecarSetsSeeTheLabelsOfSubsets(t *testing.T) {
+	spread := shopSpread(t)
+	world := &spreadWorld{spread: spread, decide: func(workloadspread.Creation) workloadspread.Decision {
+		return workloadspread.Decision{Subset: &spread.Spec.Subsets[0]}
+	}}
+	seen := &seenLabels{}
+	chain := NewChain(world.spreads(time.Now, nil).Step(), NewSidecars(seen, false, time.Now).Step())
+	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || seen.labels["pool"] != "a" {
+		t.Errorf("%v, %v", seen.labels, err)
+	}
+}
+
+type seenLabels struct{ labels map[string]string }
+
+func (s *seenLabels) Choose(_ context.Context, pod *corev1.Pod, _ string) ([]*inject.Template, error) {
+	s.labels = pod.Labels
+	return nil, nil
+}
+
+// WS-077: the first pod without a subset is told of at once, and those of a burst together.
+func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
+	recorder, now := events.NewFakeRecorder(10), time.Unix(0, 0)
+	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
+		return workloadspread.Decision{Reason: "a has 2 pods"}
+	}}
+	chain := NewChain(world.spreads(func() time.Time { return now }, recorder).Step())
+	create := func(n int) {
+		for range n {
+			if changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
+				t.Errorf("%v, %v", changes, err)
+			}
+		}
+	}
+	create(40)
+	now = now.Add(tellEvery)
+	create(2)
+	close(recorder.Events)
+	var got []string
+	for event := range recorder.Events {
+		got = append(got, event)
+	}
+	if diff := cmp.Diff([]string{"Warning NoSuitableSubset Pods created without the rules of a subset: 1; a has 2 pods",
+		"Warning NoSuitableSubset Pods created without the rules of a subset: 40; a has 2 pods"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// WS-101, WS-102, WS-106: what is booked when a pod is removed; nothing of it refuses the removal.
+func TestRemovals(t *testing.T) {
+	const placed = `annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}`
+	const of = `labels: {pod-template-hash: h1}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: shop-h1, controller: true}]`
+	going := shopSpread(t)
+	going.DeletionTimestamp = new(metav1.Now())
+	for name, test := range map[string]struct {
+		spread *appsv1beta1.WorkloadSpread
+		pod    string
+		dry    bool
+		err    error
+		want   []workloadspread.Deletion
+	}{
+		"booked":                               {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+		"WS-106: the booking fails":            {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, workloadspread.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+		"WS-101: a dry run":                    {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, true, nil, nil},
+		"WS-102: no annotation":                {shopSpread(t), `{metadata: {name: p, namespace: d, ` + of + `}}`, false, nil, nil},
+		"WS-102: an unreadable annotation":     {shopSpread(t), `{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: "{"}, ` + of + `}}`, false, nil, nil},
+		"WS-102: not active":                   {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}, status: {phase: Succeeded}}`, false, nil, nil},
+		"WS-102: ending already":               {shopSpread(t), `{metadata: {name: p, namespace: d, deletionTimestamp: "2026-01-01T00:00:00Z", ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: no controller":                {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `}}`, false, nil, nil},
+		"WS-102: no WorkloadSpread":            {nil, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: one of another namespace":     {shopSpread(t), `{metadata: {name: p, namespace: e, ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: a terminating WorkloadSpread": {going, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world := &spreadWorld{spread: test.spread, bookErr: test.err}
+			pod := &corev1.Pod{}
+			if err := yaml.UnmarshalStrict([]byte(test.pod), pod); err != nil {
+				t.Fatal(err)
+			}
+			chain := NewRemovals(world.spreads(time.Now, nil).Check())
+			if err := chain.Admit(t.Context(), &Removal{Pod: pod, DryRun: test.dry}); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(test.want, world.deleted); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// WS-104: what an earlier check refuses is not booked.
+func TestRefusedRemovalsAreNotBooked(t *testing.T) {
+	world, reason := &spreadWorld{spread: shopSpread(t)}, errors.New("too many are away")
+	chain := NewRemovals(Check{Name: "budget", Apply: func(context.Context, *Removal) error { return reason }}, world.spreads(time.Now, nil).Check())
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal([]byte(`{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, controller: true}]}}`), pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := chain.Admit(t.Context(), &Removal{Pod: pod}); !errors.Is(err, reason) || len(world.deleted) != 0 {
+		t.Errorf("%v, %v", err, world.deleted)
+	}
+}
