@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// spreading is one random run with the invariants that are watched while it goes on.
-type spreading struct {
+// spreadRun is one random run with the invariants that are watched while it goes on.
+type spreadRun struct {
 	*simulated
 	failure  string
 	versions int
@@ -28,14 +28,14 @@ type spreading struct {
 	percent  bool
 }
 
-func (r *spreading) fail(format string, args ...any) {
+func (r *spreadRun) fail(format string, args ...any) {
 	if r.failure == "" {
 		r.failure = fmt.Sprintf(format, args...)
 	}
 }
 
 // booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114, WS-150).
-func (r *spreading) booked(version, subset string, quota int32) {
+func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
@@ -49,7 +49,7 @@ func (r *spreading) booked(version, subset string, quota int32) {
 }
 
 // beforeWrite watches what the manager writes against the truth.
-func (r *spreading) beforeWrite(w simulation.Write, before, after client.Object) {
+func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object) {
 	switch {
 	case w.Verb == "delete":
 		r.given++
@@ -79,7 +79,7 @@ func (r *spreading) beforeWrite(w simulation.Write, before, after client.Object)
 	}
 }
 
-func (r *spreading) act() {
+func (r *spreadRun) act() {
 	switch n := r.Rand.IntN(100); {
 	case n < 30:
 		r.manage()
@@ -94,7 +94,8 @@ func (r *spreading) act() {
 	case n < 91:
 		r.requests() // no request lasts for as long as a booking
 		wait := time.Duration(r.Rand.IntN(9000)) * time.Millisecond
-		if r.Chance(0.1) { // to about the end of a window
+		if r.Chance(0.1) { // to about the end of a window; no cache lags for so long
+			r.deliver(1 << 20)
 			wait += r.window - 8*time.Second
 		}
 		r.Pass(wait)
@@ -123,7 +124,7 @@ func (r *spreading) act() {
 }
 
 // user scales, rolls out, changes quotas, and fills zones.
-func (r *spreading) user() {
+func (r *spreadRun) user() {
 	switch r.Rand.IntN(5) {
 	case 0, 1:
 		r.scale(int32(r.Rand.IntN(10)))
@@ -159,7 +160,7 @@ func TestSimulatedSpreads(t *testing.T) {
 	}
 	given := 0
 	for seed := first; seed < first+uint64(runs); seed++ {
-		r := &spreading{versions: 1}
+		r := &spreadRun{versions: 1}
 		if problem := r.run(seed); problem != "" {
 			t.Fatalf("SEED=%d: %s", seed, problem)
 		}
@@ -170,7 +171,7 @@ func TestSimulatedSpreads(t *testing.T) {
 	}
 }
 
-func (r *spreading) run(seed uint64) string {
+func (r *spreadRun) run(seed uint64) string {
 	subsets := []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", 3, zone("a")), makeSubset("b", 2, zone("b")), makeSubset("c", nil, zone("c"))}
 	switch seed % 4 {
 	case 1:
@@ -197,7 +198,7 @@ func (r *spreading) run(seed uint64) string {
 }
 
 // end lets everything come to rest, and compares it with what it should be.
-func (r *spreading) end() string {
+func (r *spreadRun) end() string {
 	clear(r.full)
 	if err := r.settle(3000); err != nil {
 		return err.Error()
