@@ -41,8 +41,8 @@ func replicaSet(t *testing.T, deployment *unstructured.Unstructured, version str
 		fmt.Sprintf(spreadTemplate, name, ", pod-template-hash: "+version, version)))
 }
 
-// replica makes a pod of a ReplicaSet; node may be empty.
-func replica(t *testing.T, set *unstructured.Unstructured, name, node string) {
+// podOf makes a pod of a ReplicaSet; node may be empty.
+func podOf(t *testing.T, set *unstructured.Unstructured, name, node string) {
 	t.Helper()
 	labels, err := json.Marshal(set.GetLabels())
 	if err != nil {
@@ -66,8 +66,8 @@ func counted(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts waits for what the lists of a status show, by version; the list of all pods is that of version "".
-func counts(t *testing.T, name string, want map[string]string) *appsv1beta1.WorkloadSpread {
+// countsBecome waits for what the lists of a status show, by version; the list of all pods is that of version "".
+func countsBecome(t *testing.T, name string, want map[string]string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
 	if err := wait(func() error {
@@ -121,13 +121,13 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
   spec: {replicas: 4, selector: {matchLabels: {app: %s}}, template: %s}}`, name, name, fmt.Sprintf(spreadTemplate, name, "", "v1")))
 	first := replicaSet(t, deployment, "v1")
 	for _, pod := range [][2]string{{"-p4", "-c"}, {"-p3", "-b"}, {"-p2", "-a"}, {"-p1", "-a"}} {
-		replica(t, first, name+pod[0], name+pod[1])
+		podOf(t, first, name+pod[0], name+pod[1])
 	}
 	spread := made(t, fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: %s}, subsets: [
   {name: a, maxReplicas: 1, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-a]}]}, patch: {metadata: {labels: {pool: a}}}},
   {name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-b]}]}}]}}`, name, name, name, name))
-	counts(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
+	countsBecome(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
 	// Of the two in a the first by name goes first, or the newer one: that is the same here.
 	ranked(t, name, map[string]string{name + "-p1": "a -100", name + "-p2": "a 200", name + "-p3": "b 100", name + "-p4": " -300"})
 	pod := &corev1.Pod{}
@@ -143,7 +143,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counts(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
+	countsBecome(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
 	if n := len(writes.with(status)) - before; n != 1 {
 		t.Errorf("%d writes of the status", n)
 	}
@@ -157,9 +157,9 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300"})
-	replica(t, second, name+"-q1", name+"-a")
-	replica(t, second, name+"-q2", name+"-b")
-	counts(t, name, map[string]string{"": "a 3 0, b 2 -1", "v1": "a 2 0, b 1 -1", "v2": "a 1 0, b 1 -1"})
+	podOf(t, second, name+"-q1", name+"-a")
+	podOf(t, second, name+"-q2", name+"-b")
+	countsBecome(t, name, map[string]string{"": "a 3 0, b 2 -1", "v1": "a 2 0, b 1 -1", "v2": "a 1 0, b 1 -1"})
 	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300", name + "-q1": "a 200", name + "-q2": "b 100"})
 
 	// A pod that is gone frees its place, whatever the webhook booked for it.
@@ -168,7 +168,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counts(t, name, map[string]string{"": "a 1 0, b 1 -1", "v2": "a 1 0, b 1 -1"})
+	countsBecome(t, name, map[string]string{"": "a 1 0, b 1 -1", "v2": "a 1 0, b 1 -1"})
 }
 
 // WS-122, WS-152, WS-155: a booking whose pod never comes expires by itself, without another event.
@@ -179,17 +179,17 @@ func TestBookingsExpire(t *testing.T) {
 	replicaSet(t, deployment, "v1")
 	spread := made(t, fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: %s}, subsets: [{name: a, maxReplicas: "50%%"}, {name: b}]}}`, name, name))
-	counts(t, name, map[string]string{"": "a 0 2, b 0 -1"})
+	countsBecome(t, name, map[string]string{"": "a 0 2, b 0 -1"})
 	booked := time.Now().UTC().Add(-28 * time.Second).Format(time.RFC3339)
 	patch := fmt.Sprintf(`{"status":{"versionedSubsetStatuses":{"v1":[{"name":"a","replicas":0,"missingReplicas":1,"creatingPods":{"lost":%q}}]}}}`, booked)
 	if err := kube.Status().Patch(t.Context(), spread, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	counts(t, name, map[string]string{"": "a 0 2, b 0 -1"})
+	countsBecome(t, name, map[string]string{"": "a 0 2, b 0 -1"})
 	told(t, spread, "CreatePodFailed", "lost of subset a")
 	// WS-121: a change of the replicas is a change of the quotas.
 	if err := kube.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))); err != nil {
 		t.Fatal(err)
 	}
-	counts(t, name, map[string]string{"": "a 0 4, b 0 -1"})
+	countsBecome(t, name, map[string]string{"": "a 0 4, b 0 -1"})
 }

@@ -1,7 +1,6 @@
 package workloadspread
 
 import (
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,12 +37,15 @@ func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []i
 // deletion costs that it leads to.
 func removalOrder(pods []*corev1.Pod) []int {
 	candidates := make([]rollout.Candidate, len(pods))
-	order := make([]int, len(pods))
+	indices := make(map[*corev1.Pod]int, len(pods))
 	for i, pod := range pods {
 		candidates[i] = rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}
-		order[i] = i
+		indices[pod] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return rollout.ByUpdate(candidates[a], candidates[b]) })
+	order := make([]int, 0, len(pods))
+	for _, c := range rollout.SortForSidecars(candidates, nil, nil, nil) { // the plain order, without hooks of a workload
+		order = append(order, indices[c.Pod])
+	}
 	return order
 }
 

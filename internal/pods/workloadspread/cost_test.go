@@ -9,7 +9,12 @@ import (
 )
 
 func TestCosts(t *testing.T) {
-	many := func(n int) []*corev1.Pod { return slices.Repeat([]*corev1.Pod{makePod("p", ready(-10))}, n) }
+	many := func(n int) (pods []*corev1.Pod) {
+		for i := range n {
+			pods = append(pods, makePod(string(rune('a'+i)), ready(-10)))
+		}
+		return pods
+	}
 	repeat := func(cost, n int) []int { return slices.Repeat([]int{cost}, n) }
 	for name, test := range map[string]struct {
 		pods   int

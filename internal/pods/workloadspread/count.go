@@ -55,8 +55,12 @@ type Seen struct {
 
 // SeenOf is what counting reads of a pod of that version and subset.
 func SeenOf(pod *corev1.Pod, version, subset string) Seen {
-	placement, _ := pub.ParsePlacement(pod.Annotations)
-	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: placement.UID, Active: Active(pod), Created: pod.CreationTimestamp.Time}
+	placed, _ := pub.ParsePlacement(pod.Annotations)
+	return seenOf(pod, version, subset, placed.UID)
+}
+
+func seenOf(pod *corev1.Pod, version, subset, booking string) Seen {
+	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: Active(pod), Created: pod.CreationTimestamp.Time}
 }
 
 // LostBooking is one whose pod was not seen to come, or to go, in time (WS-152, WS-153).

@@ -69,6 +69,7 @@ type member struct {
 	version string
 	// subset is an index, unmatched for none.
 	subset   int
+	booking  string
 	adopted  bool
 	timedOut bool
 }
@@ -144,14 +145,14 @@ func (p *Plan) assign() {
 		index, known := indices[placed.Subset]
 		switch {
 		case !Active(pod):
-			p.seen = append(p.seen, SeenOf(pod, version, placed.Subset))
+			p.seen = append(p.seen, seenOf(pod, version, placed.Subset, placed.UID))
 			continue
 		case ok && known:
 			taken[place{version, index}]++
 		default:
 			index = unmatched
 		}
-		m := &member{pod: pod, version: version, subset: index}
+		m := &member{pod: pod, version: version, subset: index, booking: placed.UID}
 		p.members = append(p.members, m)
 		if !ok {
 			strangers = append(strangers, m)
@@ -173,7 +174,7 @@ func (p *Plan) assign() {
 		taken[place{m.version, chosen}]++
 	}
 	for _, m := range p.members {
-		p.seen = append(p.seen, SeenOf(m.pod, m.version, p.nameOf(m)))
+		p.seen = append(p.seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
 }
 

@@ -1,0 +1,32 @@
+package workloadspread
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkPlan is one pass of the planner over 5000 pods at rest, some of them beyond a quota.
+func BenchmarkPlan(b *testing.B) {
+	spread := makeSpread(makeSubset("a", 2000), makeSubset("b", 2000), makeSubset("c", nil))
+	snapshot := Snapshot{Spread: spread, Target: webTarget(5000), Versioned: versions, Window: UnschedulableWindow, Now: clock}
+	for i := range 5000 {
+		snapshot.Pods = append(snapshot.Pods, makePod(fmt.Sprintf("p%d", i), booked([]string{"a", "a", "b"}[i%3], fmt.Sprint(i)), ready(-i), born(-i-60)))
+	}
+	costed := Make(snapshot)
+	byName := map[string]string{}
+	for _, w := range costed.Writes {
+		byName[w.Pod.Name] = w.Cost
+	}
+	for i, pod := range snapshot.Pods {
+		next := pod.DeepCopy()
+		costs100(byName[pod.Name])(next)
+		snapshot.Pods[i] = next
+	}
+	spread.Status = costed.Status.Status
+	b.ReportAllocs()
+	for b.Loop() {
+		if plan := Make(snapshot); len(plan.Writes) > 0 {
+			b.Fatal(plan.Headline())
+		}
+	}
+}
