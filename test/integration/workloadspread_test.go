@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -89,8 +90,8 @@ func TestBadWorkloadSpreads(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		first.Object["spec"].(map[string]any)["targetRef"].(map[string]any)["name"] = "free" // WS-044
-		err := kube.Update(t.Context(), first)
+		// WS-044; a patch, because the controller writes the status meanwhile.
+		err := kube.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"targetRef":{"name":"free"}}}`)))
 		if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{"spec.targetRef"}) {
 			t.Errorf("%v", err)
 		}
