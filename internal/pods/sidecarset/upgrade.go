@@ -109,22 +109,25 @@ func (p *planner) current(pod *podInfo) {
 
 // reset plans the end of hot upgrades that are done (SS-242, SS-243).
 func (p *planner) reset(pod *podInfo) bool {
-	changes, waiting := p.resets(pod.Pod, pod.working)
+	if mainFinished(pod.Pod) { // its sidecars end next (SS-256)
+		return false
+	}
+	changes, waiting := p.resets(pod)
 	if len(changes) == 0 {
 		if waiting != "" {
 			p.hotWaits[pod] = waiting
 		}
 		return false
 	}
-	p.resetVerdict(pod, changes, func(now *corev1.Pod, working WorkingContainers) []*hotChange {
-		again, _ := p.resets(now, working)
+	p.resetVerdict(pod, changes, func(now *podInfo) []*hotChange {
+		again, _ := p.resets(now)
 		return again
 	})
 	return true
 }
 
 // resetVerdict gives halves that stand by their empty image; again finds them in a later version of the pod.
-func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*corev1.Pod, WorkingContainers) []*hotChange) {
+func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*podInfo) []*hotChange) {
 	names := make([]string, len(changes))
 	for i, c := range changes {
 		names[i] = c.container
@@ -132,10 +135,10 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*c
 	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
-		if !Active(now) || !fresh.matched {
+		if !Active(now) || !fresh.matched || mainFinished(now) {
 			return nil, errChanged
 		}
-		changes := again(now, fresh.working)
+		changes := again(fresh)
 		if len(changes) == 0 {
 			return nil, errChanged
 		}
@@ -172,7 +175,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
 			underway = append(underway, pod)
 		case len(overtaken) > 0:
-			p.resetVerdict(pod, overtaken, p.overtaken)
+			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
 			underway = append(underway, pod)
 		default:
 			if len(p.Set.Spec.PatchPodMetadata) > 0 {
