@@ -46,6 +46,12 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 		l.prepare()
 		lookers = append(lookers, l)
 	}
+	bases := map[string]string{}
+	for _, set := range sets {
+		if base := CanaryOf(set); base != "" {
+			bases[set.Name] = base
+		}
+	}
 	const examples = 3
 	each(func(pod *corev1.Pod) bool {
 		if !Active(pod) {
@@ -56,7 +62,9 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			injected = ReadInjectedList(list)
 		}
 		for _, l := range lookers {
-			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) || slices.Contains(injected, l.Set.Name) {
+			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) || slices.ContainsFunc(injected, func(name string) bool {
+				return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
+			}) {
 				continue
 			}
 			l.missing.Pods++
