@@ -76,6 +76,8 @@ type Result struct {
 	Retry bool
 	// NotReset are pods whose hot upgrade could not be ended.
 	NotReset map[types.UID]bool
+	// Refused are pods that could not be upgraded, though nothing changed meanwhile.
+	Refused map[types.UID]bool
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -92,7 +94,7 @@ func (r *Result) add(err error) {
 
 // Apply carries out all of the plan but the status.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
-	result := Result{NotReset: map[types.UID]bool{}}
+	result := Result{NotReset: map[types.UID]bool{}, Refused: map[types.UID]bool{}}
 	if err := a.revision(ctx, plan); err != nil {
 		result.add(err)
 		result.NoRevision, result.Retry = true, true
@@ -112,6 +114,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		result.add(err)
 		if err != nil && writing[i].Action == Reset {
 			result.NotReset[writing[i].Pod.UID] = true
+		}
+		if err != nil && writing[i].Action == Upgrade && !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			result.Refused[writing[i].Pod.UID] = true
 		}
 	})
 	for _, old := range plan.History {

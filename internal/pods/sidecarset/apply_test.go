@@ -52,6 +52,35 @@ func TestOnePodFails(t *testing.T) {
 	}
 }
 
+// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for ever: once it was refused the others come
+// first (SS-230).
+func TestOnePodFailsAtATime(t *testing.T) {
+	s := simulate(1, makeSet(), 3)
+	refuse, tried := true, 0
+	s.Refused = func(w simulation.Write) bool {
+		if refuse && w.Key.Name == "web-0" {
+			tried++
+			return true
+		}
+		return false
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	for range 30 {
+		s.round()
+	}
+	images := map[string]string{}
+	for _, pod := range s.pods() {
+		images[pod.Name] = imageOf(pod, "proxy")
+	}
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" || tried < 2 {
+		t.Error(tried, diff, s.describe())
+	}
+	refuse = false
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || len(s.pass.knowledge(s.set().UID).refused) != 0 {
+		t.Error(err, s.describe())
+	}
+}
+
 // TestOneResetFails: a hot upgrade that cannot be ended is told of and tried again, and the other pods go on (SS-230, SS-262).
 func TestOneResetFails(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 3)

@@ -99,8 +99,8 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 			continue
 		}
 		standby[standbyOf(c.Name, working)] = true
-		if info.stays() && atRest(pod, c.Name, working) {
-			continue // it only has another empty image (SS-245)
+		if atRest(pod, c.Name, working) {
+			continue // it only has another empty image: that of a former spec (SS-245), or what a webhook made of it
 		}
 		if change := p.resetOf(pod, c, working); change != nil {
 			changes = append(changes, change)

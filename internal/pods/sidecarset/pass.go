@@ -89,7 +89,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.notReset = result.NotReset
+	snapshot.Known.learn(plan, result)
 	p.announce(plan)
 	outcome := Outcome{Plan: plan}
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {

@@ -42,9 +42,6 @@ type podInfo struct {
 // available: consistent and ready, as the budget counts (SS-218).
 func (i *podInfo) available() bool { return i.behind == "" && i.ready }
 
-// stays tells whether the pod keeps its containers as they are: neither is it current nor do images alone differ (SS-211).
-func (i *podInfo) stays() bool { return !i.updated && !i.upgradable }
-
 // examine looks at an active pod that lists the SidecarSet.
 func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info := &podInfo{Pod: pod}
@@ -72,7 +69,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info.updated = p.hash != "" && info.record.Hash == p.hash
 	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.Set.Name].Hash == p.hashWithoutImage
 	info.behind, info.busy = p.consistency(pod)
-	info.notReady = p.unready(info)
+	info.notReady = p.unready(pod, working)
 	info.ready = info.notReady == ""
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
@@ -269,27 +266,25 @@ func sameDigest(imageID, image string) bool {
 }
 
 // unready says why the pod is not ready, empty if it is (SS-216).
-func (p *planner) unready(info *podInfo) string {
-	pod := info.Pod
+func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s", phaseOf(pod.Status.Phase))
 	}
 	if ready := readiness.Condition(pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue {
 		return "it is not Ready"
 	}
-	return p.standing(info)
+	return p.standing(pod, working)
 }
 
-// standing says which half of a pair stands by without its empty image. In a pod that stays as it is that may be a former one.
-func (p *planner) standing(info *podInfo) string {
-	pod, working := info.Pod, info.working
+// standing says which half of a pair stands by without its empty image, in the middle of a hot upgrade.
+func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 	for i := range p.Set.Spec.Containers {
 		c := &p.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
 		standby := standbyOf(c.Name, working)
-		if info.stays() && atRest(pod, c.Name, working) {
+		if atRest(pod, c.Name, working) {
 			continue
 		}
 		if half := find(pod.Spec.Containers, standby); half != nil && half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {

@@ -202,6 +202,15 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	candidates = p.inOrder(candidates)
 	kept := min(l.partition, len(candidates))
+	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int { // who was refused must not keep the others waiting
+		switch later := a.ready && p.refused(a.Pod); {
+		case later == (b.ready && p.refused(b.Pod)):
+			return 0
+		case later:
+			return 1
+		}
+		return -1
+	})
 	l.used += count(candidates[:len(candidates)-kept])
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
 	chosen, ended, used := 0, false, l.used
@@ -209,6 +218,9 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
+		case pod.underway: // it counts already, and nothing else brings it back
+			chosen++
+			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
 		case ended || pod.ready && used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%d pods are unavailable because of the upgrade, maxUnavailable is %d", used, l.maxUnavailable)
@@ -219,8 +231,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 				how = fmt.Sprintf("%d of %d unavailable with it", used, l.maxUnavailable)
 			}
 			chosen++
-			v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
-			v.Upgradable, v.Change = &isTrue, p.change(pod)
+			p.upgradeVerdict(pod, how)
 		}
 	}
 	switch {
@@ -233,6 +244,11 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		p.HeldBackReason = ReasonMaxUnavailable
 		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %d ready pods that could be upgraded", len(candidates)-kept)
 	}
+}
+
+func (p *planner) upgradeVerdict(pod *podInfo, how string) {
+	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
+	v.Upgradable, v.Change = &isTrue, p.change(pod)
 }
 
 // count tells how many of the pods may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
@@ -254,7 +270,7 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
 			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil || fresh.busy != "" ||
-				fresh.ready && !decided.ready || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
+				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
 				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, errChanged
 			}
