@@ -116,3 +116,22 @@ func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
 		t.Errorf("%d pods, %d comparisons", plan.NotUpgradable, len(plan.planner.compared))
 	}
 }
+
+// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet selects (SS-085, SS-W09).
+func TestMissingPodsOfTheSystem(t *testing.T) {
+	set := makeSet()
+	stamp(set)
+	var pods []*corev1.Pod
+	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "shop": {"control-plane": "other"}}
+	for namespace := range namespaces {
+		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
+	}
+	got := MissingPods([]*appsv1beta1.SidecarSet{set}, func(do func(*corev1.Pod) bool) {
+		for _, pod := range pods {
+			do(pod)
+		}
+	}, namespaces)
+	if diff := cmp.Diff(map[string]Missing{"mesh": {1, []string{"shop/p"}}}, got); diff != "" {
+		t.Error(diff)
+	}
+}

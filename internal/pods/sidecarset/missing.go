@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +55,7 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	}
 	const examples = 3
 	each(func(pod *corev1.Pod) bool {
-		if !Active(pod) {
+		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || namespaces[pod.Namespace]["control-plane"] == "openkruise" { // SS-085
 			return true
 		}
 		var injected []string
