@@ -91,8 +91,8 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.learn(plan, result)
 	p.announce(plan)
-	outcome := Outcome{Plan: plan}
-	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
+	outcome := Outcome{Plan: plan, After: plan.Again}
+	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) && (outcome.After == 0 || outcome.After > mendedAfter) {
 		outcome.After = mendedAfter
 	}
 	if result.Retry {

@@ -100,6 +100,10 @@ type Plan struct {
 	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
 	HeldBack       string
 	HeldBackReason Reason
+	// heldBackAbout is what makes HeldBack worth telling again.
+	heldBackAbout string
+	// Again is when to plan again although nothing happens; 0 means not at all.
+	Again time.Duration
 	// Sentences explain the plan.
 	Sentences []string
 

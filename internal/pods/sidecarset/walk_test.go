@@ -1,6 +1,7 @@
 package sidecarset
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,6 +50,36 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 				t.Errorf("%s%s", diff, plan)
 			}
 		})
+	}
+}
+
+// TestStandstillIsTold: a rollout that stands still because of pods that do not come back says which and why, after a while and once, and
+// says nothing while it moves (SS-218, SS-262).
+func TestStandstillIsTold(t *testing.T) {
+	s := simulate(1, makeSet(), 3)
+	s.node.Digests["proxy:bad"] = ""
+	told := func() int { return strings.Count(strings.Join(s.events, "\n"), "HeldBackByMaxUnavailable") }
+	s.change(imageNow("proxy", "proxy:2"))
+	if err := s.settle(200); err != nil || told() != 0 {
+		t.Fatal(err, s.events)
+	}
+	s.change(imageNow("proxy", "proxy:bad"))
+	for range 50 {
+		s.round()
+	}
+	if told() != 0 || s.due.IsZero() {
+		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.due)
+	}
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	s.wake = true
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Normal HeldBackByMaxUnavailable maxUnavailable 1 is used up by 1 pod(s) that have not become available since they were upgraded or created: default/web-0: "
+	if told() != 1 || !strings.Contains(strings.Join(s.events, "\n"), want) {
+		t.Errorf("%q", s.events)
 	}
 }
 
