@@ -96,6 +96,10 @@ func (r *Result) add(err error) {
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result := Result{NotReset: map[types.UID]bool{}, Refused: map[types.UID]bool{}}
 	if err := a.revision(ctx, plan); err != nil {
+		if !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
+				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+		}
 		result.add(err)
 		result.NoRevision, result.Retry = true, true
 		return result

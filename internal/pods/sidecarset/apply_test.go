@@ -236,6 +236,23 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
+// TestRevisionThatIsRefused: what keeps the revision from being stored, and with it all that names it, is told (SS-183, SS-262).
+func TestRevisionThatIsRefused(t *testing.T) {
+	s := simulate(1, makeSet(), 1)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { return refuse && w.Key.Kind == "ControllerRevision" }
+	for range 5 {
+		s.round()
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") || s.set().Status.ObservedGeneration != 0 {
+		t.Errorf("%q %+v", s.events, s.set().Status)
+	}
+	refuse = false
+	if err := s.settle(100); err != nil || s.set().Status.MatchedPods != 1 {
+		t.Error(err, s.set().Status)
+	}
+}
+
 // TestCacheThatNeverShowsAWrite is not waited for longer than five minutes (SS-193).
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, makeSet(), 2)
