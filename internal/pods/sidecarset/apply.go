@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -201,7 +202,7 @@ func (a *Applier) change(ctx context.Context, plan *Plan, v *PodVerdict) (*corev
 }
 
 func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
-	patches, err := v.Change(pod, a.Now())
+	patches, err := guarded(ctx, func() ([]*podpatch.Patch, error) { return v.Change(pod, a.Now()) })
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +215,19 @@ func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *core
 		}
 	}
 	return pod, nil
+}
+
+// guarded makes an error of a panic. Others than the pod's SidecarSet live in this process, and nobody would catch it here.
+func guarded(ctx context.Context, do func() ([]*podpatch.Patch, error)) (patches []*podpatch.Patch, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			for _, handle := range utilruntime.PanicHandlers { // they log where
+				handle(ctx, cause)
+			}
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return do()
 }
 
 func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {

@@ -18,6 +18,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -233,6 +234,29 @@ func TestNameTaken(t *testing.T) {
 				t.Errorf("status %+v", status)
 			}
 		})
+	}
+}
+
+// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the others (SS-230, SS-D07).
+func TestOnePodPanics(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 2)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	s.deliver(99)
+	snapshot, err := simReader{s}.Snapshot(t.Context(), setKey.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := Make(*snapshot)
+	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
+	result := s.pass.Applier.Apply(t.Context(), plan)
+	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") || !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
+		t.Errorf("%v %q", result.Err, s.events)
+	}
+	if got := imageOf(s.pods()[1], "proxy"); got != "proxy:2" {
+		t.Errorf("the other pod has %s", got)
 	}
 }
 
