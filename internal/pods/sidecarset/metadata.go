@@ -78,7 +78,8 @@ func decoded(text string) (value any, err error) {
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
-	return value, decoder.Decode(&value)
+	err = decoder.Decode(&value)
+	return value, err
 }
 
 // unchanged tells whether merging the patch into the value gives the value.
