@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -76,6 +77,8 @@ type Result struct {
 	Retry bool
 	// NotReset are pods whose hot upgrade could not be ended.
 	NotReset map[types.UID]bool
+	// Refused are pods that could not be upgraded, though nothing changed meanwhile.
+	Refused map[types.UID]bool
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -92,8 +95,12 @@ func (r *Result) add(err error) {
 
 // Apply carries out all of the plan but the status.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
-	result := Result{NotReset: map[types.UID]bool{}}
+	result := Result{NotReset: map[types.UID]bool{}, Refused: map[types.UID]bool{}}
 	if err := a.revision(ctx, plan); err != nil {
+		if !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
+				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+		}
 		result.add(err)
 		result.NoRevision, result.Retry = true, true
 		return result
@@ -112,6 +119,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		result.add(err)
 		if err != nil && writing[i].Action == Reset {
 			result.NotReset[writing[i].Pod.UID] = true
+		}
+		if err != nil && writing[i].Action == Upgrade && !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			result.Refused[writing[i].Pod.UID] = true
 		}
 	})
 	for _, old := range plan.History {
@@ -192,7 +202,7 @@ func (a *Applier) change(ctx context.Context, plan *Plan, v *PodVerdict) (*corev
 }
 
 func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
-	patches, err := v.Change(pod, a.Now())
+	patches, err := guarded(ctx, func() ([]*podpatch.Patch, error) { return v.Change(pod, a.Now()) })
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +215,19 @@ func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *core
 		}
 	}
 	return pod, nil
+}
+
+// guarded makes an error of a panic. Others than the pod's SidecarSet live in this process, and nobody would catch it here.
+func guarded(ctx context.Context, do func() ([]*podpatch.Patch, error)) (patches []*podpatch.Patch, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			for _, handle := range utilruntime.PanicHandlers { // they log where
+				handle(ctx, cause)
+			}
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return do()
 }
 
 func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {

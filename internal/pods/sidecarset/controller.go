@@ -112,9 +112,8 @@ var setEvents = predicate.Funcs{
 	},
 }
 
-// namespaceEvents are changes of labels (SS-191).
+// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before (SS-191).
 var namespaceEvents = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, // its pods come later
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
 	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
 }
