@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -14,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // Cluster is what applying needs of the API server. Errors are those of apimachinery.
@@ -111,11 +110,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 			writing = append(writing, v)
 		}
 	}
-	var mu sync.Mutex
-	inParallel(len(writing), a.Parallel, func(i int) {
-		err := a.verdict(ctx, plan, writing[i])
-		mu.Lock()
-		defer mu.Unlock()
+	for i, err := range parallel.Do(ctx, len(writing), a.Parallel, func(i int) error { return a.verdict(ctx, plan, writing[i]) }) {
 		result.add(err)
 		if err != nil && writing[i].Action == Reset {
 			result.NotReset[writing[i].Pod.UID] = true
@@ -123,7 +118,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		if err != nil && writing[i].Action == Upgrade && !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
 			result.Refused[writing[i].Pod.UID] = true
 		}
-	})
+	}
 	for _, old := range plan.History {
 		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {
 			a.doubt(plan, KindRevision, types.NamespacedName{Namespace: old.Namespace, Name: old.Name}, err)
@@ -133,20 +128,6 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		a.Own.Deleted(plan.SidecarSet.UID, KindRevision, old, a.Now())
 	}
 	return result
-}
-
-// inParallel runs do for 0 to n-1, at most limit at a time, and waits for all.
-func inParallel(n, limit int, do func(int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(limit, 1))
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
-	}
-	wg.Wait()
 }
 
 // verdict changes a pod, then says so in its condition.
@@ -202,7 +183,11 @@ func (a *Applier) change(ctx context.Context, plan *Plan, v *PodVerdict) (*corev
 }
 
 func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
-	patches, err := guarded(ctx, func() ([]*podpatch.Patch, error) { return v.Change(pod, a.Now()) })
+	var patches []*podpatch.Patch
+	err := parallel.Guarded(ctx, func() (err error) { // it is told of as the pod's
+		patches, err = v.Change(pod, a.Now())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -215,19 +200,6 @@ func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *core
 		}
 	}
 	return pod, nil
-}
-
-// guarded makes an error of a panic. Others than the pod's SidecarSet live in this process, and nobody would catch it here.
-func guarded(ctx context.Context, do func() ([]*podpatch.Patch, error)) (patches []*podpatch.Patch, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			for _, handle := range utilruntime.PanicHandlers { // they log where
-				handle(ctx, cause)
-			}
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
-	return do()
 }
 
 func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {

@@ -58,8 +58,8 @@ type Options struct {
 	Namespace string
 }
 
-// parallel bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
-const parallel = 32
+// atOnce bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
+const atOnce = 32
 
 // controllerName names queue metrics and events (SS-262, SS-264).
 const controllerName = "sidecarset-controller"
@@ -86,7 +86,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
 	r := &reconciler{kube: kube, meters: meters, paces: map[string]time.Time{}, known: map[string]types.UID{}, told: map[types.UID]string{}}
 	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
-		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
+		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
