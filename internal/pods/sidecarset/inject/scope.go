@@ -27,7 +27,8 @@ type Scope struct {
 
 type remembered struct {
 	term term
-	at   time.Time
+	// gone is since when it is not asked for any more; zero while it is.
+	gone time.Time
 }
 
 // scopeMemory is how long something that is not asked for any more stays in the condition.
@@ -49,14 +50,19 @@ func (s *Scope) Expression() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
+	for key, r := range s.last {
+		if r.gone.IsZero() {
+			s.last[key] = remembered{r.term, now}
+		}
+	}
 	for _, e := range s.index.all() {
 		if e.paused || e.pods == nil {
 			continue
 		}
 		t := newTerm(e)
-		s.last[t.key()] = remembered{t, now}
+		s.last[t.key()] = remembered{term: t}
 	}
-	maps.DeleteFunc(s.last, func(_ string, r remembered) bool { return now.Sub(r.at) >= scopeMemory })
+	maps.DeleteFunc(s.last, func(_ string, r remembered) bool { return !r.gone.IsZero() && now.Sub(r.gone) >= scopeMemory })
 	var terms []term
 	for _, key := range slices.Sorted(maps.Keys(s.last)) {
 		terms = append(terms, s.last[key].term)
