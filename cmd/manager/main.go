@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string) error {
 	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o, gates, qualifies, pods); err != nil {
+	if err := addControllers(ctx, mgr, o, gates, qualifies, pods, spreads); err != nil {
 		return err
 	}
 	if err := showLeadership(mgr); err != nil {
@@ -267,7 +267,7 @@ func servesResize(cfg *rest.Config) (bool, error) {
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index, spreads *spreads) error {
 	limiter := func() workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
@@ -283,6 +283,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return err
 	}
 	if err := addSidecarSets(ctx, mgr, o, gates, pods, limiter()); err != nil {
+		return err
+	}
+	if err := spreads.addController(ctx, mgr, o, pods, limiter()); err != nil {
 		return err
 	}
 	return cloneset.Setup(ctx, mgr, cloneset.Options{

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
 // options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
@@ -43,6 +44,7 @@ type options struct {
 	nodeImageDelay         time.Duration
 	nodeImageTTL           int
 	versionedStatus        string
+	unschedulableWindow    time.Duration
 	logging                *logsapi.LoggingConfiguration
 
 	installNamespace string
@@ -108,6 +110,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.DurationVar(&o.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
 	fs.IntVar(&o.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
 	fs.StringVar(&o.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
+	fs.DurationVar(&o.unschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow, "for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
 	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
@@ -128,6 +131,9 @@ func parseOptions(args []string) (*options, error) {
 	}
 	if month := 31 * 24 * 60 * 60; o.nodeImageTTL < 0 || o.nodeImageTTL > month {
 		return nil, fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d", o.nodeImageTTL, month)
+	}
+	if o.unschedulableWindow < 5*time.Second {
+		return nil, fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", o.unschedulableWindow) // WS-199
 	}
 	return o, o.environment()
 }

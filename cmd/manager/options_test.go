@@ -18,7 +18,7 @@ func TestFlags(t *testing.T) {
 		"allow-privileged": "true", "feature-gates": "AllAlpha=true", "rate-limiter-base-delay": "5ms", "rate-limiter-max-delay": "1000s",
 		"rate-limiter-qps": "10", "rate-limiter-bucket-size": "100", "expectation-timeout": "5m", "assign-bcj-pods-by-scheduler": "true",
 		"assign-pods-by-scheduler": "true", "nodeimage-creation-delay": "30s", "default-ttlseconds-for-always-nodeimage": "300",
-		"cloneset-scaling-exclude-preparing-delete": "true", "ws-enabled-versioned-status": "deployment", "protection-log-path": "/log",
+		"cloneset-scaling-exclude-preparing-delete": "true", "ws-enabled-versioned-status": "deployment", "ws-unschedulable-window": "10m", "protection-log-path": "/log",
 		"disable-no-deepcopy": "false", "logging-format": "json", "v": "4", "logtostderr": "true", "kubeconfig": "/k",
 	}
 	for _, controller := range strings.Fields("advancedcronjob broadcastjob cloneset crr daemonset imagepulljob nodeimage nodepodprobe persistentpodstate " +
@@ -32,7 +32,7 @@ func TestFlags(t *testing.T) {
 	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
 		t.Errorf("%v", err)
 	}
-	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"}, {"--sync-period=often"}} {
+	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"}, {"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("%v is accepted", args)
 		}

@@ -44,6 +44,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		AllSidecarMetadata:   gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
 		SortSidecars:         gates.Enabled(features.EnableSortSidecarContainerByName),
 		WorkloadSpreads:      gates.Enabled(features.WorkloadSpread),
+		UnschedulableWindow:  o.unschedulableWindow,
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
 	options.Listed, options.Spreads, options.Versioned = spreads.listed, spreads.watch, spreads.versioned

@@ -75,6 +75,8 @@ type Options struct {
 	// WorkloadSpreads is gate WorkloadSpread (WS-030); Listed are the kinds that users list for them, set where it is on.
 	WorkloadSpreads bool
 	Listed          *workloadspread.Listed
+	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
+	UnschedulableWindow time.Duration
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate, and where
 	// the kind is not served.
 	Spreads   *workloadspread.Watch
@@ -130,7 +132,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
 			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
 		spreads: &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
-			listed: options.Listed, window: workloadspread.UnschedulableWindow},
+			listed: options.Listed, window: options.UnschedulableWindow},
 		pods: chain, removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
 	options.follow(ctx, injection, &keeping)

@@ -40,7 +40,7 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels and whether it is ready. Most of a node is the list of its images.
+// Node keeps of a node what decisions read: its labels, its taints (WS-142), and whether it is ready. Most of a node is the list of its images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -48,7 +48,7 @@ func Node(object any) (any, error) {
 	}
 	node.ManagedFields, node.Annotations = nil, nil
 	conditions := node.Status.Conditions
-	node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
+	node.Spec, node.Status = corev1.NodeSpec{Taints: node.Spec.Taints}, corev1.NodeStatus{}
 	for i := range conditions {
 		if conditions[i].Type == corev1.NodeReady {
 			node.Status.Conditions = []corev1.NodeCondition{conditions[i]}
@@ -58,7 +58,8 @@ func Node(object any) (any, error) {
 }
 
 // Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
-// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch barrier (ND-135).
+// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch barrier
+// (ND-135); and of a pod in a subset of a WorkloadSpread what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -84,6 +85,18 @@ func ofOthers(pod *corev1.Pod) {
 	spec, status := pod.Spec, pod.Status
 	annotations := pod.Annotations
 	pod.Annotations = nil
+	annotation := func(key string) bool {
+		value, ok := annotations[key]
+		if ok {
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			pod.Annotations[key] = value
+		}
+		return ok
+	}
+	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
+	placed := annotation(pub.MatchedWorkloadSpread)
 	pod.Spec, pod.Status = corev1.PodSpec{NodeName: spec.NodeName}, corev1.PodStatus{Phase: status.Phase}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
@@ -107,14 +120,19 @@ func ofOthers(pod *corev1.Pod) {
 	barrier := len(pod.Spec.Containers) > 0
 	if barrier {
 		pod.Spec.RestartPolicy = spec.RestartPolicy
-		if value, ok := annotations[pub.LaunchCompleted]; ok {
-			pod.Annotations = map[string]string{pub.LaunchCompleted: value}
-		}
+		annotation(pub.LaunchCompleted)
 		keep(corev1.ContainersReady)
 	}
-	if barrier {
-		for _, s := range status.ContainerStatuses {
+	if placed {
+		keep(corev1.PodScheduled)
+		keep(corev1.PodReady)
+	}
+	for _, s := range status.ContainerStatuses {
+		switch {
+		case barrier:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
+		case placed && s.RestartCount > 0:
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
 		}
 	}
 	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))

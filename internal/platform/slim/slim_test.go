@@ -118,7 +118,7 @@ func TestPodOfOthers(t *testing.T) {
 	for name, owner := range map[string]string{"no owner": "", "another group": "apps/v1", "a group that ends like ours": "x.apps.kruise.io/v1", "unreadable": "a/b/c"} {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
-			want.ManagedFields, want.Annotations = nil, nil
+			want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7"}
 			want.Spec, want.Status = corev1.PodSpec{NodeName: "n"}, corev1.PodStatus{Phase: corev1.PodRunning, Message: "sum"}
 			got := transformed(t, Pod, fat(owner)).(*corev1.Pod)
 			before := got.Status.Message
@@ -157,7 +157,7 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.KruisePodReady, Status: "True"})
 	pod.Annotations[pub.LaunchCompleted] = "true"
 	want := pod.DeepCopy()
-	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true"}
+	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true", pub.PodDeletionCost: "7"}
 	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}, RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
 		Conditions:        []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
@@ -198,12 +198,31 @@ func TestOtherObjectsPass(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098: a node in the cache is its labels and whether it is ready.
+// A pod of others that is in a subset keeps what counting, ranking and rescheduling read of it (WS-150, WS-162, WS-171).
+func TestPodOfOthersInASubset(t *testing.T) {
+	pod := fat("apps/v1")
+	pod.Annotations[pub.MatchedWorkloadSpread] = `{"name":"ws","subset":"a"}`
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
+	pod.Status.Conditions = append(pod.Status.Conditions, scheduled)
+	want := pod.DeepCopy()
+	want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7", pub.MatchedWorkloadSpread: `{"name":"ws","subset":"a"}`}
+	want.Spec = corev1.PodSpec{NodeName: "n"}
+	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{scheduled, want.Status.Conditions[0]},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4}}}
+	got := transformed(t, Pod, pod).(*corev1.Pod)
+	want.Status.Message = got.Status.Message
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// IMG-050, IMG-053, IMG-098, WS-142: a node in the cache is its labels, its taints and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}, Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
-		Spec: corev1.NodeSpec{ProviderID: "p"}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+		Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
+		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	got, err := Node(node)
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {

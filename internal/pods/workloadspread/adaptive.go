@@ -12,9 +12,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// DefaultWindow is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).
-const DefaultWindow = 300 * time.Second
-
 // Reasons of condition Schedulable (WS-179).
 const (
 	ReasonSufficient    = "Sufficient"
@@ -44,9 +41,9 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
 }
 
-// schedulable is the condition that a subset should have, with so many pods that have waited too long (WS-172 to WS-174). recovered: it
+// nextCondition is the condition that a subset should have, with so many pods that have waited too long (WS-172 to WS-174). recovered: it
 // was passed over and is not any more. until is the end of the window in which it is passed over.
-func schedulable(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition, recovered bool, until time.Time) {
+func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition, recovered bool, until time.Time) {
 	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
 	was := old != nil && old.Status == metav1.ConditionFalse
 	if last {

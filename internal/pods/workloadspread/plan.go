@@ -337,9 +337,9 @@ func (p *Plan) String() string {
 	lines := []string{p.Headline()}
 	if p.Problem == nil {
 		status := p.Status.Status
-		lines = append(lines, describe("all versions", status.SubsetStatuses, p.quotas)...)
+		lines = append(lines, linesOf("all versions", status.SubsetStatuses, p.quotas)...)
 		for _, version := range versionsOf(status.VersionedSubsetStatuses) {
-			lines = append(lines, describe("version "+version, status.VersionedSubsetStatuses[version], p.quotas)...)
+			lines = append(lines, linesOf("version "+version, status.VersionedSubsetStatuses[version], p.quotas)...)
 		}
 		for _, m := range p.members {
 			switch {
@@ -376,7 +376,7 @@ func (l LostBooking) String() string {
 	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset, CreationTimeout)
 }
 
-func describe(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []SubsetQuota) []string {
+func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []SubsetQuota) []string {
 	var lines []string
 	for i := range list {
 		s := &list[i]

@@ -26,14 +26,12 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	}
 	now := p.snapshot.Now
 	conditions := make([]*metav1.Condition, len(p.quotas))
-	passed := false
 	for i, q := range p.quotas {
 		if p.patience == 0 {
 			continue // WS-170
 		}
-		c, recovered, until := schedulable(conditionOf(newest.Status.SubsetStatuses, q.Name), i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
+		c, recovered, until := nextCondition(conditionOf(newest.Status.SubsetStatuses, q.Name), i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
 		conditions[i] = &c
-		passed = passed || c.Status == metav1.ConditionFalse
 		if recovered {
 			change.Recovered = append(change.Recovered, q.Name)
 		}
@@ -56,8 +54,8 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	for _, version := range sets.List(sets.KeySet(newest.Status.VersionedSubsetStatuses).Union(present)) {
 		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
 		change.Lost = append(change.Lost, counted.Lost...)
-		if !present.Has(version) && !passed && !inUse(counted.Subsets) {
-			continue // WS-155; while a subset is passed over the list says so to pods that come (WS-176)
+		if !present.Has(version) && !inUse(counted.Subsets) {
+			continue // WS-155; a list that begins anew takes its conditions from the overall one
 		}
 		if status.VersionedSubsetStatuses == nil {
 			status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}

@@ -1,0 +1,180 @@
+package workloadspread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+)
+
+// Cluster is what applying needs of the API server. Errors are those of apimachinery.
+type Cluster interface {
+	// PatchPod sends a strategic merge patch.
+	PatchPod(ctx context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error)
+	// DeletePod deletes exactly this version.
+	DeletePod(ctx context.Context, pod *corev1.Pod) error
+}
+
+// Recorder records events. It must not block.
+type Recorder interface {
+	Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string)
+}
+
+// Kinds of the objects that own writes are tracked for.
+const (
+	KindPod    ownwrites.Kind = "Pod"
+	KindSpread ownwrites.Kind = "WorkloadSpread"
+)
+
+// errChanged ends applying without being an error of the user's: another pass goes on from what is found then.
+var errChanged = errors.New("the world changed meanwhile")
+
+// Applier carries plans out.
+type Applier struct {
+	Cluster Cluster
+	Status  StatusWriter
+	Events  Recorder
+	Own     *ownwrites.Tracker
+	Now     func() time.Time
+	// Parallel bounds the requests that one WorkloadSpread has in flight.
+	Parallel int
+}
+
+// Result is what applying met.
+type Result struct {
+	// Err are all failures; one pod's does not keep the others from being tried.
+	Err error
+	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	Retry bool
+	// CostErrors are those of pods whose deletion cost could not be written (WS-166).
+	CostErrors []error
+	// Deleted are the pods that were deleted.
+	Deleted []*corev1.Pod
+	// DeleteErrors are those of pods that could not be deleted (WS-175).
+	DeleteErrors []error
+	// Written is the change of the status that was written; nil if there was none to write.
+	Written *StatusChange
+}
+
+func (r *Result) add(err error) (failed bool) {
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+	case errors.Is(err, errChanged) || apierrors.IsConflict(err):
+		r.Retry = true
+	default:
+		r.Err = errors.Join(r.Err, err)
+		return true
+	}
+	return false
+}
+
+// Apply carries out a plan: pods are patched, then the status is written, and only after that pods are deleted, so that their replacements
+// already find their subset passed over (WS-130). writeStatus tells whether the status may not wait.
+func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
+	var result Result
+	var mu sync.Mutex
+	a.parallel(len(plan.Writes), func(i int) {
+		err := a.pod(ctx, plan, plan.Writes[i])
+		mu.Lock()
+		defer mu.Unlock()
+		if result.add(err) && plan.Writes[i].Cost != "" {
+			result.CostErrors = append(result.CostErrors, err)
+		}
+	})
+	if !writeStatus {
+		return result
+	}
+	if err := a.status(ctx, plan, &result); err != nil {
+		result.add(err)
+		return result
+	}
+	a.parallel(len(plan.Delete), func(i int) {
+		err := a.delete(ctx, plan, plan.Delete[i])
+		mu.Lock()
+		defer mu.Unlock()
+		if result.add(err) {
+			result.DeleteErrors = append(result.DeleteErrors, err)
+		}
+		if err == nil {
+			result.Deleted = append(result.Deleted, plan.Delete[i])
+		}
+	})
+	return result
+}
+
+// parallel runs do for 0 to n-1 and waits for all.
+func (a *Applier) parallel(n int, do func(int)) {
+	var group errgroup.Group
+	group.SetLimit(max(a.Parallel, 1))
+	for i := range n {
+		group.Go(func() error { do(i); return nil })
+	}
+	_ = group.Wait() // each error was dealt with
+}
+
+// pod sends one patch: deletion cost and adoption together.
+func (a *Applier) pod(ctx context.Context, plan *Plan, w *PodWrite) error {
+	metadata := maps.Clone(w.Metadata)
+	metadata["uid"], metadata["resourceVersion"] = w.Pod.UID, w.Pod.ResourceVersion
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encoding patch of pod %s: %w", w.Pod.Name, err)
+	}
+	patched, err := a.Cluster.PatchPod(ctx, w.Pod, body)
+	if err != nil {
+		a.doubt(plan, KindPod, w.Pod, err)
+		return fmt.Errorf("patching pod %s: %w", w.Pod.Name, err)
+	}
+	a.Own.Changed(plan.Spread.UID, KindPod, patched, a.Now())
+	return nil
+}
+
+func (a *Applier) status(ctx context.Context, plan *Plan, result *Result) error {
+	var change StatusChange
+	written, err := a.Status.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
+		if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation || newest.DeletionTimestamp != nil {
+			return nil, errChanged
+		}
+		change = plan.StatusOn(newest)
+		return statusPatch(newest, &change.Status)
+	})
+	if err != nil {
+		a.doubt(plan, KindSpread, plan.Spread, err)
+		return fmt.Errorf("writing status: %w", err)
+	}
+	if written != nil {
+		a.Own.Changed(plan.Spread.UID, KindSpread, written, a.Now())
+		result.Written = &change
+	}
+	plan.Status = change
+	return nil
+}
+
+func (a *Applier) delete(ctx context.Context, plan *Plan, pod *corev1.Pod) error {
+	if err := a.Cluster.DeletePod(ctx, pod); err != nil {
+		a.doubt(plan, KindPod, pod, err)
+		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
+	}
+	a.Own.Deleted(plan.Spread.UID, KindPod, pod, a.Now())
+	return nil
+}
+
+// doubt remembers that a write may have happened although it was answered with an error.
+func (a *Applier) doubt(plan *Plan, kind ownwrites.Kind, object metav1.Object, err error) {
+	if errors.Is(err, errChanged) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return
+	}
+	a.Own.Unsure(plan.Spread.UID, ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}}, a.Now())
+}

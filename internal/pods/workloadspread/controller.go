@@ -1,0 +1,362 @@
+package workloadspread
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	// Workers is how many WorkloadSpreads are worked on at the same time (WS-185).
+	Workers int
+	// RateLimiter is the back-off of failing WorkloadSpreads; nil means the library's.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	// Pods finds pods in the manager's caches.
+	Pods *podindex.Index
+	// Workloads reads targets and tells of their changes.
+	Workloads Followed
+	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
+	Booker *Booker
+	// Versioned are the kinds whose pods are counted by version (WS-184).
+	Versioned Versioned
+	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
+	Window time.Duration
+}
+
+// parallel bounds the requests that one WorkloadSpread has in flight; the server's priority and fairness decide beyond that.
+const parallel = 32
+
+// controllerName names queue metrics and events.
+const controllerName = "workloadspread-controller"
+
+// byTarget is the index of WorkloadSpreads by what they refer to.
+const byTarget = "workloadspread-target"
+
+type reconciler struct {
+	pass    *Pass
+	kube    *kubeReader
+	meters  *meters
+	backOff *backOff
+
+	mu    sync.Mutex
+	paces map[types.NamespacedName]time.Time // when a plan may be made again
+	known map[types.NamespacedName]types.UID
+	told  map[types.UID]string // the last headline logged, so that it is logged only when it changes
+}
+
+// Setup adds the controller to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.WorkloadSpread{}, byTarget, func(object client.Object) []string {
+		spread, ok := object.(*appsv1beta1.WorkloadSpread)
+		if !ok {
+			return nil
+		}
+		return []string{targetKey(TargetOf(spread))}
+	}); err != nil {
+		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
+	}
+	meters := newMeters()
+	for _, collector := range meters.all() {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Workloads: options.Workloads}
+	var status StatusWriter = PlainStatusWriter{kube}
+	if options.Booker != nil {
+		status = SharedStatusWriter{options.Booker, kube}
+	}
+	if options.Window == 0 {
+		options.Window = UnschedulableWindow
+	}
+	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: newBackOff(options.RateLimiter),
+		paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: status,
+		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
+	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
+		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
+		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
+		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
+			options.Workloads.Tell(func(namespace string, changed Reference) { r.ofTarget(ctx, q, namespace, changed) })
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the WorkloadSpread controller: %w", err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func targetKey(target Reference) string { return target.GroupKind.String() + "/" + target.Name }
+
+// ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
+func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed Reference) {
+	var list appsv1beta1.WorkloadSpreadList
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
+		return
+	}
+	for i := range list.Items {
+		q.Add(requestFor(namespace, list.Items[i].Name))
+	}
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their controller (WS-120).
+type podEvents struct {
+	r         *reconciler
+	versioned Versioned
+}
+
+var _ handler.EventHandler = &podEvents{}
+
+// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since every WorkloadSpread is.
+func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	if !e.IsInInitialList {
+		h.enqueue(ctx, q, e.Object, true)
+	}
+}
+
+// Delete implements handler.EventHandler.
+func (h *podEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	h.enqueue(ctx, q, e.Object, false)
+}
+
+// Generic implements handler.EventHandler.
+func (h *podEvents) Generic(context.Context, event.GenericEvent, queue) {}
+
+// Update implements handler.EventHandler.
+func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+	before, isPod := e.ObjectOld.(*corev1.Pod)
+	after, same := e.ObjectNew.(*corev1.Pod)
+	if !isPod || !same {
+		return
+	}
+	placed := before.Annotations[pub.MatchedWorkloadSpread]
+	if placed != after.Annotations[pub.MatchedWorkloadSpread] || before.UID != after.UID {
+		h.enqueue(ctx, q, before, false)
+		h.enqueue(ctx, q, after, false)
+		return
+	}
+	if placed == "" {
+		if before.Spec.NodeName != after.Spec.NodeName && Active(after) {
+			h.enqueue(ctx, q, after, true)
+		}
+		return
+	}
+	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) {
+		h.enqueue(ctx, q, after, false)
+	}
+}
+
+// scheduling is what is read of condition PodScheduled, and whether the pod has a node.
+func scheduling(pod *corev1.Pod) [3]string {
+	state := [3]string{pod.Spec.NodeName}
+	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil {
+		state[1], state[2] = string(c.Status), c.Reason
+	}
+	return state
+}
+
+// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is found out
+// by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
+func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
+	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
+		q.Add(requestFor(pod.GetNamespace(), p.Name))
+		return
+	}
+	owner, ok := ControllerOf(pod)
+	if !strangers || !ok {
+		return
+	}
+	var list appsv1beta1.WorkloadSpreadList
+	if err := h.r.kube.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads for a pod")
+		return
+	}
+	for i := range list.Items {
+		if mayLead(TargetOf(&list.Items[i]), owner) {
+			q.Add(requestFor(pod.GetNamespace(), list.Items[i].Name))
+		}
+	}
+}
+
+// mayLead tells whether a pod with that controller may be one of the target's.
+func mayLead(target, controller Reference) bool {
+	switch {
+	case target == controller:
+		return true
+	case target.GroupKind == controller.GroupKind:
+		return false
+	case target.GroupKind == Deployment:
+		return controller.GroupKind == ReplicaSet && strings.HasPrefix(controller.Name, target.Name+"-")
+	}
+	return !BuiltIn(target.GroupKind)
+}
+
+// recorder sends events to the API server.
+type recorder struct{ events.EventRecorder }
+
+// Event implements Recorder.
+func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string) {
+	const most = 1000 // the API server refuses notes above 1 KiB
+	if len(message) > most {
+		message = message[:most] + "…"
+	}
+	r.Eventf(spread, nil, eventType, reason, reason, "%s", message)
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	name, begin := request.NamespacedName, r.pass.Applier.Now()
+	spread, err := r.kube.Spread(ctx, name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if spread == nil {
+		r.remember(name, "")
+		return reconcile.Result{}, nil
+	}
+	r.remember(name, spread.UID)
+	if wait := r.early(name, begin); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	outcome, err := r.pass.Run(ctx, name)
+	r.pace(name, begin, outcome, err)
+	logger := log.FromContext(ctx)
+	switch {
+	case outcome.Pending != "":
+		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
+	case outcome.Plan != nil:
+		r.meters.observe(name, outcome)
+		if text, news := r.news(outcome.Plan); news {
+			logger.V(2).Info("Plan", "plan", text)
+		}
+	}
+	if err != nil {
+		r.backOff.notAfter(request, outcome.After)
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: outcome.After}, nil
+}
+
+// A plan looks at all pods of its workload, whose events come one by one: the next plan of a large one waits for more of them, by so much for
+// each pod. One at rest answers at once.
+const (
+	paceByPod  = 200 * time.Microsecond
+	paceAtMost = time.Second
+)
+
+func (r *reconciler) pace(name types.NamespacedName, begin time.Time, outcome Outcome, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.paces, name)
+	if outcome.Plan != nil && err == nil {
+		r.paces[name] = begin.Add(min(time.Duration(len(outcome.Plan.members))*paceByPod, paceAtMost))
+	}
+}
+
+func (r *reconciler) early(name types.NamespacedName, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.paces[name].Sub(now)
+}
+
+// remember notes the UID that a name stands for, and forgets what was known of another one. An empty UID is none.
+func (r *reconciler) remember(name types.NamespacedName, uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if former, ok := r.known[name]; ok && former != uid {
+		r.pass.Forget(former)
+		delete(r.told, former)
+		delete(r.paces, name)
+		r.meters.forget(name)
+	}
+	if uid == "" {
+		delete(r.known, name)
+		return
+	}
+	r.known[name] = uid
+}
+
+// news returns what there is to be logged of the plan, and whether that differs from what was logged last.
+func (r *reconciler) news(plan *Plan) (string, bool) {
+	text := plan.Headline()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told[plan.Spread.UID] == text {
+		return "", false
+	}
+	r.told[plan.Spread.UID] = text
+	return text, true
+}
+
+// backOff does not outlast what a plan waits for: a pod that fails must not delay bookings that expire.
+type backOff struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	mu  sync.Mutex
+	due map[reconcile.Request]time.Duration
+}
+
+func newBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *backOff {
+	if limiter == nil {
+		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	}
+	return &backOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
+}
+
+// notAfter bounds the next back-off; 0 does not.
+func (b *backOff) notAfter(request reconcile.Request, after time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after > 0 {
+		b.due[request] = after
+	}
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (b *backOff) When(request reconcile.Request) time.Duration {
+	wait := b.TypedRateLimiter.When(request)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if due, ok := b.due[request]; ok {
+		delete(b.due, request)
+		return min(wait, due)
+	}
+	return wait
+}

@@ -1,0 +1,71 @@
+package workloadspread
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestCosts(t *testing.T) {
+	many := func(n int) []*corev1.Pod { return slices.Repeat([]*corev1.Pod{makePod("p", ready(-10))}, n) }
+	repeat := func(cost, n int) []int { return slices.Repeat([]int{cost}, n) }
+	for name, test := range map[string]struct {
+		pods   int
+		quota  int32
+		index  int
+		former bool
+		want   []int
+	}{
+		"WS-165 within the quota, first":            {10, 10, 0, false, repeat(300, 10)},
+		"WS-165 within the quota, second":           {10, 10, 1, false, repeat(200, 10)},
+		"WS-165 unlimited, third":                   {10, Unlimited, 2, false, repeat(100, 10)},
+		"WS-165 beyond the quota, first":            {20, 10, 0, false, append(repeat(-100, 10), repeat(300, 10)...)},
+		"WS-165 beyond the quota, second":           {20, 10, 1, false, append(repeat(-200, 10), repeat(200, 10)...)},
+		"WS-161 a quota of zero":                    {2, 0, 0, false, repeat(-100, 2)},
+		"WS-163 former versions are mirrored":       {3, 2, 0, true, []int{-300, 100, 100}},
+		"WS-163 the last subset goes first":         {1, Unlimited, 2, true, repeat(300, 1)},
+		"WS-163 the middle one stays in the middle": {1, 1, 1, true, repeat(200, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, costs(many(test.pods), test.quota, test.index, 3, !test.former)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if unmatchedCost(3) != -400 { // WS-164
+		t.Error(unmatchedCost(3))
+	}
+}
+
+// WS-162: each pod goes before those behind it.
+func TestRemovalOrder(t *testing.T) {
+	want := []*corev1.Pod{
+		makePod("unassigned", homeless), // though its name is behind others
+		makePod("pending", phase(corev1.PodPending)),
+		makePod("unknown", phase(corev1.PodUnknown)),
+		makePod("not-ready", restarted(0)),
+		makePod("just-ready", ready(-1), restarted(0)),
+		makePod("ready-restarted", ready(-60), restarted(3)),
+		makePod("ready-newer", ready(-60), restarted(1), born(-100)),
+		makePod("a-ready-older", ready(-60), restarted(1), born(-200)),
+		makePod("b-ready-older", ready(-60), restarted(1), born(-200)),
+		makePod("ready-for-long", ready(-3600), restarted(9), costs100("-1000")),
+	}
+	for shift := range want { // WS-162: stable, whatever order they come in
+		given := slices.Concat(want[shift:], want[:shift])
+		slices.Reverse(given)
+		var got []string
+		for _, i := range removalOrder(given) {
+			got = append(got, given[i].Name)
+		}
+		var names []string
+		for _, pod := range want {
+			names = append(names, pod.Name)
+		}
+		if diff := cmp.Diff(names, got); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}

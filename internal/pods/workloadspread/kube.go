@@ -1,0 +1,213 @@
+package workloadspread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+)
+
+// Followed are workloads whose changes are told. Kinds is one.
+type Followed interface {
+	Workloads
+	// Follow starts to watch the kind of a target, and the kinds between it and its pods, if they are not watched yet.
+	Follow(ctx context.Context, target Reference) error
+	// Tell has do called with each workload that appears, goes, or changes in what is read of it (WS-121).
+	Tell(do func(namespace string, changed Reference))
+}
+
+var _ Followed = (*Kinds)(nil)
+
+// Kube reads from the caches and writes to the API server.
+type Kube struct {
+	// Client reads from the caches; Reader from the API server.
+	Client client.Client
+	Reader client.Reader
+	// Pods finds pods in the caches.
+	Pods *podindex.Index
+	// Workloads reads targets.
+	Workloads Followed
+}
+
+var (
+	_ Reader       = &kubeReader{}
+	_ Cluster      = (*Kube)(nil)
+	_ SpreadClient = (*Kube)(nil)
+)
+
+// kubeReader is the Reader of a Kube.
+type kubeReader struct{ *Kube }
+
+// Spread implements Reader.
+func (k *kubeReader) Spread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	spread := &appsv1beta1.WorkloadSpread{}
+	if err := k.Client.Get(ctx, name, spread, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading WorkloadSpread %s: %w", name, err)
+	}
+	return spread, nil
+}
+
+// Target implements Reader. The target's kind is watched from then on.
+func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, bool, error) {
+	reference := TargetOf(spread)
+	if !k.Workloads.Known(reference.GroupKind) {
+		return &Target{Reference: reference}, false, nil
+	}
+	known := true
+	if err := k.Workloads.Follow(ctx, reference); err != nil {
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return nil, false, fmt.Errorf("following %s: %w", reference.Kind, err)
+		}
+		known = false // it is not served
+	}
+	target, err := k.Workloads.Target(ctx, spread, false)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the target: %w", err)
+	}
+	return target, known, nil
+}
+
+// Pods implements Reader.
+func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *Target) ([]*corev1.Pod, error) {
+	filter, err := Filter(spread)
+	if err != nil {
+		return nil, fmt.Errorf("target filter: %w", err)
+	}
+	var found []*corev1.Pod
+	for _, controller := range target.Controllers {
+		pods, err := k.Kube.Pods.ControlledBy(controller)
+		if err != nil {
+			return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
+		}
+		found = append(found, selected(pods, spread.Namespace, target.Selector, filter)...)
+	}
+	if len(found) > 0 || target.Fallback == nil {
+		return found, nil
+	}
+	selector, err := target.Fallback(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
+	}
+	if selector == nil || selector.Empty() {
+		return nil, nil
+	}
+	var list corev1.PodList
+	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return selected(pods, spread.Namespace, filter), nil
+}
+
+// selected are the pods of a namespace that all selectors select; one that is nil selects all.
+func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector) []*corev1.Pod {
+	kept := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if pod.Namespace == namespace && !slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s != nil && !s.Matches(labels.Set(pod.Labels)) }) {
+			kept = append(kept, pod)
+		}
+	}
+	return kept
+}
+
+// Node implements Reader.
+func (k *kubeReader) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// Whole implements Reader.
+func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	pod := &unstructured.Unstructured{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err := k.Reader.Get(ctx, name, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	pod.SetManagedFields(nil)
+	document, err := json.Marshal(pod.Object)
+	if err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	return document, nil
+}
+
+// Cached implements Reader.
+func (k *kubeReader) Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+	return get(ctx, k.Client, object, client.UnsafeDisableDeepCopy)
+}
+
+// Live implements Reader.
+func (k *kubeReader) Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
+	return get(ctx, k.Reader, object)
+}
+
+func get(ctx context.Context, reader client.Reader, object ownwrites.Object, options ...client.GetOption) (metav1.Object, error) {
+	var found client.Object
+	switch object.Kind {
+	case KindPod:
+		found = &corev1.Pod{}
+	case KindSpread:
+		found = &appsv1beta1.WorkloadSpread{}
+	default:
+		return nil, fmt.Errorf("unknown kind %q", object.Kind)
+	}
+	if err := reader.Get(ctx, object.NamespacedName, found, options...); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading %s %s: %w", object.Kind, object.Name, err)
+	}
+	return found, nil
+}
+
+// PatchPod implements Cluster.
+func (k *Kube) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
+	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	return patched, k.Client.Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body))
+}
+
+// DeletePod implements Cluster.
+func (k *Kube) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	uid, version := pod.UID, pod.ResourceVersion
+	return k.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+// GetSpread implements SpreadClient.
+func (k *Kube) GetSpread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	spread := &appsv1beta1.WorkloadSpread{}
+	return spread, k.Reader.Get(ctx, name, spread)
+}
+
+// PatchSpreadStatus implements SpreadClient.
+func (k *Kube) PatchSpreadStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread, error) {
+	patched := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: spread.Namespace, Name: spread.Name}}
+	return patched, k.Client.SubResource("status").Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
+}

@@ -1,0 +1,387 @@
+package workloadspread
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+)
+
+// Reader is what a pass reads. Objects of caches must not be changed.
+type Reader interface {
+	// Spread returns a WorkloadSpread from the cache, nil if it does not exist.
+	Spread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error)
+	// Target returns its workload. known: the kind is one that may be spread.
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *Target, known bool, err error)
+	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
+	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *Target) ([]*corev1.Pod, error)
+	// Node returns a node from the cache, nil if it is not known.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
+	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
+	// Cached and Live read the metadata of one object from the cache and from the API server.
+	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
+	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
+}
+
+// Pass brings one WorkloadSpread a step further.
+type Pass struct {
+	Reader    Reader
+	Applier   Applier
+	Versioned Versioned
+	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-199).
+	Window time.Duration
+
+	mu sync.Mutex
+	// unfit are pods that were looked at and fit in no subset, with what that depended on, so that they are not read again at each pass.
+	unfit map[types.UID]map[types.UID]uint64
+	// written is when a status was last written.
+	written map[types.UID]time.Time
+	// said is what events that repeat were last about, by reason.
+	said map[types.UID]map[string]string
+}
+
+// Outcome is what a pass did.
+type Outcome struct {
+	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	Plan *Plan
+	// Deleted are the pods that were given up; Lost are the bookings that expired.
+	Deleted []*corev1.Pod
+	Lost    []LostBooking
+	// Pending is what the cache has to show before a plan can be made.
+	Pending string
+	// After is when to come back although nothing happens; 0 means not at all.
+	After time.Duration
+}
+
+const (
+	// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
+	retryAfter = time.Second
+	// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
+	unknownAfter = time.Minute
+	// statusEvery is how often a status is written of which nothing but the number of pods and what becomes of bookings changes.
+	statusEvery = 500 * time.Millisecond
+)
+
+func (o *Outcome) within(after time.Duration) {
+	if o.After == 0 || after < o.After {
+		o.After = max(after, time.Millisecond)
+	}
+}
+
+// Run makes one pass: it waits until the caches show what was written, plans, and applies. An error means that something failed that trying
+// again may mend.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
+	spread, err := p.Reader.Spread(ctx, name)
+	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
+		return Outcome{}, err // WS-131
+	}
+	owner, now := spread.UID, p.Applier.Now()
+	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if pending != "" {
+		return Outcome{Pending: pending, After: ownwrites.DoubtAfter / 2}, nil
+	}
+	// Only now: what was read before the writes were found settled may be older than they are.
+	if spread, err = p.Reader.Spread(ctx, name); err != nil || spread == nil || spread.UID != owner {
+		return Outcome{}, err
+	}
+	outcome := Outcome{}
+	snapshot, known, err := p.snapshot(ctx, spread, now)
+	if err != nil {
+		return outcome, err
+	}
+	if !known {
+		outcome.within(unknownAfter)
+	}
+	plan := Make(*snapshot)
+	outcome.Plan = plan
+	if plan.Problem != nil {
+		if plan.Reason == "" {
+			return outcome, nil
+		}
+		p.say(plan, plan.Reason, plan.Problem.Error())
+		return outcome, plan.Problem
+	}
+	if !plan.Again.IsZero() {
+		outcome.within(plan.Again.Sub(now))
+	}
+	wait := p.statusMayWait(plan)
+	if wait > 0 {
+		outcome.within(wait)
+	}
+	result := p.Applier.Apply(ctx, plan, wait == 0)
+	p.announce(plan, &result)
+	outcome.Deleted = result.Deleted
+	if result.Written != nil {
+		outcome.Lost = result.Written.Lost
+	}
+	if result.Retry {
+		outcome.within(retryAfter)
+	}
+	if at := plan.Status.again; !at.IsZero() {
+		outcome.within(at.Sub(now))
+	}
+	return outcome, errors.Join(result.Err, plan.Incomplete)
+}
+
+// Forget drops what is remembered of a WorkloadSpread that is gone.
+func (p *Pass) Forget(owner types.UID) {
+	p.Applier.Own.Forget(owner)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.unfit, owner)
+	delete(p.written, owner)
+	delete(p.said, owner)
+}
+
+func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time) (*Snapshot, bool, error) {
+	target, known, err := p.Reader.Target(ctx, spread)
+	if err != nil {
+		return nil, false, err
+	}
+	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now}
+	if !target.Exists {
+		return s, known, nil // WS-023
+	}
+	if s.Pods, err = p.Reader.Pods(ctx, spread, target); err != nil {
+		return nil, false, err
+	}
+	return s, known, p.strangers(ctx, s)
+}
+
+// stranger is a pod that is in no subset yet, though it has a node.
+type stranger struct {
+	index       int
+	pod         *corev1.Pod
+	node        *corev1.Node
+	fingerprint uint64
+	fits        []Fit
+	// now is the pod as it was read; nil if it is gone.
+	now *corev1.Pod
+}
+
+// strangers reads the pods that are in no subset from the API server, since the caches keep little of the pods of others. That is done once
+// for each pod, and again if that may matter.
+func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
+	p.mu.Lock()
+	unfit := p.unfit[s.Spread.UID]
+	p.mu.Unlock()
+	still := map[types.UID]uint64{}
+	var found []*stranger
+	nodes := map[string]*corev1.Node{}
+	for i, pod := range s.Pods {
+		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" {
+			continue
+		}
+		node, asked := nodes[pod.Spec.NodeName]
+		if !asked {
+			var err error
+			if node, err = p.Reader.Node(ctx, pod.Spec.NodeName); err != nil {
+				return err
+			}
+			nodes[pod.Spec.NodeName] = node
+		}
+		if node == nil {
+			if s.NodeUnknown == nil {
+				s.NodeUnknown = map[types.UID]bool{}
+			}
+			s.NodeUnknown[pod.UID] = true
+			continue
+		}
+		fingerprint := fingerprintOf(s.Spread, pod, node)
+		if before, ok := unfit[pod.UID]; ok && before == fingerprint {
+			still[pod.UID] = fingerprint
+			continue
+		}
+		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
+	}
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(max(p.Applier.Parallel, 1))
+	for _, stranger := range found {
+		group.Go(func() error { return p.examine(within, s.Spread, stranger) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		s.Pods, s.Fits = slices.Clone(s.Pods), map[types.UID][]Fit{}
+	}
+	for _, stranger := range found {
+		if s.Pods[stranger.index] = stranger.now; stranger.now == nil {
+			continue
+		}
+		if len(stranger.fits) > 0 {
+			s.Fits[stranger.pod.UID] = stranger.fits
+		} else if _, placed := placement(s.Spread, stranger.now); !placed {
+			still[stranger.pod.UID] = stranger.fingerprint
+		}
+	}
+	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unfit == nil {
+		p.unfit = map[types.UID]map[types.UID]uint64{}
+	}
+	p.unfit[s.Spread.UID] = still
+	return nil
+}
+
+func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, of *stranger) error {
+	document, err := p.Reader.Whole(ctx, types.NamespacedName{Namespace: of.pod.Namespace, Name: of.pod.Name})
+	if err != nil || document == nil {
+		return err
+	}
+	now := &corev1.Pod{}
+	if err := json.Unmarshal(document, now); err != nil {
+		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
+	}
+	if now.UID != of.pod.UID {
+		return nil // another one, which the cache will show
+	}
+	if _, placed := placement(spread, now); !placed && Active(now) {
+		if of.fits, err = Fits(spread.Spec.Subsets, document, of.node); err != nil {
+			return err
+		}
+	}
+	if _, err := slim.Pod(now); err != nil {
+		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
+	}
+	of.now = now
+	return nil
+}
+
+// fingerprintOf changes with what it depends on whether a pod fits, as far as caches tell.
+func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *corev1.Node) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, spread.Generation, pod.Generation, pod.Labels, node.UID, node.Labels, node.Spec.Taints) // maps are printed in order
+	return h.Sum64()
+}
+
+// statusMayWait tells for how long the status need not be written. It remembers that it is written otherwise.
+func (p *Pass) statusMayWait(plan *Plan) time.Duration {
+	now, owner := p.Applier.Now(), plan.Spread.UID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
+		return 0
+	}
+	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
+		return wait
+	}
+	if p.written == nil {
+		p.written = map[types.UID]time.Time{}
+	}
+	p.written[owner] = now
+	return 0
+}
+
+// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for
+// places in the lists by version only.
+func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
+	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
+		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) && equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
+		})
+	}
+	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) || len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
+		return false
+	}
+	for version, list := range a.VersionedSubsetStatuses {
+		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other, true) {
+			return false
+		}
+	}
+	return true
+}
+
+// Reasons of events on WorkloadSpreads.
+const (
+	EventCreatePodFailed   = "CreatePodFailed"
+	EventDeletePodFailed   = "DeletePodFailed"
+	EventPatchCostFailed   = "PatchPodDeletionCostFailed"
+	EventRecoverScheduling = "RecoverSchedulable"
+)
+
+// announce records the events of what was done. Many of one sort are one event.
+func (p *Pass) announce(plan *Plan, result *Result) {
+	event := func(eventType, reason, message string) {
+		p.Applier.Events.Event(plan.Spread, eventType, reason, message)
+	}
+	if result.Written != nil {
+		var created, deleted []string
+		for _, lost := range result.Written.Lost {
+			if lost.Deletion {
+				deleted = append(deleted, lost.Pod+" of subset "+lost.Subset)
+			} else {
+				created = append(created, lost.Pod+" of subset "+lost.Subset)
+			}
+		}
+		if len(created) > 0 {
+			event(corev1.EventTypeWarning, EventCreatePodFailed, fmt.Sprintf("%d pod(s) admitted more than %s ago were not seen, their places are free again: %s", len(created), CreationTimeout, few(created)))
+		}
+		if len(deleted) > 0 {
+			event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%d pod(s) are still there more than %s after their deletion was admitted: %s", len(deleted), DeletionTimeout, few(deleted)))
+		}
+		if len(result.Written.Recovered) > 0 {
+			event(corev1.EventTypeNormal, EventRecoverScheduling, "pods are created again in "+few(result.Written.Recovered))
+		}
+	}
+	if n := len(result.CostErrors); n > 0 {
+		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %d pod(s) could not be written: %v", n, result.CostErrors[0]))
+	}
+	if n := len(result.DeleteErrors); n > 0 {
+		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%d pod(s) that cannot be scheduled could not be deleted: %v", n, result.DeleteErrors[0]))
+	}
+	p.say(plan, ReasonReplicasUnknown, "")
+	p.say(plan, ReasonQuotaUnknown, "")
+}
+
+// few names some of many.
+func few(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// say records a warning if it is not what was said last for that reason of that generation; an empty message forgets it.
+func (p *Pass) say(plan *Plan, reason, message string) {
+	key := ""
+	if message != "" {
+		key = fmt.Sprintf("%d %s", plan.Spread.Generation, message)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said[plan.Spread.UID][reason] == key {
+		return
+	}
+	if p.said == nil {
+		p.said = map[types.UID]map[string]string{}
+	}
+	if p.said[plan.Spread.UID] == nil {
+		p.said[plan.Spread.UID] = map[string]string{}
+	}
+	p.said[plan.Spread.UID][reason] = key
+	if message != "" {
+		p.Applier.Events.Event(plan.Spread, corev1.EventTypeWarning, reason, message)
+	}
+}

@@ -1,0 +1,446 @@
+package workloadspread
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// simulated is a manager on a simulated cluster, with a Deployment, the pod webhooks, and a scheduler.
+type simulated struct {
+	*simulation.Cluster
+	pass   *Pass
+	window time.Duration
+	events []string
+	due    time.Time
+	wake   bool
+	told   func(*Plan)
+	trace  bool
+
+	// full are the zones that have no room for pods.
+	full map[string]bool
+	// coming are pods that were admitted and are not stored yet; going are pods whose deletion was admitted.
+	coming []*corev1.Pod
+	going  []string
+	pods   int
+	// admitted is called with each pod that is booked, before it is.
+	admitted func(version, subset string, quota int32)
+}
+
+var (
+	spreadKey     = simulation.Key{Kind: "WorkloadSpread", Name: "ws"}
+	deploymentKey = simulation.Key{Kind: "Deployment", Name: "web"}
+)
+
+func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
+
+const latestVersion = "latest"
+
+// simulate begins with a Deployment of so many pods that no webhook has seen.
+func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *simulated {
+	s := &simulated{Cluster: simulation.New(seed), window: UnschedulableWindow, full: map[string]bool{}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{latestVersion: "v1"}}}
+	deployment.Spec.Replicas = &replicas
+	s.Store(deploymentKey, deployment)
+	for _, zone := range []string{"a", "b", "c"} {
+		s.Store(simulation.Key{Kind: "Node", Name: "node-" + zone}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{"zone": zone}}})
+	}
+	for len(s.active()) < int(replicas) {
+		s.store(s.newPod("v1"))
+		s.kubelet()
+	}
+	spread = spread.DeepCopy()
+	spread.UID, spread.ResourceVersion = "", ""
+	s.Store(spreadKey, spread)
+	s.startManager()
+	return s
+}
+
+func (s *simulated) startManager() {
+	s.Restart()
+	s.wake, s.due = true, time.Time{}
+	s.pass = &Pass{Reader: simReader{s}, Versioned: versions, Window: s.window,
+		Applier: Applier{Cluster: simWriter{s}, Status: PlainStatusWriter{simWriter{s}}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+}
+
+// Event implements Recorder.
+func (s *simulated) Event(_ *appsv1beta1.WorkloadSpread, eventType, reason, message string) {
+	s.events = append(s.events, eventType+" "+reason+": "+message)
+}
+
+// manage runs one pass if anything would call the manager, and tells whether it did.
+func (s *simulated) manage() bool {
+	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+		return false
+	}
+	s.wake, s.due = false, time.Time{}
+	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: "ws"})
+	if err != nil {
+		s.wake = true
+	}
+	if s.told != nil && outcome.Plan != nil {
+		s.told(outcome.Plan)
+	}
+	if s.trace {
+		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05.000"), outcome.Pending, outcome.After, err)
+		if outcome.Plan != nil {
+			fmt.Print(outcome.Plan)
+		}
+	}
+	if outcome.After > 0 {
+		s.due = s.Now().Add(outcome.After)
+	}
+	return true
+}
+
+func (s *simulated) deliver(n int) {
+	if s.Deliver(n) {
+		s.wake = true
+	}
+}
+
+func (s *simulated) spread() *appsv1beta1.WorkloadSpread {
+	spread, _ := s.Get(spreadKey).(*appsv1beta1.WorkloadSpread)
+	return spread
+}
+
+func (s *simulated) all() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range s.List("Pod", false) {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (s *simulated) active() []*corev1.Pod {
+	return slices.DeleteFunc(s.all(), func(p *corev1.Pod) bool { return !Active(p) })
+}
+
+// change changes the WorkloadSpread as its user does.
+func (s *simulated) change(change func(*appsv1beta1.WorkloadSpread)) {
+	s.Change(spreadKey, func(o client.Object) {
+		change(o.(*appsv1beta1.WorkloadSpread))
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+func (s *simulated) scale(replicas int32) {
+	s.Change(deploymentKey, func(o client.Object) { o.(*appsv1.Deployment).Spec.Replicas = &replicas })
+}
+
+func (s *simulated) rollOut(version string) {
+	s.Change(deploymentKey, func(o client.Object) { o.SetAnnotations(map[string]string{latestVersion: version}) })
+}
+
+func targetFrom(object client.Object) *Target {
+	target := webTarget(0)
+	deployment, ok := object.(*appsv1.Deployment)
+	if !ok {
+		return &Target{Reference: target.Reference}
+	}
+	target.Desired, target.Latest = *deployment.Spec.Replicas, deployment.Annotations[latestVersion]
+	return target
+}
+
+func (s *simulated) newPod(v string) *corev1.Pod {
+	s.pods++
+	pod := makePod(fmt.Sprintf("web-%s-%03d", v, s.pods), version(v), homeless)
+	pod.UID, pod.ResourceVersion, pod.CreationTimestamp = "", "", metav1.Time{}
+	return pod
+}
+
+func (s *simulated) store(pod *corev1.Pod) { s.Store(podKey(pod.Name), pod) }
+
+// admit is the webhook of creations: it books, and the pod comes some time later, or never.
+func (s *simulated) admit(version string) {
+	pod := s.newPod(version)
+	if spread := s.spread(); spread != nil {
+		creation := Creation{Key: "id-" + pod.Name, Generated: true, Version: version}
+		target := targetFrom(s.Get(deploymentKey))
+		decision := Create(spread, target, creation, s.Now())
+		if decision.Subset != nil {
+			note(pub.MatchedWorkloadSpread, decision.Placement(spread.Name, creation).String())(pod)
+		}
+		if decision.Booked && s.admitted != nil {
+			s.admitted(version, decision.Subset.Name, quotaOf(decision.Subset, target))
+		}
+		s.book(version, decision)
+	}
+	s.coming = append(s.coming, pod)
+}
+
+func (s *simulated) book(version string, decision Decision) {
+	if decision.List != nil {
+		s.Change(spreadKey, func(o client.Object) {
+			status := &o.(*appsv1beta1.WorkloadSpread).Status
+			if status.VersionedSubsetStatuses == nil {
+				status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
+			}
+			status.VersionedSubsetStatuses[version] = decision.List
+		})
+	}
+}
+
+// admitDeletion is the webhook of deletions.
+func (s *simulated) admitDeletion(pod *corev1.Pod) {
+	placed, ok := pub.ParsePlacement(pod.Annotations)
+	if spread := s.spread(); ok && spread != nil && Active(pod) {
+		version := versions.Of(pod)
+		s.book(version, Delete(spread, targetFrom(s.Get(deploymentKey)), Deletion{Name: pod.Name, Version: version, Subset: placed.Subset}, s.Now()))
+	}
+}
+
+// workload is the Deployment's controller: it creates pods of the latest version, one more than there shall be at most, and deletes what is
+// too much, former versions first, those of the lowest cost first.
+func (s *simulated) workload() bool {
+	target := targetFrom(s.Get(deploymentKey))
+	latest, former, total := 0, 0, 0
+	var removable []*corev1.Pod
+	for _, pod := range s.active() {
+		if slices.Contains(s.going, pod.Name) {
+			continue
+		}
+		total++
+		removable = append(removable, pod)
+		if versions.Of(pod) == target.Latest {
+			latest++
+		} else {
+			former++
+		}
+	}
+	for _, pod := range s.coming {
+		total++
+		if versions.Of(pod) == target.Latest {
+			latest++
+		} else {
+			former++
+		}
+	}
+	surge := 0
+	if former > 0 {
+		surge = 1
+	}
+	switch {
+	case latest < int(target.Desired) && total < int(target.Desired)+surge:
+		s.admit(target.Latest)
+		return true
+	case total <= int(target.Desired) || len(removable) == 0:
+		return false
+	}
+	slices.SortStableFunc(removable, func(a, b *corev1.Pod) int {
+		rank := func(p *corev1.Pod) int {
+			if versions.Of(p) == target.Latest {
+				return 1 << 20
+			}
+			return 0
+		}
+		return rank(a) + costOf(a) - rank(b) - costOf(b)
+	})
+	if former > 0 && versions.Of(removable[0]) == target.Latest {
+		return false // the former ones are still coming
+	}
+	s.admitDeletion(removable[0])
+	s.going = append(s.going, removable[0].Name)
+	return true
+}
+
+func costOf(pod *corev1.Pod) int {
+	var cost int
+	_, _ = fmt.Sscan(pod.Annotations[pub.PodDeletionCost], &cost)
+	return cost
+}
+
+// requests ends those that were admitted.
+func (s *simulated) requests() bool {
+	moved := len(s.coming)+len(s.going) > 0
+	for _, pod := range s.coming {
+		s.store(pod)
+	}
+	for _, name := range s.going {
+		if s.Get(podKey(name)) != nil {
+			s.EndGracefully(podKey(name))
+		}
+	}
+	s.coming, s.going = nil, nil
+	return moved
+}
+
+// zoneOf is where the pod is scheduled to, empty if there is no room.
+func (s *simulated) zoneOf(pod *corev1.Pod) string {
+	zones := []string{"a", "b", "c"}
+	if placed, ok := pub.ParsePlacement(pod.Annotations); ok {
+		zones = []string{placed.Subset}
+	} else if s.Chance(0.5) {
+		slices.Reverse(zones)
+	}
+	for _, zone := range zones {
+		if !s.full[zone] {
+			return zone
+		}
+	}
+	return ""
+}
+
+// kubelet schedules, starts and ends pods.
+func (s *simulated) kubelet() bool {
+	moved := false
+	for _, pod := range s.all() {
+		switch {
+		case !Active(pod): // at its end, or collected as garbage
+			s.Remove(podKey(pod.Name))
+			moved = true
+		case pod.Spec.NodeName == "":
+			zone := s.zoneOf(pod)
+			if zone == "" && len(pod.Status.Conditions) > 0 {
+				continue
+			}
+			moved = true
+			s.Change(podKey(pod.Name), func(o client.Object) {
+				if zone == "" {
+					unschedulable(o.(*corev1.Pod))
+					return
+				}
+				running(s.Now(), zone)(o.(*corev1.Pod))
+			})
+		}
+	}
+	return moved
+}
+
+func running(now time.Time, zone string) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Status.Phase = "node-"+zone, corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}
+	}
+}
+
+// settle lets everything that is under way come to rest: no faults, caches that keep up.
+func (s *simulated) settle(limit int) error {
+	s.Faults = simulation.Faults{}
+	if s.Dead() {
+		s.startManager()
+	}
+	for range limit {
+		if s.round() {
+			continue
+		}
+		if s.due.IsZero() {
+			return nil
+		}
+		s.Pass(max(s.due.Sub(s.Now()), 0))
+	}
+	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
+}
+
+// round lets everybody act once, and tells whether anything happened.
+func (s *simulated) round() bool {
+	s.deliver(1 << 20)
+	moved := s.manage()
+	moved = s.workload() || moved
+	moved = s.requests() || moved
+	moved = s.kubelet() || moved
+	return moved || s.Undelivered() > 0 || s.wake
+}
+
+func (s *simulated) describe() string {
+	var b strings.Builder
+	if snapshot, _, err := s.pass.snapshot(context.Background(), s.spread(), s.Now()); err == nil {
+		b.WriteString("\n" + Make(*snapshot).String())
+	}
+	for _, pod := range s.all() {
+		fmt.Fprintf(&b, "%s %s %s %v\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Annotations)
+	}
+	return b.String()
+}
+
+// simReader reads the manager's cache.
+type simReader struct{ s *simulated }
+
+func (r simReader) Spread(context.Context, types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	spread, _ := r.s.Cached(spreadKey).(*appsv1beta1.WorkloadSpread)
+	return spread, nil
+}
+
+func (r simReader) Target(context.Context, *appsv1beta1.WorkloadSpread) (*Target, bool, error) {
+	return targetFrom(r.s.Cached(deploymentKey)), true, nil
+}
+
+func (r simReader) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, object := range r.s.List("Pod", true) {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods, nil
+}
+
+func (r simReader) Node(_ context.Context, name string) (*corev1.Node, error) {
+	node, _ := r.s.Cached(simulation.Key{Kind: "Node", Name: name}).(*corev1.Node)
+	return node, nil
+}
+
+func (r simReader) Whole(_ context.Context, name types.NamespacedName) ([]byte, error) {
+	if r.s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	object := r.s.Get(podKey(name.Name))
+	if object == nil {
+		return nil, nil
+	}
+	return json.Marshal(object)
+}
+
+func (r simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if found := r.s.Cached(simulation.Key{Kind: string(object.Kind), Name: object.Name}); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+func (r simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
+	if r.s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	if found := r.s.Get(simulation.Key{Kind: string(object.Kind), Name: object.Name}); found != nil {
+		return found, nil
+	}
+	return nil, nil
+}
+
+type simWriter struct{ s *simulated }
+
+func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
+	object, err := w.s.Patch(podKey(pod.Name), body, "")
+	patched, _ := object.(*corev1.Pod)
+	return patched, err
+}
+
+func (w simWriter) DeletePod(_ context.Context, pod *corev1.Pod) error {
+	return w.s.Delete(podKey(pod.Name), pod)
+}
+
+func (w simWriter) GetSpread(context.Context, types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	object, err := w.s.Live(spreadKey)
+	spread, _ := object.(*appsv1beta1.WorkloadSpread)
+	return spread, err
+}
+
+func (w simWriter) PatchSpreadStatus(_ context.Context, _ *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread, error) {
+	object, err := w.s.Patch(spreadKey, body, "status")
+	spread, _ := object.(*appsv1beta1.WorkloadSpread)
+	return spread, err
+}
