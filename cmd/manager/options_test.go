@@ -109,3 +109,34 @@ func TestAllAlphaMeansExternalCertificates(t *testing.T) {
 		}
 	}
 }
+
+// WS-081, WS-184: the kinds given at the start are those that are counted by version.
+func TestVersionedKinds(t *testing.T) {
+	for args, want := range map[string]string{"": "Deployment ReplicaSet", "--ws-enabled-versioned-status=cloneset": "CloneSet", "--ws-enabled-versioned-status=": ""} {
+		var given []string
+		if args != "" {
+			given = append(given, args)
+		}
+		o, err := parseOptions(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gates, err := features.Parse("WorkloadSpread=false")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newSpreads(t.Context(), nil, o, gates)
+		if err != nil || s.watch != nil || s.kinds != nil || s.listed != nil { // WS-186: nothing of it without the gate
+			t.Fatalf("%+v, %v", s, err)
+		}
+		var got []string
+		for _, kind := range []string{"CloneSet", "Deployment", "ReplicaSet", "StatefulSet"} {
+			if s.versioned.Has(kind) {
+				got = append(got, kind)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v", args, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -94,6 +95,10 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	for i := range list.Items {
 		others[i] = &list.Items[i]
 	}
+	others, err = w.withBase(ctx, set, others)
+	if err != nil {
+		return refused(http.StatusInternalServerError, err.Error())
+	}
 	verdict := sidecarset.Validate(set, old, sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
 		FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
 		WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
@@ -104,6 +109,22 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// withBase adds the base of a canary that the cache does not show: both may come from one command (SS-070).
+func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
+	name := sidecarset.CanaryOf(set)
+	if name == "" || name == set.Name || slices.ContainsFunc(others, func(other *appsv1beta1.SidecarSet) bool { return other.Name == name }) {
+		return others, nil
+	}
+	base := &appsv1beta1.SidecarSet{}
+	if err := w.live.Get(ctx, types.NamespacedName{Name: name}, base); err != nil {
+		if apierrors.IsNotFound(err) {
+			return others, nil // it is told of as such
+		}
+		return nil, fmt.Errorf("reading the base SidecarSet %s: %w", name, err)
+	}
+	return append(others, base), nil
 }
 
 // judgePod has the API server judge containers and volumes that are new (SS-034). What was wrong before an update is not refused.

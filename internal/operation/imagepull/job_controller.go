@@ -29,6 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
@@ -42,7 +43,7 @@ import (
 const (
 	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
 	tries        = 5           // of one NodeImage that others write too (IMG-213)
-	parallel     = 16
+	atOnce       = 16
 )
 
 // KindNodeImage is the kind of a job's own writes.
@@ -349,7 +350,7 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 	for _, name := range plan.Drop {
 		work = append(work, func() error { return r.change(ctx, job.UID, known[name], drop) })
 	}
-	err := inParallel(work)
+	err := errors.Join(parallel.Do(ctx, len(work), atOnce, func(i int) error { return work[i]() })...)
 	if plan.Status != nil {
 		if e := patchExactly(ctx, r.Client, job, true, map[string]any{"status": statusDocument(plan.Status)}); client.IgnoreNotFound(e) != nil {
 			err = errors.Join(err, fmt.Errorf("writing the status: %w", e))
@@ -369,20 +370,6 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 		document["failedNodes"] = status.FailedNodes
 	}
 	return document
-}
-
-func inParallel(work []func() error) error {
-	var wait sync.WaitGroup
-	errs, slots := make([]error, len(work)), make(chan struct{}, parallel)
-	for i, do := range work {
-		slots <- struct{}{}
-		wait.Go(func() {
-			errs[i] = do()
-			<-slots
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }
 
 // change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085, IMG-213).

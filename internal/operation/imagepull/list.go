@@ -24,6 +24,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
@@ -291,8 +292,8 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 				return nil
 			})
 		}
-		if err := inParallel(work); err != nil {
-			return errors.Join(err)
+		if err := errors.Join(parallel.Do(ctx, len(work), atOnce, func(i int) error { return work[i]() })...); err != nil {
+			return err
 		}
 		jobs = jobs[n:]
 	}

@@ -159,7 +159,14 @@ func (t *Tracker) settled(ctx context.Context, owner types.UID, object Object, w
 	}
 	switch w.operation {
 	case gone:
-		return seen == nil, nil
+		if seen == nil || now.Sub(w.at) < DoubtAfter {
+			return seen == nil, nil
+		}
+		actual, err := live(ctx, object) // another of its name may have come, and the cache have gone from the one to the other
+		if err != nil {
+			return false, fmt.Errorf("reading %s %s from the API server: %w", object.Kind, object.Name, err)
+		}
+		return actual != nil && actual.GetUID() == seen.GetUID(), nil
 	case changed:
 		return seen == nil || seen.GetUID() != w.uid || atLeast(seen.GetResourceVersion(), w.version), nil
 	case deleted:

@@ -143,6 +143,30 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 	}
 }
 
+// SS-193: an object that was gone when a lost answer was looked up may come back under its name, as a pod of a StatefulSet does at once; the cache,
+// which never shows that it was gone, is waited for no longer than until it shows the new one.
+func TestAnObjectThatCameBack(t *testing.T) {
+	tracker := NewTracker()
+	tracker.Unsure("owner", object, noon)
+	steps := []struct {
+		name         string
+		cached, live *metav1.ObjectMeta
+		after        time.Duration
+		pending      bool
+	}{
+		{"gone, still shown", meta("u", "9"), nil, 0, true},
+		{"back, the former shown", meta("u", "9"), meta("v", "12"), DoubtAfter, true},
+		{"gone again, the former shown", meta("u", "9"), nil, DoubtAfter, true},
+		{"back, shown", meta("v", "12"), meta("v", "12"), 2 * DoubtAfter, false},
+	}
+	for _, step := range steps {
+		pending, err := tracker.Pending(context.Background(), "owner", shows(step.cached, nil), shows(step.live, nil), noon.Add(step.after))
+		if err != nil || (pending != "") != step.pending {
+			t.Errorf("%s: %q, %v", step.name, pending, err)
+		}
+	}
+}
+
 // A read that fails settles nothing; without a callback a leak is settled all the same.
 func TestFailedReads(t *testing.T) {
 	broken := func(context.Context, Object) (metav1.Object, error) { return nil, errors.New("no route") }

@@ -32,18 +32,24 @@ type Memory[T any] struct {
 
 type remembered[T any] struct {
 	term T
-	at   time.Time
+	// gone is since when it is not asked for any more; zero while it is.
+	gone time.Time
 }
 
-// Recall returns the terms in the order of their keys: those that are asked for now, and those that were within Remembered.
+// Recall returns the terms in the order of their keys: those that are asked for now, and those that have not been for less than Remembered.
 func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
 	}
-	for key, term := range asked {
-		m.last[key] = remembered[T]{term, now}
+	for key, r := range m.last {
+		if r.gone.IsZero() {
+			m.last[key] = remembered[T]{r.term, now}
+		}
 	}
-	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool { return now.Sub(r.at) >= Remembered })
+	for key, term := range asked {
+		m.last[key] = remembered[T]{term: term}
+	}
+	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool { return !r.gone.IsZero() && now.Sub(r.gone) >= Remembered })
 	var terms []T
 	for _, key := range slices.Sorted(maps.Keys(m.last)) {
 		terms = append(terms, m.last[key].term)

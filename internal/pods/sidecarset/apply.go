@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -19,6 +18,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // Cluster is what applying needs of the API server. Errors are those of apimachinery.
@@ -76,6 +76,8 @@ type Result struct {
 	Retry bool
 	// NotReset are pods whose hot upgrade could not be ended.
 	NotReset map[types.UID]bool
+	// Refused are pods that could not be upgraded, though nothing changed meanwhile.
+	Refused map[types.UID]bool
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -92,8 +94,12 @@ func (r *Result) add(err error) {
 
 // Apply carries out all of the plan but the status.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
-	result := Result{NotReset: map[types.UID]bool{}}
+	result := Result{NotReset: map[types.UID]bool{}, Refused: map[types.UID]bool{}}
 	if err := a.revision(ctx, plan); err != nil {
+		if !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
+				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+		}
 		result.add(err)
 		result.NoRevision, result.Retry = true, true
 		return result
@@ -104,16 +110,15 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 			writing = append(writing, v)
 		}
 	}
-	var mu sync.Mutex
-	inParallel(len(writing), a.Parallel, func(i int) {
-		err := a.verdict(ctx, plan, writing[i])
-		mu.Lock()
-		defer mu.Unlock()
+	for i, err := range parallel.Do(ctx, len(writing), a.Parallel, func(i int) error { return a.verdict(ctx, plan, writing[i]) }) {
 		result.add(err)
 		if err != nil && writing[i].Action == Reset {
 			result.NotReset[writing[i].Pod.UID] = true
 		}
-	})
+		if err != nil && writing[i].Action == Upgrade && !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			result.Refused[writing[i].Pod.UID] = true
+		}
+	}
 	for _, old := range plan.History {
 		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {
 			a.doubt(plan, KindRevision, types.NamespacedName{Namespace: old.Namespace, Name: old.Name}, err)
@@ -123,20 +128,6 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 		a.Own.Deleted(plan.SidecarSet.UID, KindRevision, old, a.Now())
 	}
 	return result
-}
-
-// inParallel runs do for 0 to n-1, at most limit at a time, and waits for all.
-func inParallel(n, limit int, do func(int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(limit, 1))
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
-	}
-	wg.Wait()
 }
 
 // verdict changes a pod, then says so in its condition.
@@ -192,7 +183,11 @@ func (a *Applier) change(ctx context.Context, plan *Plan, v *PodVerdict) (*corev
 }
 
 func (a *Applier) once(ctx context.Context, plan *Plan, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
-	patches, err := v.Change(pod, a.Now())
+	var patches []*podpatch.Patch
+	err := parallel.Guarded(ctx, func() (err error) { // it is told of as the pod's
+		patches, err = v.Change(pod, a.Now())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -49,6 +50,35 @@ func TestOnePodFails(t *testing.T) {
 	refuse = false
 	if err := s.settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
 		t.Error(err, images())
+	}
+}
+
+// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for ever: once it was refused the others come
+// first (SS-230).
+func TestOnePodFailsAtATime(t *testing.T) {
+	s := simulate(1, makeSet(), 3)
+	refuse, tried := true, 0
+	s.Refused = func(w simulation.Write) bool {
+		if refuse && w.Key.Name == "web-0" {
+			tried++
+			return true
+		}
+		return false
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	for range 30 {
+		s.round()
+	}
+	images := map[string]string{}
+	for _, pod := range s.pods() {
+		images[pod.Name] = imageOf(pod, "proxy")
+	}
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" || tried < 2 {
+		t.Error(tried, diff, s.describe())
+	}
+	refuse = false
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || len(s.pass.knowledge(s.set().UID).refused) != 0 {
+		t.Error(err, s.describe())
 	}
 }
 
@@ -204,6 +234,46 @@ func TestNameTaken(t *testing.T) {
 				t.Errorf("status %+v", status)
 			}
 		})
+	}
+}
+
+// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the others (SS-230, SS-D07).
+func TestOnePodPanics(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 2)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	s.deliver(99)
+	snapshot, err := simReader{s}.Snapshot(t.Context(), setKey.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := Make(*snapshot)
+	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
+	result := s.pass.Applier.Apply(t.Context(), plan)
+	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") || !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
+		t.Errorf("%v %q", result.Err, s.events)
+	}
+	if got := imageOf(s.pods()[1], "proxy"); got != "proxy:2" {
+		t.Errorf("the other pod has %s", got)
+	}
+}
+
+// TestRevisionThatIsRefused: what keeps the revision from being stored, and with it all that names it, is told (SS-183, SS-262).
+func TestRevisionThatIsRefused(t *testing.T) {
+	s := simulate(1, makeSet(), 1)
+	refuse := true
+	s.Refused = func(w simulation.Write) bool { return refuse && w.Key.Kind == "ControllerRevision" }
+	for range 5 {
+		s.round()
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") || s.set().Status.ObservedGeneration != 0 {
+		t.Errorf("%q %+v", s.events, s.set().Status)
+	}
+	refuse = false
+	if err := s.settle(100); err != nil || s.set().Status.MatchedPods != 1 {
+		t.Error(err, s.set().Status)
 	}
 }
 

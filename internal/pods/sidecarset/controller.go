@@ -58,8 +58,8 @@ type Options struct {
 	Namespace string
 }
 
-// parallel bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
-const parallel = 32
+// atOnce bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
+const atOnce = 32
 
 // controllerName names queue metrics and events (SS-262, SS-264).
 const controllerName = "sidecarset-controller"
@@ -86,7 +86,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
 	r := &reconciler{kube: kube, meters: meters, paces: map[string]time.Time{}, known: map[string]types.UID{}, told: map[types.UID]string{}}
 	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
-		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
+		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
@@ -112,9 +112,8 @@ var setEvents = predicate.Funcs{
 	},
 }
 
-// namespaceEvents are changes of labels (SS-191).
+// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before (SS-191).
 var namespaceEvents = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, // its pods come later
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
 	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
 }

@@ -25,7 +25,11 @@ func (p *Pass) announce(plan *Plan) {
 		unavailable = plan.HeldBack
 	}
 	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
-	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
+	about := unavailable
+	if about != "" && plan.heldBackAbout != "" {
+		about = plan.heldBackAbout // why they are unavailable changes back and forth
+	}
+	p.tell(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", about, unavailable)
 	noHash := ""
 	for _, v := range plan.Verdicts {
 		if v.Reason == ReasonNoHash {
@@ -42,14 +46,21 @@ func (p *Pass) announce(plan *Plan) {
 		}
 	}
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
+	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.unmatchedWhys,
+		"Pods that it was injected into are neither counted nor upgraded, by number: "+plan.Unmatched) // the numbers shrink one by one
 }
 
 // say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.
 func (p *Pass) say(plan *Plan, eventType, reason, message string) {
+	p.tell(plan, eventType, reason, message, message)
+}
+
+// tell is say for a message of which only about makes it new.
+func (p *Pass) tell(plan *Plan, eventType, reason, about, message string) {
 	set := plan.SidecarSet
 	key := ""
-	if message != "" {
-		key = fmt.Sprintf("%d %s", set.Generation, message)
+	if about != "" {
+		key = fmt.Sprintf("%d %s", set.Generation, about)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +74,7 @@ func (p *Pass) say(plan *Plan, eventType, reason, message string) {
 		p.said[set.UID] = map[string]string{}
 	}
 	p.said[set.UID][reason] = key
-	if message != "" {
+	if about != "" {
 		p.Applier.Events.Event(set, eventType, reason, message)
 	}
 }

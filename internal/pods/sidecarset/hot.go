@@ -91,14 +91,17 @@ func imageOf(pod *corev1.Pod, name string) string {
 
 // resets says which pairs have done their upgrade, so that the outdated half can end (SS-242); waiting says why those that are upgraded
 // are not done.
-func (p *planner) resets(pod *corev1.Pod, working WorkingContainers) (changes []*hotChange, waiting string) {
-	standby := map[string]bool{}
+func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
+	pod, working, standby := info.Pod, info.working, map[string]bool{}
 	for i := range p.Set.Spec.Containers {
 		c := &p.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
 		standby[standbyOf(c.Name, working)] = true
+		if atRest(pod, c.Name, working) {
+			continue // it only has another empty image: that of a former spec (SS-245), or what a webhook made of it
+		}
 		if change := p.resetOf(pod, c, working); change != nil {
 			changes = append(changes, change)
 		}
@@ -125,6 +128,11 @@ func (p *planner) resets(pod *corev1.Pod, working WorkingContainers) (changes []
 		}
 	}
 	return changes, ""
+}
+
+// atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another one (SS-241).
+func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
+	return pod.Annotations[pub.SidecarSetVersionAltPrefix+working[name]] == "0"
 }
 
 // overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both halves are taken then, and the

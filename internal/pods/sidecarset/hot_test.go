@@ -6,9 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which are ready.
@@ -131,10 +133,6 @@ func TestHotUpgradeWaits(t *testing.T) {
 		"SS-243 not while paused":         {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
 		"SS-243 not with NotUpdate":       {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
 		"SS-242 the app is not ready yet": {set(nothing), []func(int, *corev1.Pod){every(done, notReady, containerReady("app", false))}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
-		"SS-242 another empty image: what stands by gets it": {set(func(set *appsv1beta1.SidecarSet) {
-			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
-		}), nil,
-			[]string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
 		"SS-245 and the pods cannot be upgraded": {set(func(set *appsv1beta1.SidecarSet) {
 			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
 		}),
@@ -149,5 +147,97 @@ func TestHotUpgradeWaits(t *testing.T) {
 				t.Errorf("%s%s", diff, plan)
 			}
 		})
+	}
+}
+
+// TestEmptyImageOfPodsThatStay: a new hotUpgradeEmptyImage restarts nothing in pods that cannot be upgraded; a hot upgrade that was under way
+// is ended with it all the same (SS-211, SS-242, SS-245).
+func TestEmptyImageOfPodsThatStay(t *testing.T) {
+	now := func() *appsv1beta1.SidecarSet {
+		return makeSet(containers(hot("proxy", "proxy:2")), func(set *appsv1beta1.SidecarSet) {
+			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
+		})
+	}
+	former := func() *appsv1beta1.SidecarSet { return makeSet(containers(hot("proxy", "proxy:1"))) }
+	plan := Make(at(now(), former(), 2))
+	if diff := cmp.Diff([]string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}, words(plan)); diff != "" {
+		t.Errorf("%s%s", diff, plan)
+	}
+	if plan.Status.ReadyPods != 2 {
+		t.Errorf("their empty image is not what they lack: %d are ready", plan.Status.ReadyPods)
+	}
+	underway := every(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"), annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1"))
+	plan = Make(at(now(), former(), 1, underway))
+	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(plan)); diff != "" {
+		t.Errorf("%s%s", diff, plan)
+	}
+}
+
+// TestResetOfFinishedPods: the standby of a pod whose application has finished is not started again (SS-242, SS-256).
+func TestResetOfFinishedPods(t *testing.T) {
+	finished := func(pod *corev1.Pod) {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		for i := range pod.Status.ContainerStatuses {
+			if s := &pod.Status.ContainerStatuses[i]; s.Name == "app" {
+				s.Ready, s.State = false, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+			}
+		}
+	}
+	half := pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2")
+	set := makeSet(containers(hot("proxy", "proxy:2")))
+	s := at(set, set, 1, every(half, annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1")))
+	reset := Make(s)
+	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(reset)); diff != "" {
+		t.Fatal(diff)
+	}
+	done := s.Pods[0].DeepCopy()
+	finished(done)
+	if _, err := reset.Verdicts[0].Change(done, planTime); err == nil {
+		t.Error("it is reset after a conflict")
+	}
+	s.Pods[0] = done
+	if got := Make(s); got.Writes() {
+		t.Error(got)
+	}
+}
+
+// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither reset again and
+// again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
+func TestImagesThatAWebhookRewrites(t *testing.T) {
+	rewrite := func(pod *corev1.Pod) {
+		for i := range pod.Spec.Containers {
+			if c := &pod.Spec.Containers[i]; !strings.HasPrefix(c.Image, "mirror/") {
+				c.Image = "mirror/" + c.Image
+			}
+		}
+	}
+	s := simulate(1, makeSet(containers(hot("proxy", "proxy:1"))), 2, rewrite)
+	s.AfterWrite = func(w simulation.Write) {
+		if w.Key.Kind == "Pod" {
+			s.Change(w.Key, func(o client.Object) { rewrite(o.(*corev1.Pod)) })
+		}
+	}
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range s.Writes {
+		if w.Key.Kind == "Pod" {
+			t.Errorf("written at rest: %v", w)
+		}
+	}
+	if s.set().Status.ReadyPods != 2 {
+		t.Errorf("%+v", s.set().Status)
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	if err := s.settle(500); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range s.pods() {
+		if imageOf(pod, "proxy-1") != "mirror/empty:1" || imageOf(pod, "proxy-2") != "mirror/proxy:2" {
+			t.Error(s.describe())
+		}
+	}
+	if s.set().Status.UpdatedReadyPods != 2 {
+		t.Errorf("%+v", s.set().Status)
 	}
 }

@@ -2,11 +2,12 @@ package sidecarset
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-
-	jsonpatch "github.com/evanphx/json-patch/v5"
+	"strings"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
@@ -46,25 +47,91 @@ func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarS
 }
 
 // mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that value already, or says the
-// same in other words, stays: to merge twice is to merge once (SS-107).
+// same in other words, stays: to merge twice is to merge once (SS-107). Also where several merge into one value: what is merged has no
+// nulls, which a second pass would take away, and its keys in alphabetical order.
 func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil
 	}
-	if !json.Valid([]byte(before)) {
+	former, err := decoded(before)
+	if err != nil {
 		return "", fmt.Errorf("the value %.100q is no JSON", before)
 	}
-	var object map[string]json.RawMessage
-	target := []byte(before)
-	if json.Unmarshal(target, &object) != nil || object == nil { // a patch of what is no object begins with an empty one
-		target = []byte("{}")
-	}
-	merged, err := jsonpatch.MergePatch(target, []byte(value))
+	patch, err := decoded(value)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("the value %.100q to be merged is no JSON", value)
 	}
-	if jsonpatch.Equal([]byte(before), merged) {
+	if unchanged(former, patch) {
 		return before, nil
 	}
-	return string(merged), nil
+	text, err := json.Marshal(mergedJSON(withoutNulls(former), patch))
+	if err != nil {
+		return "", fmt.Errorf("encoding what was merged: %w", err)
+	}
+	return string(text), nil
+}
+
+// decoded reads one JSON value; numbers stay as they are written.
+func decoded(text string) (value any, err error) {
+	if !json.Valid([]byte(text)) {
+		return nil, errors.New("invalid JSON")
+	}
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
+
+// unchanged tells whether merging the patch into the value gives the value.
+func unchanged(value, patch any) bool {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return reflect.DeepEqual(value, patch)
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return false
+	}
+	for key, change := range changes {
+		if present, ok := object[key]; ok != (change != nil) || ok && !unchanged(present, change) {
+			return false
+		}
+	}
+	return true
+}
+
+// mergedJSON changes the value by the patch (RFC 7386).
+func mergedJSON(value, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		object = map[string]any{}
+	}
+	for key, change := range changes {
+		if change == nil {
+			delete(object, key)
+		} else {
+			object[key] = mergedJSON(object[key], change)
+		}
+	}
+	return object
+}
+
+// withoutNulls takes the members that are null out of objects.
+func withoutNulls(value any) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	for key, member := range object {
+		if member == nil {
+			delete(object, key)
+		} else {
+			object[key] = withoutNulls(member)
+		}
+	}
+	return object
 }

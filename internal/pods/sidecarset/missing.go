@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,9 +47,15 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 		l.prepare()
 		lookers = append(lookers, l)
 	}
+	bases := map[string]string{}
+	for _, set := range sets {
+		if base := CanaryOf(set); base != "" {
+			bases[set.Name] = base
+		}
+	}
 	const examples = 3
 	each(func(pod *corev1.Pod) bool {
-		if !Active(pod) {
+		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || namespaces[pod.Namespace]["control-plane"] == "openkruise" { // SS-085
 			return true
 		}
 		var injected []string
@@ -56,7 +63,9 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			injected = ReadInjectedList(list)
 		}
 		for _, l := range lookers {
-			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) || slices.Contains(injected, l.Set.Name) {
+			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) || slices.ContainsFunc(injected, func(name string) bool {
+				return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
+			}) {
 				continue
 			}
 			l.missing.Pods++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,9 @@ type Outcome struct {
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
 const retryAfter = time.Second
 
+// mendedAfter is when to look again at pods with an annotation that cannot be merged: annotations of others are no events.
+const mendedAfter = time.Minute
+
 // doubtsEnd is when writes that caches do not show are not waited for any more, whatever the reason (SS-193).
 const doubtsEnd = 5 * time.Minute
 
@@ -85,9 +89,12 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.notReset = result.NotReset
+	snapshot.Known.learn(plan, result)
 	p.announce(plan)
-	outcome := Outcome{Plan: plan}
+	outcome := Outcome{Plan: plan, After: plan.Again}
+	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) && (outcome.After == 0 || outcome.After > mendedAfter) {
+		outcome.After = mendedAfter
+	}
 	if result.Retry {
 		outcome.After = retryAfter
 	}

@@ -1,6 +1,7 @@
 package sidecarset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,9 +95,15 @@ type Plan struct {
 	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in their containers differs.
 	NotUpgradable int
 	Differences   string
+	// Unmatched says why pods that were injected are not matched any more, with their numbers (SS-W09); unmatchedWhys without.
+	Unmatched, unmatchedWhys string
 	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
 	HeldBack       string
 	HeldBackReason Reason
+	// heldBackAbout is what makes HeldBack worth telling again.
+	heldBackAbout string
+	// Again is when to plan again although nothing happens; 0 means not at all.
+	Again time.Duration
 	// Sentences explain the plan.
 	Sentences []string
 
@@ -114,6 +121,7 @@ type planner struct {
 	matched                      []*podInfo
 	// hotWaits is why hot upgrades are not done yet.
 	hotWaits map[*podInfo]string
+	compared map[*appsv1.ControllerRevision]comparison
 }
 
 func (p *planner) say(format string, args ...any) {
@@ -122,7 +130,7 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}}
+	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{}}
 	p.SidecarSet = s.Set
 	p.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
@@ -135,7 +143,8 @@ func Make(s Snapshot) *Plan {
 		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
 		defer func() { s.Known.pods = found }()
 	}
-	for _, pod := range s.Pods {
+	unmatched := map[string]int{}
+	for _, pod := range inNames(s.Pods) {
 		if !Active(pod) {
 			continue
 		}
@@ -148,10 +157,18 @@ func Make(s Snapshot) *Plan {
 		}
 		if info.matched {
 			p.matched = append(p.matched, info)
-		} else if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
+			continue
+		}
+		unmatched[info.why]++
+		if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
 			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
 				Message: "the pod is not matched any more: " + info.why})
 		}
+	}
+	if len(unmatched) > 0 {
+		p.Unmatched = differences(unmatched)
+		p.unmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
+		p.say("pods that list the SidecarSet and are not matched: %s", p.Unmatched)
 	}
 	if s.Set.DeletionTimestamp != nil {
 		p.say("the SidecarSet is being deleted")
@@ -165,6 +182,13 @@ func Make(s Snapshot) *Plan {
 	p.status()
 	p.decide()
 	return p.result()
+}
+
+// inNames puts pods in an order: caches give them in any, and what is told of a plan must not differ by that.
+func inNames(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 func (p *planner) result() *Plan {

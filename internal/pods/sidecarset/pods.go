@@ -276,7 +276,7 @@ func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	return p.standing(pod, working)
 }
 
-// standing says which half of a pair stands by without its empty image.
+// standing says which half of a pair stands by without its empty image, in the middle of a hot upgrade.
 func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 	for i := range p.Set.Spec.Containers {
 		c := &p.Set.Spec.Containers[i]
@@ -284,6 +284,9 @@ func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 			continue
 		}
 		standby := standbyOf(c.Name, working)
+		if atRest(pod, c.Name, working) {
+			continue
+		}
 		if half := find(pod.Spec.Containers, standby); half != nil && half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
 			return fmt.Sprintf("container %s stands by and has not its empty image yet", standby)
 		}

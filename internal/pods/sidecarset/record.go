@@ -53,6 +53,9 @@ func ReadStates(text string) (States, error) {
 	if err := json.Unmarshal([]byte(text), &states); err != nil {
 		return nil, fmt.Errorf("reading the state of SidecarSets: %w", err)
 	}
+	if states == nil { // it says null
+		states = States{}
+	}
 	return states, nil
 }
 
@@ -70,6 +73,9 @@ func ReadWorkingContainers(text string) (WorkingContainers, error) {
 	}
 	if err := json.Unmarshal([]byte(text), &working); err != nil {
 		return nil, fmt.Errorf("reading the working hot-upgrade containers: %w", err)
+	}
+	if working == nil { // it says null
+		working = WorkingContainers{}
 	}
 	return working, nil
 }

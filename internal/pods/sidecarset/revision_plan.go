@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -71,7 +72,7 @@ func (p *planner) revisions() error {
 		change.Number = highest + 1
 		p.say("revision %s is the latest again, as number %d", same.Name, change.Number)
 	}
-	if version := p.Set.Spec.CustomVersion; version != "" && same.Labels[pub.SidecarSetCustomVersion] != version {
+	if version := p.customVersion(); version != "" && same.Labels[pub.SidecarSetCustomVersion] != version {
 		change.CustomVersion = version
 		p.say("revision %s is called %s", same.Name, version)
 	}
@@ -79,6 +80,17 @@ func (p *planner) revisions() error {
 		p.ChangeRevision = change
 	}
 	return nil
+}
+
+// customVersion is that of the SidecarSet if it can be a label. One that cannot may have been stored before it was judged; the API server
+// would refuse the revision, and all would stop (SS-051, SS-D14).
+func (p *planner) customVersion() string {
+	version := p.Set.Spec.CustomVersion
+	if problems := validation.IsValidLabelValue(version); len(problems) > 0 {
+		p.say("spec.customVersion %q is no value of a label and is left out: %s", version, problems[0])
+		return ""
+	}
+	return version
 }
 
 // newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
@@ -103,8 +115,8 @@ func (p *planner) newRevision(content []byte, number int64) *appsv1.ControllerRe
 		labels = map[string]string{}
 	}
 	labels[pub.RevisionHash], labels[pub.SidecarSetName] = hash, p.Set.Name
-	if p.Set.Spec.CustomVersion != "" {
-		labels[pub.SidecarSetCustomVersion] = p.Set.Spec.CustomVersion
+	if version := p.customVersion(); version != "" {
+		labels[pub.SidecarSetCustomVersion] = version
 	}
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
@@ -152,6 +164,9 @@ func (p *planner) history() {
 	}
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
+		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
+			needed[r.Name] = true
+		}
 	}
 	excess := len(p.stored) - limit
 	if p.NewRevision != nil {

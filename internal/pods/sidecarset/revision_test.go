@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -194,5 +195,34 @@ func TestUndecodable(t *testing.T) {
 	pod.Annotations[pub.SidecarSetInjectedList] = "mesh"
 	if plan := Make(Snapshot{Set: good, Revisions: []*appsv1.ControllerRevision{garbage}, Pods: []*corev1.Pod{pod}}); len(plan.Verdicts) != 1 {
 		t.Error(plan)
+	}
+}
+
+// TestVersionThatIsNoLabel: one that was stored before it was judged neither stops the SidecarSet nor is written (SS-051, SS-D14).
+func TestVersionThatIsNoLabel(t *testing.T) {
+	wrong := func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "version one!" }
+	plan := Make(at(makeSet(wrong), makeSet(), 1))
+	if plan.ChangeRevision != nil || !strings.Contains(plan.String(), `spec.customVersion "version one!" is no value of a label`) {
+		t.Errorf("%+v %s", plan.ChangeRevision, plan)
+	}
+	plan = Make(at(makeSet(wrong, imageNow("proxy", "proxy:2")), makeSet(), 1))
+	if _, labelled := plan.NewRevision.Labels[pub.SidecarSetCustomVersion]; labelled || len(plan.Verdicts) != 1 || plan.Verdicts[0].Action != Upgrade {
+		t.Errorf("%v %s", plan.NewRevision.Labels, plan)
+	}
+}
+
+// TestRevisionOfPodsThatDoNotNameIt is kept: admission does not name what is not stored yet (SS-181, SS-187).
+func TestRevisionOfPodsThatDoNotNameIt(t *testing.T) {
+	limit := int32(1)
+	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = &limit }), makeSet(), 1)
+	records, err := ReadRecords(s.Pods[0].Annotations[pub.SidecarSetHash])
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := records["mesh"]
+	record.ControllerRevision = ""
+	s.Pods[0].Annotations[pub.SidecarSetHash] = Records{"mesh": record}.String()
+	if plan := Make(s); len(plan.History) != 0 {
+		t.Errorf("%s", plan)
 	}
 }

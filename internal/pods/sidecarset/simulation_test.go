@@ -29,6 +29,8 @@ type upgradeRun struct {
 	disturbed map[types.UID]bool
 	// app counts the images of the application.
 	app int
+	// wild: the user changes more than images, so that pods are left behind that cannot be upgraded, and deletes the SidecarSet.
+	wild bool
 }
 
 func (r *upgradeRun) fail(format string, args ...any) {
@@ -38,7 +40,10 @@ func (r *upgradeRun) fail(format string, args ...any) {
 }
 
 func (r *upgradeRun) looker() *planner {
-	set := r.Cached(setKey).(*appsv1beta1.SidecarSet)
+	set, known := r.Cached(setKey).(*appsv1beta1.SidecarSet)
+	if !known {
+		set = r.set()
+	}
 	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: r.namespaces, Features: r.features, Now: r.Now()}}
 	p.prepare()
 	return p
@@ -78,7 +83,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 			if pod.updated && !pod.available() {
 				used++
 			}
-			if r.disturbed[pod.Pod.UID] && pod.underway && pod.Pod.UID != old.UID {
+			if r.disturbed[pod.Pod.UID] && pod.underway && (pod.updated || pod.upgradable) && pod.Pod.UID != old.UID { // the others wait for nothing
 				ours++
 			}
 		}
@@ -191,6 +196,10 @@ func (r *upgradeRun) act() {
 // user changes the SidecarSet.
 func (r *upgradeRun) user() {
 	version := fmt.Sprintf("%d", 1+r.Rand.IntN(4))
+	if r.wild && r.Chance(0.4) {
+		r.upset()
+		return
+	}
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		u := &set.Spec.UpdateStrategy
 		switch r.Rand.IntN(8) {
@@ -209,6 +218,43 @@ func (r *upgradeRun) user() {
 			imageNow("proxy", "proxy:bad")(set)
 		}
 	})
+}
+
+// upset changes what pods cannot be given in place, or who they belong to.
+func (r *upgradeRun) upset() {
+	switch r.Rand.IntN(5) {
+	case 0:
+		again := r.set().DeepCopy()
+		r.Remove(setKey)
+		again.UID, again.ResourceVersion, again.Generation, again.Status = "", "", 1, appsv1beta1.SidecarSetStatus{}
+		r.Store(setKey, again)
+	case 1:
+		r.change(func(set *appsv1beta1.SidecarSet) {
+			u := &set.Spec.UpdateStrategy
+			u.Type = []appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType, appsv1beta1.RollingUpdateSidecarSetStrategyType}[r.Rand.IntN(2)]
+		})
+	case 2:
+		r.change(func(set *appsv1beta1.SidecarSet) {
+			for i := range set.Spec.Containers {
+				if c := &set.Spec.Containers[i]; IsHot(c) {
+					c.UpgradeStrategy.HotUpgradeEmptyImage = fmt.Sprintf("empty:%d", 1+r.Rand.IntN(2))
+				} else {
+					c.Command = []string{fmt.Sprint(r.Rand.IntN(2))}
+				}
+			}
+		})
+	case 3:
+		r.change(func(set *appsv1beta1.SidecarSet) {
+			set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy,
+				Annotations: map[string]string{"merged": fmt.Sprintf(`{"a":%d}`, r.Rand.IntN(3))}}}
+		})
+	case 4:
+		if pods := r.pods(); len(pods) > 0 {
+			r.Change(podKey(pods[r.Rand.IntN(len(pods))].Name), func(o client.Object) {
+				o.GetLabels()["app"] = []string{"web", "other"}[r.Rand.IntN(2)]
+			})
+		}
+	}
 }
 
 func theirs(pod *corev1.Pod) {
@@ -249,7 +295,7 @@ func simulatedUpgrade(seed uint64) string {
 		}
 	})
 	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
-	r.trace = os.Getenv("TRACE") != ""
+	r.trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0
 	r.node.Daemon = r.Chance(0.3)
 	r.node.Digests["proxy:bad"] = ""
 	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
@@ -268,7 +314,7 @@ func simulatedUpgrade(seed uint64) string {
 // end lets the last wish come true and everything come to rest.
 func (r *upgradeRun) end() string {
 	r.change(func(set *appsv1beta1.SidecarSet) {
-		set.Spec.UpdateStrategy.Paused, set.Spec.UpdateStrategy.Partition, set.Spec.UpdateStrategy.MaxUnavailable = false, nil, nil
+		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
 		imageNow("proxy", "proxy:1")(set)
 	})
 	if err := r.settle(3000); err != nil {
@@ -278,7 +324,18 @@ func (r *upgradeRun) end() string {
 		return r.failure
 	}
 	p := r.planner()
+	stay := 0
 	for _, pod := range p.matched {
+		if r.wild && !pod.updated && !pod.upgradable {
+			stay++
+			if entries := upgradableOf(pod.Pod); entries["mesh"] || entries == nil {
+				return fmt.Sprintf("pod %s does not say that it cannot be upgraded: %v%s", pod.Pod.Name, entries, r.describe())
+			}
+			continue
+		}
+		if entry, listed := upgradableOf(pod.Pod)["mesh"]; listed && !entry {
+			return fmt.Sprintf("pod %s says that it cannot be upgraded%s", pod.Pod.Name, r.describe())
+		}
 		if !pod.updated || !pod.available() {
 			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.updated, pod.behind, pod.notReady, r.describe())
 		}
@@ -292,13 +349,18 @@ func (r *upgradeRun) end() string {
 			}
 			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
-			if imageOf(pod.Pod, standby) != "empty:1" || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
+			if imageOf(pod.Pod, standby) != c.UpgradeStrategy.HotUpgradeEmptyImage || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
 				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
 				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())
 			}
 		}
 	}
-	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || status.UpdatedReadyPods != status.MatchedPods || status.ReadyPods != status.MatchedPods ||
+	for _, pod := range r.pods() {
+		if _, listed := upgradableOf(pod)["mesh"]; listed && pod.Labels["app"] != "web" {
+			return fmt.Sprintf("pod %s is not matched and still listed%s", pod.Name, r.describe())
+		}
+	}
+	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || int(status.UpdatedReadyPods) != len(p.matched)-stay || stay == 0 && status.ReadyPods != status.MatchedPods ||
 		status.ObservedGeneration != r.set().Generation {
 		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
 	}

@@ -40,6 +40,27 @@ type Knowledge struct {
 	pods  map[*corev1.Pod]*podInfo
 	// notReset are pods whose reset failed when it was tried last.
 	notReset map[types.UID]bool
+	// refused are pods whose upgrade failed when it was tried last.
+	refused map[types.UID]bool
+}
+
+// learn keeps what came of a plan.
+func (k *Knowledge) learn(plan *Plan, result Result) {
+	former := k.refused
+	k.notReset, k.refused = result.NotReset, nil
+	for _, v := range plan.Verdicts {
+		if v.Action == Upgrade && result.Refused[v.Pod.UID] || v.Action == Wait && former[v.Pod.UID] {
+			if k.refused == nil {
+				k.refused = map[types.UID]bool{}
+			}
+			k.refused[v.Pod.UID] = true
+		}
+	}
+}
+
+// refused tells of a pod whose upgrade failed: others are tried before it is again (SS-230).
+func (s *Snapshot) refused(pod *corev1.Pod) bool {
+	return s.Known != nil && s.Known.refused[pod.UID]
 }
 
 // failedReset tells of a pod that could not be reset: it must not end round after round (SS-230).

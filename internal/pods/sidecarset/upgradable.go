@@ -70,9 +70,18 @@ func (p *planner) recorded(record pub.SidecarSetRecord) *appsv1.ControllerRevisi
 	return byHash
 }
 
+type comparison struct {
+	fields    []string
+	resources bool
+}
+
 // compare names what differs between the containers of a revision and those of the SidecarSet beside images, and whether quantities of cpu
 // and memory differ that can change in place (SS-W02); those are not among the fields then.
 func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resources bool) {
+	if known, ok := p.compared[r]; ok { // of many pods
+		return known.fields, known.resources
+	}
+	defer func() { p.compared[r] = comparison{fields, resources} }()
 	before, err := Restore(&p.Set.Spec, r.Data.Raw)
 	if err != nil {
 		return []string{err.Error()}, false

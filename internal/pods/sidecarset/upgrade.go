@@ -109,22 +109,25 @@ func (p *planner) current(pod *podInfo) {
 
 // reset plans the end of hot upgrades that are done (SS-242, SS-243).
 func (p *planner) reset(pod *podInfo) bool {
-	changes, waiting := p.resets(pod.Pod, pod.working)
+	if mainFinished(pod.Pod) { // its sidecars end next (SS-256)
+		return false
+	}
+	changes, waiting := p.resets(pod)
 	if len(changes) == 0 {
 		if waiting != "" {
 			p.hotWaits[pod] = waiting
 		}
 		return false
 	}
-	p.resetVerdict(pod, changes, func(now *corev1.Pod, working WorkingContainers) []*hotChange {
-		again, _ := p.resets(now, working)
+	p.resetVerdict(pod, changes, func(now *podInfo) []*hotChange {
+		again, _ := p.resets(now)
 		return again
 	})
 	return true
 }
 
 // resetVerdict gives halves that stand by their empty image; again finds them in a later version of the pod.
-func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*corev1.Pod, WorkingContainers) []*hotChange) {
+func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*podInfo) []*hotChange) {
 	names := make([]string, len(changes))
 	for i, c := range changes {
 		names[i] = c.container
@@ -132,10 +135,10 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*c
 	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
-		if !Active(now) || !fresh.matched {
+		if !Active(now) || !fresh.matched || mainFinished(now) {
 			return nil, errChanged
 		}
-		changes := again(now, fresh.working)
+		changes := again(fresh)
 		if len(changes) == 0 {
 			return nil, errChanged
 		}
@@ -172,7 +175,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
 			underway = append(underway, pod)
 		case len(overtaken) > 0:
-			p.resetVerdict(pod, overtaken, p.overtaken)
+			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
 			underway = append(underway, pod)
 		default:
 			if len(p.Set.Spec.PatchPodMetadata) > 0 {
@@ -199,6 +202,15 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	candidates = p.inOrder(candidates)
 	kept := min(l.partition, len(candidates))
+	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int { // who was refused must not keep the others waiting
+		switch later := a.ready && p.refused(a.Pod); {
+		case later == (b.ready && p.refused(b.Pod)):
+			return 0
+		case later:
+			return 1
+		}
+		return -1
+	})
 	l.used += count(candidates[:len(candidates)-kept])
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
 	chosen, ended, used := 0, false, l.used
@@ -206,6 +218,9 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
+		case pod.underway: // it counts already, and nothing else brings it back
+			chosen++
+			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
 		case ended || pod.ready && used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%d pods are unavailable because of the upgrade, maxUnavailable is %d", used, l.maxUnavailable)
@@ -216,12 +231,15 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 				how = fmt.Sprintf("%d of %d unavailable with it", used, l.maxUnavailable)
 			}
 			chosen++
-			v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
-			v.Upgradable, v.Change = &isTrue, p.change(pod)
+			p.upgradeVerdict(pod, how)
 		}
 	}
 	switch {
-	case chosen > 0 || len(candidates) == 0 || l.used > 0:
+	case chosen > 0 || len(candidates) == 0:
+	case l.used > 0:
+		if kept < len(candidates) {
+			p.standstill(l)
+		}
 	case kept == len(candidates):
 		p.HeldBackReason = ReasonPartition
 		p.HeldBack = fmt.Sprintf("partition %d alone holds back %d pods that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
@@ -230,6 +248,46 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		p.HeldBackReason = ReasonMaxUnavailable
 		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %d ready pods that could be upgraded", len(candidates)-kept)
 	}
+}
+
+// patience is for how long pods may be unavailable before that is told.
+const patience = 10 * time.Minute
+
+// standstill tells of pods that have used up maxUnavailable for long.
+func (p *planner) standstill(l limits) {
+	var latest time.Time
+	var names, whys []string
+	for _, pod := range p.matched {
+		if !pod.underway && (!pod.updated || pod.available()) {
+			continue
+		}
+		since := pod.record.UpdateTimestamp.Time
+		if since.Before(pod.Pod.CreationTimestamp.Time) {
+			since = pod.Pod.CreationTimestamp.Time
+		}
+		if since.After(latest) {
+			latest = since
+		}
+		name, why := pod.Pod.Namespace+"/"+pod.Pod.Name, pod.behind
+		if why == "" {
+			why = pod.notReady
+		}
+		if names = append(names, name); len(names) <= 3 {
+			whys = append(whys, name+": "+why)
+		}
+	}
+	if wait := latest.Add(patience).Sub(p.Now); wait > 0 || len(names) == 0 {
+		p.Again = max(wait, 0)
+		return
+	}
+	p.HeldBackReason, p.heldBackAbout = ReasonMaxUnavailable, strings.Join(names, " ")
+	p.HeldBack = fmt.Sprintf("maxUnavailable %d is used up by %d pod(s) that have not become available since they were upgraded or created: %s",
+		l.maxUnavailable, len(names), strings.Join(whys, "; "))
+}
+
+func (p *planner) upgradeVerdict(pod *podInfo, how string) {
+	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
+	v.Upgradable, v.Change = &isTrue, p.change(pod)
 }
 
 // count tells how many of the pods may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
@@ -251,7 +309,7 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
 			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil || fresh.busy != "" ||
-				fresh.ready && !decided.ready || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
+				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
 				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, errChanged
 			}

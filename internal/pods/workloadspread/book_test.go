@@ -232,3 +232,20 @@ func TestPlacementOfDecision(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of Kubernetes refused afterwards, frees its
+// place for as long as it is waited for, and no longer.
+func TestRefusedEvictionExpires(t *testing.T) {
+	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
+	d := Delete(spread, nil, Deletion{"p", "v", "a"}, bookingTime)
+	quotas, err := Quotas(spread.Spec.Subsets, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := []Seen{{Name: "p", Version: "v", Subset: "a", Active: true}}
+	for after, want := range map[time.Duration]int32{DeletionTimeout: 1, DeletionTimeout + time.Second: 0} {
+		if got := Count(quotas, d.List, "v", pods, bookingTime.Add(after)).Subsets[0].MissingReplicas; got != want {
+			t.Errorf("%s later %d are missing, want %d", after, got, want)
+		}
+	}
+}

@@ -179,7 +179,9 @@ func TestScope(t *testing.T) {
 	}
 	both := spreading(t, "too", "batch/v1", "Job", "j", "")
 	index.Set(both)
+	now = now.Add(time.Hour) // however long it was asked for
 	index.Delete(custom)
+	_ = scope.Creations()
 	now = now.Add(podscope.Remembered - 1)
 	if diff := cmp.Diff(map[string]string{"d": "Job ReplicaSet", "e": "CloneSet Job ReplicaSet custom"}, asked()); diff != "" {
 		t.Error(diff)

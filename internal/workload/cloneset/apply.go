@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // Cluster is what applying needs of the API server. Errors are those of apimachinery.
@@ -148,7 +149,7 @@ const passTime = 500 * time.Millisecond
 func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end time.Time, chosen func(*Verdict) bool) {
 	writing := slices.DeleteFunc(slices.Clone(plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait || !chosen(v) })
 	var mu sync.Mutex
-	inParallel(len(writing), a.Parallel, func(i int) {
+	panics := parallel.Do(ctx, len(writing), a.Parallel, func(i int) error {
 		late := a.Now().After(end)
 		var scaleErr, updateErr error
 		if !late {
@@ -159,21 +160,9 @@ func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end 
 		result.Unfinished = result.Unfinished || late
 		result.add(&result.ScaleError, scaleErr)
 		result.add(&result.UpdateError, updateErr)
+		return nil
 	})
-}
-
-// inParallel runs do for 0 to n-1, at most limit at a time, and waits for all.
-func inParallel(n, limit int, do func(int)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(limit, 1))
-	for i := range n {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			do(i)
-		})
-	}
-	wg.Wait()
+	result.add(&result.UpdateError, errors.Join(panics...))
 }
 
 func (a *Applier) claims(ctx context.Context, plan *Plan) error {
@@ -246,8 +235,7 @@ func (a *Applier) create(ctx context.Context, plan *Plan, end time.Time, result 
 			return nil
 		}
 		batch := plan.Create[start:min(start+round, len(plan.Create))]
-		errs := make([]error, len(batch))
-		inParallel(len(batch), a.Parallel, func(i int) { errs[i] = a.createOne(ctx, plan, batch[i]) })
+		errs := parallel.Do(ctx, len(batch), a.Parallel, func(i int) error { return a.createOne(ctx, plan, batch[i]) })
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}

@@ -52,8 +52,8 @@ type Options struct {
 	Pods *podindex.Index
 }
 
-// parallel bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
-const parallel = 32
+// atOnce bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
+const atOnce = 32
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -82,7 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	r.pass = &Pass{
 		Reader:   kube,
-		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now, Parallel: parallel},
+		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now, Parallel: atOnce},
 		Features: options.Features,
 		Random:   rand.IntN,
 	}

@@ -26,6 +26,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // pullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may run where it is not served.
@@ -41,25 +42,26 @@ const (
 // preDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
 // (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
 func (a *Applier) preDownload(ctx context.Context, plan *Plan, left *appsv1.ControllerRevision) error {
-	errs := make([]error, len(plan.EndedPulls)+len(plan.Pulls))
-	inParallel(len(plan.EndedPulls), a.Parallel, func(i int) {
+	errs := parallel.Do(ctx, len(plan.EndedPulls), a.Parallel, func(i int) error {
 		job := plan.EndedPulls[i]
 		if err := a.Cluster.DeletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs[i] = fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
+			return fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
 		}
+		return nil
 	})
-	inParallel(len(plan.Pulls), a.Parallel, func(i int) {
+	errs = append(errs, parallel.Do(ctx, len(plan.Pulls), a.Parallel, func(i int) error {
 		job := plan.Pulls[i]
 		switch err := a.Cluster.CreatePullJob(ctx, job.Document); {
 		case apierrors.IsAlreadyExists(err):
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			errs[len(plan.EndedPulls)+i] = errRetry
+			return errRetry
 		case err != nil:
-			errs[len(plan.EndedPulls)+i] = fmt.Errorf("creating image pull job %s: %w", job.Name, err)
+			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
 		default:
 			a.say(plan, "CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
 		}
-	})
+		return nil
+	})...)
 	if err := errors.Join(errs...); err != nil || len(plan.RevisionLabels) == 0 {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -126,7 +127,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*Tem
 
 // before is what the pod was given when it passed first, so that a second pass does not give it something else (SS-107).
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *Template) *Template {
-	if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return IsInjected(&c) }) || e.template == nil {
+	marked := func(c corev1.Container) bool { return IsInjected(&c) }
+	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
 		return nil
 	}
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
@@ -165,6 +167,9 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*Template, error) {
 		if of := revision.Labels[pub.SidecarSetName]; of != e.name {
 			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q", revision.Name, of)
 		}
+		if e.formers(revision) {
+			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name", revision.Name)
+		}
 		return e.restored.template(e, revision)
 	}
 	version := e.revision.customVersion
@@ -172,13 +177,19 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: reading ControllerRevisions of version %s: %w", version, err)
 	}
-	if len(revisions) == 0 {
+	if revisions = slices.DeleteFunc(revisions, e.formers); len(revisions) == 0 {
 		if version == e.customVersion { // not registered yet, it is what the spec says now (SS-D22)
 			return e.template, e.templateErr
 		}
 		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s", version)
 	}
 	return e.restored.template(e, slices.MaxFunc(revisions, func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
+}
+
+// formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to be collected (SS-188).
+func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
+	owner := metav1.GetControllerOfNoCopy(revision)
+	return owner != nil && owner.UID != e.uid
 }
 
 // restored keeps templates of revisions, which do not change.

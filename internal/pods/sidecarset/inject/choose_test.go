@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -126,6 +128,61 @@ func TestShare(t *testing.T) {
 				t.Errorf("the named revision: %t", got)
 			}
 		})
+	}
+}
+
+// SS-171, SS-188: a revision of a former SidecarSet of the name, which is about to be collected, is none of this one's.
+func TestRevisionsOfAFormerSidecarSet(t *testing.T) {
+	old := admitted(t, selecting("a", matching("app", "x"), nil))
+	old.Spec.CustomVersion = "v"
+	for name, test := range map[string]struct {
+		owner types.UID
+		named appsv1beta1.SidecarSetInjectRevision
+		want  string
+	}{
+		"its own, by version":    {"new", appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")}, "aa-1"},
+		"its own, by name":       {"new", appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1")}, "aa-1"},
+		"of nobody, by version":  {"", appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")}, "aa-1"},
+		"of nobody, by name":     {"", appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1")}, "aa-1"},
+		"a former's, by version": {"former", appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")}, "a"}, // SS-D22
+		"a former's, by name": {"former", appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1")},
+			"SidecarSet a: spec.injectionStrategy.revision.revisionName: ControllerRevision a-1 is of a former SidecarSet of this name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{revisions: []*appsv1.ControllerRevision{revisionOf(t, "a-1", old, 1)}}
+			if test.owner != "" {
+				w.revisions[0].OwnerReferences = []metav1.OwnerReference{{UID: test.owner, Controller: new(true)}}
+			}
+			set := old.DeepCopy()
+			set.UID, set.Spec.InjectionStrategy.Revision = "new", &test.named
+			w.index.Set(set)
+			if got := chosen(t, w, labelled("app", "x"), "d"); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// SS-107, SS-174: the second time the pod's record decides, also where all that was injected are init containers.
+func TestShareOfInitContainers(t *testing.T) {
+	set := selecting("a", matching("app", "x"), nil)
+	set.Spec.InitContainers = make([]appsv1beta1.SidecarContainer, 1)
+	set.Spec.InitContainers[0].Name, set.Spec.InitContainers[0].Image, set.Spec.InitContainers[0].RestartPolicy = "s", "s:1", new(corev1.ContainerRestartPolicyAlways)
+	old := admitted(t, set.DeepCopy())
+	now := set.DeepCopy()
+	now.Spec.InitContainers[0].Image = "s:2"
+	now.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%"))
+	now.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"), Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+	w := &world{random: 0.1, revisions: []*appsv1.ControllerRevision{revisionOf(t, "a-1", old, 1)}}
+	w.index.Set(admitted(t, now))
+	once, _, err := w.inject(t, []byte(`{"metadata":{"name":"p","labels":{"app":"x"}},"spec":{"containers":[{"name":"app","image":"app"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.random = 0.9
+	again, _, err := w.inject(t, once)
+	if err != nil || !strings.Contains(string(once), `"s:1"`) || string(once) != string(again) {
+		t.Errorf("%v\n%s\n%s", err, once, again)
 	}
 }
 

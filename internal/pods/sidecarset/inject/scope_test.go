@@ -134,6 +134,25 @@ func TestScopeRemembers(t *testing.T) {
 	}
 }
 
+// SS-080: that time begins when it is found to be gone, however long ago anybody asked before.
+func TestScopeRemembersWhatIsGone(t *testing.T) {
+	index, now := &Index{}, time.Unix(1000, 0)
+	s := NewScope(index, func() time.Time { return now })
+	index.Set(selecting("a", matching("app", "x"), nil))
+	before := s.Expression()
+	now = now.Add(time.Hour)
+	index.Delete("a")
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{0, before}, {podscope.Remembered - time.Second, before}, {time.Second, "false"}} {
+		now = now.Add(step.after)
+		if got := s.Expression(); got != step.want {
+			t.Errorf("after %s: %s", step.after, got)
+		}
+	}
+}
+
 // Whatever the selectors are, a pod that matches is asked about; and as long as the expression is exact, no other is, namespaces by
 // other labels than their names aside.
 func TestScopeProperty(t *testing.T) {

@@ -1,0 +1,115 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// lenient judges nothing.
+type lenient struct{}
+
+func (lenient) Complete(_ context.Context, _ string, template document) (document, error) {
+	return template, nil
+}
+
+func (lenient) Judge(context.Context, string, document, []string) ([]metav1.StatusCause, error) {
+	return nil, nil
+}
+
+func sidecarSetHandler(t *testing.T, cached, live []client.Object) *sidecarSetWebhooks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := func(objects []client.Object) client.Reader {
+		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	}
+	return &sidecarSetWebhooks{judge: lenient{}, namespace: "kruise-system", cached: reader(cached), live: reader(live), native: true, nativeInPlace: true}
+}
+
+func sidecarSetRequest(version, text string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Name: "a",
+		Kind:   metav1.GroupVersionKind{Group: "apps.kruise.io", Version: version, Kind: "SidecarSet"},
+		Object: runtime.RawExtension{Raw: []byte(text)}}}
+}
+
+// SS-D07: whatever the document is, it is answered, with what is wrong if it is not stored.
+func TestOddSidecarSets(t *testing.T) {
+	for _, spec := range []string{`null`, `{}`, `[]`, `{"containers":[null]}`, `{"containers":[[]]}`, `{"containers":{}}`, `{"containers":[{"name":1}]}`, `{"initContainers":[null]}`,
+		`{"volumes":null}`, `{"volumes":[null]}`, `{"volumes":{}}`, `{"volumes":[{"name":"v","projected":{"sources":[null]}}]}`, `{"selector":null,"namespaceSelector":{}}`,
+		`{"selector":{"matchExpressions":[{"key":"a","operator":"Like"}]},"containers":[{"name":"c","image":"i"}]}`,
+		`{"containers":[{"name":"c","image":"i","transferEnv":[null,{"sourceContainerNameFrom":{}}],"ports":[null],"env":[null,{"name":"A","valueFrom":{}}]}]}`,
+		`{"containers":[{"name":"c","image":"i","resourcesPolicy":{}}]}`, `{"containers":[{"name":"c","image":"i","resourcesPolicy":{"resourcesExpr":{"limits":{"cpu":"-"}}}}]}`,
+		`{"containers":[{"name":"c","image":"i","livenessProbe":{"httpGet":null},"lifecycle":{"preStop":null},"upgradeStrategy":null,"shareVolumePolicy":null}]}`,
+		`{"updateStrategy":{"partition":"x","maxUnavailable":"y","scatterStrategy":[{}],"priorityStrategy":{"weightPriority":[{}]}}}`,
+		`{"patchPodMetadata":[null,{"annotations":null},{"annotations":{"":""},"patchPolicy":"MergePatchJson"}]}`, `{"injectionStrategy":{"revision":{}}}`,
+		`{"injectionStrategy":{"revision":{"customVersion":"not a label!"}}}`, `{"injectionStrategy":{"revision":{"revisionName":"a/b"}}}`} {
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			t.Run(version+" "+spec, func(t *testing.T) {
+				text := `{"apiVersion":"apps.kruise.io/` + version + `","kind":"SidecarSet","metadata":{"name":"a"},"spec":` + spec + `}`
+				w := sidecarSetHandler(t, nil, nil)
+				request := sidecarSetRequest(version, text)
+				if answer := w.mutate(t.Context(), request); answer.Allowed {
+					operations, err := json.Marshal(answer.Patches)
+					if err != nil {
+						t.Fatal(err)
+					}
+					patch, err := jsonpatch.DecodePatch(operations)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if request.Object.Raw, err = patch.Apply(request.Object.Raw); err != nil {
+						t.Fatalf("%v: %s", err, operations)
+					}
+				}
+				if answer := w.validate(t.Context(), request); answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity {
+					t.Errorf("%+v", answer)
+				}
+			})
+		}
+	}
+}
+
+// SS-070: a base that was created a moment ago, by the same command, is there although the caches do not show it yet.
+func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
+	base := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
+	canaryOfBase := base.DeepCopy()
+	canaryOfBase.Annotations = map[string]string{pub.SidecarSetCanary: "true", pub.SidecarSetBase: "other"}
+	const text = `{"apiVersion":"apps.kruise.io/v1beta1","kind":"SidecarSet","metadata":{"name":"a","annotations":{"apps.kruise.io/sidecarset-canary":"true","apps.kruise.io/sidecarset-base":"base"}},
+		"spec":{"selector":{"matchLabels":{"a":"b"}},"updateStrategy":{"type":"NotUpdate"},
+		"containers":[{"name":"c","image":"i","podInjectPolicy":"BeforeAppContainer","shareVolumePolicy":{"type":"disabled"},"upgradeStrategy":{"upgradeType":"ColdUpgrade"}}]}}`
+	for name, test := range map[string]struct {
+		cached, live []client.Object
+		want         string
+	}{
+		"cached":                  {[]client.Object{base}, nil, ""},
+		"live":                    {nil, []client.Object{base}, ""},
+		"live, and itself canary": {nil, []client.Object{canaryOfBase}, "base sidecarSet cannot be canary"},
+		"nowhere":                 {nil, nil, "fetch base sidecarSet[base] failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := sidecarSetHandler(t, test.cached, test.live).validate(t.Context(), sidecarSetRequest("v1beta1", text))
+			if answer.Allowed != (test.want == "") || !answer.Allowed && !strings.Contains(answer.Result.Message, test.want) {
+				t.Errorf("%+v", answer.AdmissionResponse)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package sidecarset
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// TestPodsThatLackContainers: pods that were injected and are not counted any more are told of (SS-200, SS-203, SS-W01b, SS-W09).
+func TestPodsThatLackContainers(t *testing.T) {
+	s := simulate(1, makeSet(), 3)
+	s.change(inits(nativeSidecar("net:1")))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Warning PodsNotMatched Pods that it was injected into are neither counted nor upgraded, by number: 3: it has no native sidecar net"
+	if n := strings.Count(strings.Join(s.events, "\n"), want); n != 1 || s.set().Status.MatchedPods != 0 {
+		t.Errorf("told %d times: %q %+v", n, s.events, s.set().Status)
+	}
+}
+
+// TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once (SS-262).
+func TestEventsDoNotDependOnOrder(t *testing.T) {
+	s := simulate(1, makeSet(), 3, annotated(pub.SidecarSetHash, "{"))
+	s.round()
+	snapshot, err := simReader{s}.Snapshot(context.Background(), setKey.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.Now, snapshot.Features = s.Now(), s.features
+	s.events = nil
+	logged := map[string]bool{}
+	for range 4 {
+		snapshot.Pods = append(snapshot.Pods[1:], snapshot.Pods[0])
+		slices.Reverse(snapshot.Pods)
+		plan := Make(*snapshot)
+		s.pass.announce(plan)
+		logged[plan.Headline()] = true
+	}
+	if len(logged) != 1 || len(s.events) > 1 {
+		t.Errorf("%d logs, events %q", len(logged), s.events)
+	}
+}
+
+// TestAnnotationThatCannotBeMerged: the pod waits, and is upgraded soon after somebody mends the annotation, of which no event tells
+// (SS-152, SS-190).
+func TestAnnotationThatCannotBeMerged(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce, func(set *appsv1beta1.SidecarSet) {
+		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{
+			{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy, Annotations: map[string]string{"k": `{"a":1}`}}}
+	}), 1, annotated("k", "{"))
+	s.change(imageNow("proxy", "proxy:2"))
+	for range 20 {
+		s.round()
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "PodNotUpgraded") {
+		t.Errorf("%q", s.events)
+	}
+	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
+	s.Deliver(99) // the manager is told of nothing
+	s.wake = false
+	if s.due.IsZero() {
+		t.Fatal("the manager does not come back")
+	}
+	s.Pass(s.due.Sub(s.Now()))
+	if err := s.settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
+		t.Error(err, s.describe())
+	}
+}
+
+func mended(annotations map[string]string) map[string]string {
+	annotations["k"] = "{}"
+	return annotations
+}
+
+// TestNamespaceThatComesLate: pods may be known before their namespace is (SS-191, SS-200).
+func TestNamespaceThatComesLate(t *testing.T) {
+	if !namespaceEvents.Create(event.CreateEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}) {
+		t.Error("nobody looks at its pods again")
+	}
+}
+
+// TestPodsOfACanary are not missing at its base, which is left out there (SS-175, SS-W09).
+func TestPodsOfACanary(t *testing.T) {
+	base, canary := makeSet(), makeSet(func(set *appsv1beta1.SidecarSet) {
+		set.Name, set.Annotations = "canary", map[string]string{pub.SidecarSetCanary: "true", pub.SidecarSetBase: "mesh"}
+	})
+	stamp(base)
+	stamp(canary)
+	pods := []*corev1.Pod{makePod(base, "of-the-base", running), makePod(canary, "of-the-canary", running)}
+	got := MissingPods([]*appsv1beta1.SidecarSet{base, canary}, func(do func(*corev1.Pod) bool) {
+		for _, pod := range pods {
+			do(pod)
+		}
+	}, nil)
+	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, []string{"default/of-the-base"}}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestManyPodsThatCannotBeUpgraded: their revision is compared once, not for each of them.
+func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
+	s := at(makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"x"} }), makeSet(), 200)
+	plan := Make(s)
+	if plan.NotUpgradable != 200 || len(plan.planner.compared) != 1 {
+		t.Errorf("%d pods, %d comparisons", plan.NotUpgradable, len(plan.planner.compared))
+	}
+}
+
+// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet selects (SS-085, SS-W09).
+func TestMissingPodsOfTheSystem(t *testing.T) {
+	set := makeSet()
+	stamp(set)
+	var pods []*corev1.Pod
+	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "shop": {"control-plane": "other"}}
+	for namespace := range namespaces {
+		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
+	}
+	got := MissingPods([]*appsv1beta1.SidecarSet{set}, func(do func(*corev1.Pod) bool) {
+		for _, pod := range pods {
+			do(pod)
+		}
+	}, namespaces)
+	if diff := cmp.Diff(map[string]Missing{"mesh": {1, []string{"shop/p"}}}, got); diff != "" {
+		t.Error(diff)
+	}
+}

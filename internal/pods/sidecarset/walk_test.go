@@ -1,0 +1,94 @@
+package sidecarset
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them, or nothing would
+// ever be again (SS-213, SS-218, SS-219).
+func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
+	begun := annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)
+	first := func(set *appsv1beta1.SidecarSet) {
+		set.Spec.UpdateStrategy.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
+			{Weight: 100, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"first": "yes"}}}}}
+	}
+	sized := func(cpu string) func(*appsv1beta1.SidecarSet) {
+		return func(set *appsv1beta1.SidecarSet) {
+			set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		}
+	}
+	unfit := func(pod *corev1.Pod) { // was given 9 cores, which it did not get
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}
+		pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	}
+	for name, tt := range map[string]struct {
+		s    Snapshot
+		want []string
+	}{
+		"behind a ready one by priority": {at(makeSet(first, imageNow("proxy", "proxy:3")), makeSet(), 3, only(0, notReady, begun), only(1, labelled("first", "yes"))),
+			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
+		"it stays behind partition": {at(makeSet(first, imageNow("proxy", "proxy:3"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
+			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
+		"for want of resources": {at(makeSet(sized("4")), makeSet(sized("1")), 2, every(func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}), only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.s.Features.Resize = true
+			plan := Make(tt.s)
+			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
+				t.Errorf("%s%s", diff, plan)
+			}
+		})
+	}
+}
+
+// TestStandstillIsTold: a rollout that stands still because of pods that do not come back says which and why, after a while and once, and
+// says nothing while it moves (SS-218, SS-262).
+func TestStandstillIsTold(t *testing.T) {
+	s := simulate(1, makeSet(), 3)
+	s.node.Digests["proxy:bad"] = ""
+	told := func() int { return strings.Count(strings.Join(s.events, "\n"), "HeldBackByMaxUnavailable") }
+	s.change(imageNow("proxy", "proxy:2"))
+	if err := s.settle(200); err != nil || told() != 0 {
+		t.Fatal(err, s.events)
+	}
+	s.change(imageNow("proxy", "proxy:bad"))
+	for range 50 {
+		s.round()
+	}
+	if told() != 0 || s.due.IsZero() {
+		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.due)
+	}
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	s.wake = true
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Normal HeldBackByMaxUnavailable maxUnavailable 1 is used up by 1 pod(s) that have not become available since they were upgraded or created: default/web-0: "
+	if told() != 1 || !strings.Contains(strings.Join(s.events, "\n"), want) {
+		t.Errorf("%q", s.events)
+	}
+}
+
+// TestRefusedPodsThatAreNotReady are free of charge and keep their place (SS-219, SS-230).
+func TestRefusedPodsThatAreNotReady(t *testing.T) {
+	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), makeSet(), 2, only(1, notReady))
+	s.Pods[1].UID = "refused"
+	s.Known = &Knowledge{refused: map[types.UID]bool{"refused": true}}
+	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(Make(s))); diff != "" {
+		t.Error(diff)
+	}
+}
