@@ -39,13 +39,13 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// ND-146: how many objects are worked on at once if nothing is said.
+// ND-146, WS-185: how many objects are worked on at once if nothing is said.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int{"launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3} {
+	for name, want := range map[string]int{"launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3, "workloadspread": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
 		}

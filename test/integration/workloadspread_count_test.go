@@ -110,7 +110,7 @@ func ranked(t *testing.T, app string, want map[string]string) {
 	}
 }
 
-// WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that were there are found and ranked, a rollout is counted apart,
+// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that were there are found and ranked, a rollout is counted apart,
 // and nothing is written that is there.
 func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	const name = "spread-before"

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
 // Cluster is what applying needs of the API server. Errors are those of apimachinery.
@@ -84,15 +83,11 @@ func (r *Result) add(err error) (failed bool) {
 // already find their subset passed over (WS-130). writeStatus tells whether the status may not wait.
 func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
 	var result Result
-	var mu sync.Mutex
-	a.parallel(len(plan.Writes), func(i int) {
-		err := a.pod(ctx, plan, plan.Writes[i])
-		mu.Lock()
-		defer mu.Unlock()
+	for i, err := range parallel.Do(ctx, len(plan.Writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, plan.Writes[i]) }) {
 		if result.add(err) && plan.Writes[i].Cost != "" {
 			result.CostErrors = append(result.CostErrors, err)
 		}
-	})
+	}
 	if !writeStatus {
 		return result
 	}
@@ -100,28 +95,15 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		result.add(err)
 		return result
 	}
-	a.parallel(len(plan.Delete), func(i int) {
-		err := a.delete(ctx, plan, plan.Delete[i])
-		mu.Lock()
-		defer mu.Unlock()
+	for i, err := range parallel.Do(ctx, len(plan.Delete), a.Parallel, func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
 		if result.add(err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
 		}
 		if err == nil {
 			result.Deleted = append(result.Deleted, plan.Delete[i])
 		}
-	})
-	return result
-}
-
-// parallel runs do for 0 to n-1 and waits for all.
-func (a *Applier) parallel(n int, do func(int)) {
-	var group errgroup.Group
-	group.SetLimit(max(a.Parallel, 1))
-	for i := range n {
-		group.Go(func() error { do(i); return nil })
 	}
-	_ = group.Wait() // each error was dealt with
+	return result
 }
 
 // pod sends one patch: deletion cost and adoption together.

@@ -52,8 +52,8 @@ type Options struct {
 	Window time.Duration
 }
 
-// parallel bounds the requests that one WorkloadSpread has in flight; the server's priority and fairness decide beyond that.
-const parallel = 32
+// inFlight bounds the requests that one WorkloadSpread has in flight; the server's priority and fairness decide beyond that.
+const inFlight = 32
 
 // controllerName names queue metrics and events.
 const controllerName = "workloadspread-controller"
@@ -101,7 +101,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: newBackOff(options.RateLimiter),
 		paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: status,
-		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: parallel}}
+		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -213,12 +213,7 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
-	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(max(p.Applier.Parallel, 1))
-	for _, stranger := range found {
-		group.Go(func() error { return p.examine(within, s.Spread, stranger) })
-	}
-	if err := group.Wait(); err != nil {
+	if err := errors.Join(parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })...); err != nil {
 		return err
 	}
 	if len(found) > 0 {

@@ -315,8 +315,12 @@ func TestGoing(t *testing.T) {
 	if len(s.Writes) > 0 {
 		t.Error(s.Writes)
 	}
+	before := s.all()
 	s.Remove(spreadKey)
 	rests(t, s)
+	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
+		t.Error(diff)
+	}
 	if outcome, err := s.pass.Run(t.Context(), wsName); outcome.Plan != nil || err != nil {
 		t.Error(outcome, err)
 	}
