@@ -85,7 +85,9 @@ func admission(ctx context.Context, b *bench) error {
 	if b.report.Figures[0].Value == 0 {
 		b.report.note("No webhook was called for any pod: what is added is noise.")
 	}
-	b.report.note("Rounds of WorkloadSpreads are added to this scenario with this kind.")
+	if err := withWorkloadSpreads(ctx, b); err != nil {
+		return err
+	}
 	return withSidecarSets(ctx, b)
 }
 

@@ -88,6 +88,14 @@ func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1
 // measurePaced creates pods, dry, half of them with the label that a SidecarSet selects, and reports how long each took.
 func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	kinds := map[string]string{"pod that SidecarSets select": "0", "pod of others": ""}
+	return b.paced(ctx, situation, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {
+		_, err := b.createPaced(ctx, i, kinds[kind])
+		return err
+	})
+}
+
+// paced creates pods of the kinds in turn at a pace, and reports how long each took.
+func (b *bench) paced(ctx context.Context, situation string, kinds []string, create func(ctx context.Context, kind string, i int) error) error {
 	var (
 		mu      sync.Mutex
 		took    = map[string][]time.Duration{}
@@ -96,33 +104,30 @@ func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	)
 	ticker := time.NewTicker(time.Second / pace)
 	defer ticker.Stop()
-	for i := 0; i < rounds(); {
-		for kind, sidecar := range kinds {
-			select {
-			case <-ctx.Done():
-				running.Wait()
-				return ctx.Err()
-			case <-ticker.C:
-			}
-			number := i
-			i++
-			running.Go(func() {
-				begin := time.Now()
-				_, err := b.createPaced(ctx, number, sidecar)
-				mu.Lock()
-				defer mu.Unlock()
-				took[kind] = append(took[kind], time.Since(begin))
-				if err != nil {
-					failed = fmt.Errorf("%s: creating a %s: %w", situation, kind, err)
-				}
-			})
+	for i := range rounds() {
+		select {
+		case <-ctx.Done():
+			running.Wait()
+			return ctx.Err()
+		case <-ticker.C:
 		}
+		kind := kinds[i%len(kinds)]
+		running.Go(func() {
+			begin := time.Now()
+			err := create(ctx, kind, i)
+			mu.Lock()
+			defer mu.Unlock()
+			took[kind] = append(took[kind], time.Since(begin))
+			if err != nil {
+				failed = fmt.Errorf("%s: creating a %s: %w", situation, kind, err)
+			}
+		})
 	}
 	running.Wait()
 	if failed != nil {
 		return failed
 	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+	for _, kind := range kinds {
 		for _, q := range []int{50, 99} {
 			b.report.figure(fmt.Sprintf("%s, %d creations a second: %s, p%d", situation, pace, kind, q), millis(took[kind], q), "ms")
 		}
