@@ -36,14 +36,14 @@ import (
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
-// replica is what a manager has to put pods into subsets: caches of its own, and a lock that only it knows.
-type replica struct {
+// bookingReplica is what a manager has to put pods into subsets: caches of its own, and a lock that only it knows.
+type bookingReplica struct {
 	watch    *workloadspread.Watch
 	create   *pod.Chain
 	removals *pod.Removals
 }
 
-func newReplica(ctx context.Context, t *testing.T) *replica {
+func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 	t.Helper()
 	mgr, err := ctrl.NewManager(apiServer, ctrl.Options{Scheme: kube.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	if err != nil {
@@ -61,11 +61,11 @@ func newReplica(ctx context.Context, t *testing.T) *replica {
 	}()
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned, Recorder: events.NewFakeRecorder(1000),
 		Log: logr.Discard(), Now: time.Now})
-	return &replica{watch, pod.NewChain(spreads.Step()), pod.NewRemovals(spreads.Check())}
+	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewRemovals(spreads.Check())}
 }
 
 // admit creates a pod as this replica admits it.
-func (r *replica) admit(ctx context.Context, p *corev1.Pod) error {
+func (r *bookingReplica) admit(ctx context.Context, p *corev1.Pod) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func (r *replica) admit(ctx context.Context, p *corev1.Pod) error {
 	return kube.Create(ctx, admitted)
 }
 
-// counts are the values of a counter by its label.
-func counts(collectors []prometheus.Collector, label string) map[string]float64 {
+// counters are the values of a counter by its label.
+func counters(collectors []prometheus.Collector, label string) map[string]float64 {
 	found := map[string]float64{}
 	for _, c := range collectors {
 		ch := make(chan prometheus.Metric, 100)
@@ -153,7 +153,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 	// The namespace is left out by the webhooks, so that the pods are admitted here alone.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	replicas := []*replica{newReplica(ctx, t), newReplica(ctx, t)}
+	replicas := []*bookingReplica{newBookingReplica(ctx, t), newBookingReplica(ctx, t)}
 	for name, test := range map[string]struct {
 		target string
 		owner  func(namespace string) metav1.OwnerReference
@@ -191,7 +191,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 				for _, r := range replicas {
 					all = append(all, r.watch.Booker.Metrics()...)
 				}
-				return fmt.Sprintf("writes %v, bookings %v", counts(all, "result"), counts(all, "kind"))
+				return fmt.Sprintf("writes %v, bookings %v", counters(all, "result"), counters(all, "kind"))
 			}
 			create := func(n int) {
 				t.Helper()
@@ -447,7 +447,7 @@ func TestSpreadTakeover(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := newReplica(ctx, t)
+	r := newBookingReplica(ctx, t)
 	got := map[string]string{}
 	for _, name := range []string{"coming", "new-1", "new-2", "new-3", "new-4"} {
 		p := &corev1.Pod{}

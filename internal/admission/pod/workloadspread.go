@@ -161,7 +161,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
 	if spread == nil || spread.DeletionTimestamp != nil {
 		return nil
 	}
-	decision, err := s.Booker.Delete(ctx, spread, workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset})
+	decision, err := s.Booker.Delete(ctx, spread, workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})
 	switch {
 	case err != nil: // the controller counts the pod when it is gone (WS-106)
 		s.Log.Error(err, "The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name)

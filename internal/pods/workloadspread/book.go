@@ -31,8 +31,8 @@ type Creation struct {
 type Deletion struct {
 	// Name of the pod, and its version.
 	Name, Version string
-	// Subset that its placement names.
-	Subset string
+	// Subset that its placement names, and the id of its booking there; empty if that is its name.
+	Subset, Booking string
 }
 
 // Decision is what becomes of a pod.
@@ -128,6 +128,12 @@ func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, no
 		}
 	}
 	status := &list[i]
+	if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
+		// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel each other: whoever counts need not
+		// wait for this creation (WS-151).
+		status.CreatingPods = with(status.CreatingPods, pod.Name, at.Time)
+		delete(status.CreatingPods, pod.Booking)
+	}
 	status.DeletingPods = with(status.DeletingPods, pod.Name, now)
 	// A deletion frees a place only where the pods that stay are fewer than the quota: of an over-full subset the first ones do not.
 	status.MissingReplicas = min(status.MissingReplicas+1, missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&spread.Spec.Subsets[i], target)))

@@ -192,7 +192,11 @@ func TestQuotasHoldProperty(t *testing.T) {
 			},
 			"delete": func(*rapid.T) {
 				if p := one(func(p *bookedPod) bool { return p.active && !p.doomed }); p != nil {
-					b.write(Delete(b.spread, nil, Deletion{Name: p.name, Version: "v", Subset: p.subset}, b.now))
+					deletion := Deletion{Name: p.name, Version: "v", Subset: p.subset}
+					if p.generated {
+						deletion.Booking = p.key
+					}
+					b.write(Delete(b.spread, nil, deletion, b.now))
 					p.doomed = true
 				}
 			},

@@ -148,23 +148,25 @@ func TestDelete(t *testing.T) {
 		pod    Deletion
 		want   string
 	}{
-		"WS-103: the place becomes free": {list, nil, Deletion{"p", "v", "a"}, "a a{c:-,d:[p],m:1,r:2} b{c:-,d:-,m:-1,r:1}"},
-		"WS-102: no limit":               {list, nil, Deletion{"p", "v", "b"}, "none"},
-		"WS-102: no such subset":         {list, nil, Deletion{"p", "v", "c"}, "none"},
+		"WS-103: the place becomes free": {list, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:1,r:2} b{c:-,d:-,m:-1,r:1}"},
+		"WS-102: no limit":               {list, nil, Deletion{Name: "p", Version: "v", Subset: "b"}, "none"},
+		"WS-102: no such subset":         {list, nil, Deletion{Name: "p", Version: "v", Subset: "c"}, "none"},
 		"WS-102: a StatefulSet": {`{spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{"p", "v", "a"}, "none"},
+			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "none"},
+		"WS-103: a pod that was not seen yet": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
+			{name: a, replicas: 1, missingReplicas: 0, creatingPods: {id: ` + when + `}}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a", Booking: "id"}, "a a{c:[p],d:[p],m:1,r:1}"},
 		"WS-102: booked as a creation": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 2, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: 0, creatingPods: {p: ` + when + `}}]}}}`, nil, Deletion{"p", "v", "a"}, "none"},
+			{name: a, replicas: 2, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: 0, creatingPods: {p: ` + when + `}}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "none"},
 		"WS-102: booked as a deletion": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 2, missingReplicas: 1, deletingPods: {p: ` + when + `}}]}}}`, nil, Deletion{"p", "v", "a"}, "none"},
+			{name: a, replicas: 2, missingReplicas: 1, deletingPods: {p: ` + when + `}}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "none"},
 		"WS-103: never above the quota": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 0, missingReplicas: 2}]}}}`, nil, Deletion{"p", "v", "a"}, "a a{c:-,d:[p],m:2,r:0}"},
+			{name: a, replicas: 0, missingReplicas: 2}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:2,r:0}"},
 		"WS-103: in the list of the version": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {w: [
-			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{"p", "v", "a"}, "a a{c:-,d:[p],m:2,r:0}"},
+			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:2,r:0}"},
 		"WS-150: of an over-full subset the first deletions free nothing": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 4, missingReplicas: 0, deletingPods: {x: ` + when + `}}]}}}`, nil, Deletion{"p", "v", "a"}, "a a{c:-,d:[p,x],m:0,r:4}"},
+			{name: a, replicas: 4, missingReplicas: 0, deletingPods: {x: ` + when + `}}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p,x],m:0,r:4}"},
 		"WS-012: a share of the target": {`{spec: {subsets: [{name: a, maxReplicas: 10%}]}, status: {versionedSubsetStatuses: {v: [
-			{name: a, replicas: 1, missingReplicas: 0}]}}}`, &Target{Exists: true, Desired: 10}, Deletion{"p", "v", "a"}, "a a{c:-,d:[p],m:1,r:1}"},
+			{name: a, replicas: 1, missingReplicas: 0}]}}}`, &Target{Exists: true, Desired: 10}, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:1,r:1}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spread := bookedSpread(t, test.spread)
@@ -237,7 +239,7 @@ func TestPlacementOfDecision(t *testing.T) {
 // place for as long as it is waited for, and no longer.
 func TestRefusedEvictionExpires(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
-	d := Delete(spread, nil, Deletion{"p", "v", "a"}, bookingTime)
+	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, bookingTime)
 	quotas, err := Quotas(spread.Spec.Subsets, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -246,6 +248,23 @@ func TestRefusedEvictionExpires(t *testing.T) {
 	for after, want := range map[time.Duration]int32{DeletionTimeout: 1, DeletionTimeout + time.Second: 0} {
 		if got := Count(quotas, d.List, "v", pods, bookingTime.Add(after)).Subsets[0].MissingReplicas; got != want {
 			t.Errorf("%s later %d are missing, want %d", after, got, want)
+		}
+	}
+}
+
+// WS-150, WS-151: a pod that was created and deleted before the cache showed it gives its place back with the deletion, and not after 30 s.
+func TestPodThatWasNeverSeen(t *testing.T) {
+	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
+		{name: a, replicas: 0, missingReplicas: 0, creatingPods: {id: "2026-01-01T11:59:59Z"}}]}}}`)
+	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a", Booking: "id"}, bookingTime)
+	quotas, err := Quotas(spread.Spec.Subsets, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pods := range map[string][]Seen{"never": nil, "late": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true, Created: bookingTime}},
+		"ended": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Created: bookingTime}}} {
+		if got := Count(quotas, d.List, "v", pods, bookingTime); got.Subsets[0].MissingReplicas != 1 || len(got.Subsets[0].CreatingPods) != 0 || len(got.Lost) != 0 {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

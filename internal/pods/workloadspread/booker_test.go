@@ -369,7 +369,7 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || !d.Gone {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if d, err := b.Delete(t.Context(), spread, Deletion{"p", "v", "a"}); err != nil || d.Booked { // WS-102
+	if d, err := b.Delete(t.Context(), spread, Deletion{Name: "p", Version: "v", Subset: "a"}); err != nil || d.Booked { // WS-102
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -412,7 +412,7 @@ func TestBookerWithoutCounters(t *testing.T) {
 			if got != test.want || s.gets+len(s.bodies) != 0 {
 				t.Errorf("%s, %v, %d reads, %d writes", got, err, s.gets, len(s.bodies))
 			}
-			if d, err := b.Delete(t.Context(), spread, Deletion{"s-2", "v", "b"}); err != nil || d.Booked || s.gets+len(s.bodies) != 0 { // WS-102
+			if d, err := b.Delete(t.Context(), spread, Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil || d.Booked || s.gets+len(s.bodies) != 0 { // WS-102
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -494,7 +494,7 @@ func TestBookersOfTwoManagers(t *testing.T) {
 	}
 	for i := range 20 {
 		all.Go(func() {
-			if d, err := bookers[i%2].Delete(t.Context(), spread, Deletion{fmt.Sprintf("p-%d", i), "v", "a"}); err != nil || !d.Booked {
+			if d, err := bookers[i%2].Delete(t.Context(), spread, Deletion{Name: fmt.Sprintf("p-%d", i), Version: "v", Subset: "a"}); err != nil || !d.Booked {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})

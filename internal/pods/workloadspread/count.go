@@ -127,8 +127,8 @@ func (c *counter) subset(q SubsetQuota, active int32) appsv1beta1.WorkloadSpread
 	status.Replicas, status.MissingReplicas = active, Unlimited
 	if old := c.former[q.Name]; old != nil {
 		status.Conditions = old.Conditions
-		status.CreatingPods = c.keep(q.Name, old.CreatingPods, CreationTimeout, false)
-		status.DeletingPods = c.keep(q.Name, old.DeletingPods, DeletionTimeout, true)
+		status.CreatingPods = c.keep(q.Name, old.CreatingPods, CreationTimeout, false, old.DeletingPods)
+		status.DeletingPods = c.keep(q.Name, old.DeletingPods, DeletionTimeout, true, nil)
 	}
 	if q.Quota != Unlimited {
 		missing := q.Quota - (active - int32(len(status.DeletingPods))) - int32(len(status.CreatingPods))
@@ -137,12 +137,12 @@ func (c *counter) subset(q SubsetQuota, active int32) appsv1beta1.WorkloadSpread
 	return status
 }
 
-// keep returns the bookings that are still waited for.
-func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool) map[string]metav1.Time {
+// keep returns the bookings that are still waited for. A creation is not whose pod is ending already.
+func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, ending map[string]metav1.Time) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
-		if deletion && !c.deletable[subset].Has(key) || !deletion && c.came(subset, key, at.Time) {
+		if deletion && !c.deletable[subset].Has(key) || !deletion && (has(ending, key) || c.came(subset, key, at.Time)) {
 			continue
 		}
 		until := at.Add(timeout)
