@@ -148,12 +148,14 @@ template:
 volumeClaimTemplates:
 - metadata: {name: data}
   spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}}
-updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 100%}}
+updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}
 `)
 	s := spread(t, w.key.Namespace, `{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: spread}`,
 		`subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2, patch: {metadata: {labels: {at: b}}, spec: {containers: [{name: nginx, env: [{name: AT, value: b}]}]}}`)+`, `+in("c", ``)+`]`)
 	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-a in a -100": 1}) // adopted, one too many
-	w.change(`spec: {template: {spec: {nodeSelector: null}}, updateStrategy: {rollingUpdate: {partition: 0, maxUnavailable: 0, maxSurge: 100%}}}`)
+	w.change(`spec: {replicas: 0}`)
+	spreads(t, w.key.Namespace, of, map[string]int{})
+	w.change(`spec: {template: {spec: {nodeSelector: null}}}`)
 	w.change(`spec: {replicas: 6}`)
 	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-b in b 200": 2, "zone-c in c 100": 3})
 	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {2, 0}, "zone-c": {3, -1}})
