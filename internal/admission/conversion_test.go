@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
 func convert(t *testing.T, body string) (int, document) {

@@ -25,14 +25,14 @@ import (
 const zone = "e2e.afloat/zone"
 
 // zones puts the nodes into zones a, b, c, and so on, and returns them by name of the node.
-func zones(t *testing.T, least int) map[string]string {
+func zones(t *testing.T) map[string]string {
 	t.Helper()
 	var nodes corev1.NodeList
 	if err := kube.List(t.Context(), &nodes); err != nil {
 		t.Fatal(err)
 	}
-	if len(nodes.Items) < least {
-		t.Fatalf("%d nodes, not %d", len(nodes.Items), least)
+	if len(nodes.Items) < 3 {
+		t.Fatalf("%d nodes, not 3", len(nodes.Items))
 	}
 	of := map[string]string{}
 	for i := range nodes.Items {
@@ -137,7 +137,7 @@ const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image:
 // WS-001, WS-002, WS-047, WS-050, WS-074 to WS-076, WS-092, WS-094, WS-142, WS-144, WS-150, WS-160 to WS-165, WS-190: a CloneSet with claims
 // is spread over three zones, with a patch; pods that were there before are adopted, surplus ones go first.
 func TestSpreadOfCloneSet(t *testing.T) {
-	of := zones(t, 3)
+	of := zones(t)
 	w := create(t, "spread", `
 replicas: 2
 template:
@@ -173,7 +173,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // WS-012, WS-080 to WS-085, WS-163, WS-196, WS-198: percentages of a Deployment; a rolling update fills the subsets anew.
 func TestSpreadOfDeployment(t *testing.T) {
-	of := zones(t, 3)
+	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`, `subsets: [`+in("a", `, maxReplicas: 30%`)+`, `+in("b", `, maxReplicas: 30%`)+`, `+in("c", `, maxReplicas: 40%`)+`]`)
 	deployment := apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
@@ -208,7 +208,7 @@ func TestSpreadOfDeployment(t *testing.T) {
 
 // WS-020, WS-107, WS-168: the pods of a Job are spread, and make room when they end.
 func TestSpreadOfJob(t *testing.T) {
-	of := zones(t, 3)
+	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: batch/v1, kind: Job, name: work}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
 	apply(t, `{apiVersion: batch/v1, kind: Job, metadata: {namespace: `+space+`, name: work}, spec: {parallelism: 5, completions: 5,
@@ -219,7 +219,7 @@ func TestSpreadOfJob(t *testing.T) {
 
 // WS-060 to WS-064: the ordinals of a StatefulSet.
 func TestSpreadOfStatefulSet(t *testing.T) {
-	of := zones(t, 3)
+	of := zones(t)
 	space := namespace(t)
 	spread(t, space, `{apiVersion: apps/v1, kind: StatefulSet, name: db}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
 	apply(t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: `+space+`, name: db}, spec: {serviceName: db, replicas: 4, podManagementPolicy: Parallel, ordinals: {start: 5},
@@ -237,7 +237,7 @@ func TestSpreadOfStatefulSet(t *testing.T) {
 
 // WS-120, WS-130, WS-170 to WS-176: pods that cannot be scheduled go elsewhere.
 func TestSpreadAdapts(t *testing.T) {
-	of := zones(t, 3)
+	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`,
 		`scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 5}}, subsets: [`+in("nowhere", `, maxReplicas: 2`)+`, `+in("a", `, maxReplicas: 2`)+`, `+in("b", ``)+`]`)

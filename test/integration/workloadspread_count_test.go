@@ -67,7 +67,7 @@ func counted(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 }
 
 // countsBecome waits for what the lists of a status show, by version; the list of all pods is that of version "".
-func countsBecome(t *testing.T, name string, want map[string]string) *appsv1beta1.WorkloadSpread {
+func countsBecome(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
 	if err := wait(func() error {
@@ -85,7 +85,6 @@ func countsBecome(t *testing.T, name string, want map[string]string) *appsv1beta
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return spread
 }
 
 // ranked waits for subset and deletion cost of each pod of an application.

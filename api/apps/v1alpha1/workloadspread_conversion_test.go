@@ -23,7 +23,9 @@ func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 			func(o *metav1.ObjectMeta, _ randfill.Continue) {
 				*o = metav1.ObjectMeta{Name: "o", Annotations: map[string]string{"c": "d"}, CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0))}
 			},
-			func(o *metav1.Time, c randfill.Continue) { *o = metav1.NewTime(time.Unix(int64(1+c.Intn(2_000_000_000)), 0)) },
+			func(o *metav1.Time, c randfill.Continue) {
+				*o = metav1.NewTime(time.Unix(int64(1+c.Intn(2_000_000_000)), 0))
+			},
 			func(o *metav1.Condition, c randfill.Continue) {
 				c.FillNoCustom(o)
 				o.Status, o.ObservedGeneration, o.Reason = metav1.ConditionStatus(pick(c, "True", "False", "Unknown")), 0, pick(c, "Sufficient", "Unknown")

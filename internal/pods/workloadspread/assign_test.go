@@ -20,8 +20,8 @@ func requires(terms ...corev1.NodeSelectorTerm) podOption {
 	}
 }
 
-func nodesIn(key string, values ...string) corev1.NodeSelectorTerm {
-	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}}}
+func nodesIn(values ...string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values}}}
 }
 
 func TestFits(t *testing.T) {
@@ -48,12 +48,12 @@ func TestFits(t *testing.T) {
 		}), want: []Fit{{0, 0}}},
 		"WS-142 one taint too many":                          {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint, other)},
 		"WS-142 soft taints and cordons do not count":        {subsets: subsets(makeSubset("a", nil)), node: makeNode("x", soft, cordon), want: []Fit{{0, 0}}},
-		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("zone", "y"), nodesIn("zone", "x", "z"))), want: []Fit{{0, 0}}},
-		"WS-142 no term is fulfilled together with it":       {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("zone", "y")))},
-		"WS-142 own terms alone do not count":                {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), pod: makePod("p", requires(nodesIn("zone", "y"))), want: []Fit{{0, 0}}},
+		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y"), nodesIn("x", "z"))), want: []Fit{{0, 0}}},
+		"WS-142 no term is fulfilled together with it":       {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y")))},
+		"WS-142 own terms alone do not count":                {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y"))), want: []Fit{{0, 0}}},
 		"WS-142 fields too": {subsets: subsets(makeSubset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) {
 			s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}}
-		})), node: makeNode("x"), pod: makePod("p", requires(nodesIn("zone", "x"))), want: []Fit{{0, 0}}},
+		})), node: makeNode("x"), pod: makePod("p", requires(nodesIn("x"))), want: []Fit{{0, 0}}},
 		"WS-143 weights of the preferred terms that match": {subsets: subsets(makeSubset("a", nil, prefers(3, "x"), prefers(4, "x"), prefers(50, "y"))), node: makeNode("x"), want: []Fit{{0, 700}}},
 		"WS-143 a patch that changes nothing":              {subsets: subsets(makeSubset("a", nil, patches(`{"metadata":{"labels":{"app":"web"},"annotations":{"k":"v"}}}`))), node: makeNode("x"), want: []Fit{{0, 10}}},
 		"WS-143 a patch that changes a label":              {subsets: subsets(makeSubset("a", nil, patches(`{"metadata":{"labels":{"app":"api"}}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},

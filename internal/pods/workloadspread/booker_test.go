@@ -348,7 +348,7 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		}
 		other := bookedSpread(t, strings.ReplaceAll(two, "u1", "u2"))
 		other.ResourceVersion, other.Status = "", appsv1beta1.WorkloadSpreadStatus{}
-		if err := s.WithWatch.Create(t.Context(), other); err != nil {
+		if err := s.Create(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone { // the old one was matched

@@ -119,7 +119,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func targetKey(target Reference) string { return target.GroupKind.String() + "/" + target.Name }
+func targetKey(target Reference) string { return target.String() + "/" + target.Name }
 
 // ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
 func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed Reference) {
