@@ -110,7 +110,7 @@ func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) 
 				namespace = ours
 				pod.Labels = map[string]string{"app": "web", "apps.kruise.io/cloneset-instance-id": "abcde", "controller-revision-hash": "web-1"}
 				pod.OwnerReferences = []metav1.OwnerReference{*owner}
-				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}, {ConditionType: "KruisePodReady"}}
 			}
 			begin := time.Now()
 			if _, err := b.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {

@@ -88,21 +88,21 @@ func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1
 // measurePaced creates pods, dry, half of them with the label that a SidecarSet selects, and reports how long each took.
 func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	kinds := map[string]string{"pod that SidecarSets select": "0", "pod of others": ""}
-	return b.paced(ctx, situation, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {
+	return b.paced(ctx, situation, pace, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {
 		_, err := b.createPaced(ctx, i, kinds[kind])
 		return err
 	})
 }
 
 // paced creates pods of the kinds in turn at a pace, and reports how long each took.
-func (b *bench) paced(ctx context.Context, situation string, kinds []string, create func(ctx context.Context, kind string, i int) error) error {
+func (b *bench) paced(ctx context.Context, situation string, perSecond int, kinds []string, create func(ctx context.Context, kind string, i int) error) error {
 	var (
 		mu      sync.Mutex
 		took    = map[string][]time.Duration{}
 		failed  error
 		running sync.WaitGroup
 	)
-	ticker := time.NewTicker(time.Second / pace)
+	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer ticker.Stop()
 	for i := range rounds() {
 		select {
@@ -129,7 +129,7 @@ func (b *bench) paced(ctx context.Context, situation string, kinds []string, cre
 	}
 	for _, kind := range kinds {
 		for _, q := range []int{50, 99} {
-			b.report.figure(fmt.Sprintf("%s, %d creations a second: %s, p%d", situation, pace, kind, q), millis(took[kind], q), "ms")
+			b.report.figure(fmt.Sprintf("%s, %d creations a second: %s, p%d", situation, perSecond, kind, q), millis(took[kind], q), "ms")
 		}
 	}
 	return nil

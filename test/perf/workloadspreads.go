@@ -17,6 +17,10 @@ import (
 // spreads is how many WorkloadSpreads there are; each has one workload, whose pods are created in turn.
 const spreads = 20
 
+// realPace is at which pace pods are really created, a second: about half of what the API server manages on two cores, with all that
+// scheduler and simulated kubelet write for each.
+const realPace = 25
+
 // withWorkloadSpreads measures the creation of pods that are spread, beside that of others in the same namespace. They are really created,
 // since dry runs are not booked. Their workloads are of a kind that has no controller, so that nobody else creates or deletes their pods.
 func withWorkloadSpreads(ctx context.Context, b *bench) error {
@@ -63,7 +67,7 @@ func withWorkloadSpreads(ctx context.Context, b *bench) error {
 		return err
 	}
 	situation := fmt.Sprintf("%d WorkloadSpreads", spreads)
-	if err := b.paced(ctx, situation, []string{"pod that is spread", "pod of others"}, func(ctx context.Context, kind string, i int) error {
+	if err := b.paced(ctx, situation, realPace, []string{"pod that is spread", "pod of others"}, func(ctx context.Context, kind string, i int) error {
 		var owner *metav1.OwnerReference
 		if kind == "pod that is spread" {
 			owner = &owners[i/2%spreads]
