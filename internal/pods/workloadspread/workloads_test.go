@@ -35,7 +35,7 @@ func kindsOf(t *testing.T, list AllowList, versioned string, documents ...string
 		}
 	}
 	advanced := schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "StatefulSet"}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{advanced.GroupVersion(), gameKind.GroupVersion()})
 	for _, kind := range []schema.GroupVersionKind{gameKind, advanced} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
@@ -131,10 +131,10 @@ func TestTargets(t *testing.T) {
 			want: seen{Exists: true, Desired: 1, Controllers: web}},
 		"a Job": {spread: spread("batch/v1", "Job", ""), documents: []string{`{apiVersion: batch/v1, kind: Job, spec: {parallelism: 5, completions: 9}}`},
 			want: seen{Exists: true, Desired: 5, Controllers: web}},
-		"WS-016 a listed kind by the path of the list": {spread: spread("game.example.com/v1", "Game", ""), list: game, documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{n: 2}, {n: 3}]}}`},
+		"WS-016 a listed kind by the path of the list": {spread: spread("game.example.com/v1", "Game", ""), list: game, documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{count: 2}, {count: 3}]}}`},
 			want: seen{Exists: true, Costs: true, Desired: 8, Controllers: web}},
-		"WS-016 the paths of the WorkloadSpread win": {spread: spread("game.example.com/v1", "Game", paths("spec.parts.0.n, spec.parts.1.n")), list: game,
-			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{n: 2}, {n: 3}]}}`},
+		"WS-016 the paths of the WorkloadSpread win": {spread: spread("game.example.com/v1", "Game", paths("spec.parts.0.count, spec.parts.1.count")), list: game,
+			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{count: 2}, {count: 3}]}}`},
 			want:      seen{Exists: true, Costs: true, Desired: 5, Controllers: web}},
 		"WS-016 also of kinds that need none": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", paths("spec.minReadySeconds")), documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 4, minReadySeconds: 9}}`},
 			want: seen{Exists: true, Costs: true, Desired: 9, Controllers: web}},

@@ -62,6 +62,8 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
 		p.decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
+	case !p.unreportedUntil(pod).IsZero():
+		p.decide(pod, Wait, ReasonNotReady, "node %s has not reported of it yet", pod.Spec.NodeName)
 	case !readiness.Settled(pod):
 		p.decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
 	case !info.Ready:
@@ -88,6 +90,10 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 	if pod.Spec.NodeName == "" {
 		return patch, reason, why
 	}
+	if until := p.unreportedUntil(pod); !until.IsZero() {
+		p.lookAgain(until)
+		return patch, reason, why
+	}
 	state := info.State
 	if info.Progress.Complete {
 		readiness.Admit(patch, pod, p.Now)
@@ -110,6 +116,25 @@ func (p *planner) admission(info *podInfo) (patch *podpatch.Patch, reason Reason
 		reason, why = ReasonUpdated, "nothing holds it"
 	}
 	return patch, reason, why
+}
+
+// reportTime is how long a node may take for its first report of a pod.
+const reportTime = 2 * time.Second
+
+// unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
+// written by what was known before that is refused as a conflict. A node that does not report is not waited for.
+func (p *planner) unreportedUntil(pod *corev1.Pod) time.Time {
+	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod, corev1.ContainersReady) != nil {
+		return time.Time{}
+	}
+	since := pod.CreationTimestamp.Time
+	if scheduled := readiness.Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.LastTransitionTime.After(since) {
+		since = scheduled.LastTransitionTime.Time
+	}
+	if until := since.Add(reportTime); p.Now.Before(until) {
+		return until
+	}
+	return time.Time{}
 }
 
 // emptyPatch returns a patch for what may be nothing: one that stayed empty serves the next pod too.
