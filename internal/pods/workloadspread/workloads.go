@@ -285,8 +285,14 @@ func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstruct
 }
 
 func (k *Kinds) scale(ctx context.Context, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
-	scale := &autoscalingv1.Scale{}
-	if err := k.scales.Get(ctx, object, scale); err != nil {
+	// The client reads subresources of unstructured objects into such alone.
+	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}
+	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	err := k.scales.Get(ctx, object, read)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
 	}
 	return scale, nil
