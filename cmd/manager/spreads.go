@@ -29,7 +29,7 @@ func newSpreads(ctx context.Context, mgr ctrl.Manager, o *options, gates *featur
 	if s.listed, err = workloadspread.NewListed(ctx, mgr, o.installNamespace); err != nil {
 		return nil, err
 	}
-	s.kinds = workloadspread.NewKinds(mgr, s.listed.Kinds, s.versioned)
+	s.kinds = workloadspread.NewKinds(mgr, s.listed.Kinds, s.listed.Ready, s.versioned)
 	late := false
 	err = whenServed(ctx, mgr, servedEvery, func(ctx context.Context) (err error) {
 		if late {

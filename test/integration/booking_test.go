@@ -50,7 +50,7 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 		t.Fatal(err)
 	}
 	versioned := workloadspread.ParseVersioned("deployment,replicaset")
-	watch, err := workloadspread.NewWatch(ctx, mgr, workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, versioned))
+	watch, err := workloadspread.NewWatch(ctx, mgr, workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true }, versioned))
 	if err != nil {
 		t.Fatal(err)
 	}

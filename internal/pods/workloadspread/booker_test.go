@@ -42,6 +42,8 @@ func (s *standing) Target(_ context.Context, _ *appsv1beta1.WorkloadSpread, live
 	return s.target(live)
 }
 
+func (s *standing) Ready() bool { return true }
+
 func (s *standing) Known(kind schema.GroupKind) bool {
 	return BuiltIn(kind) || kind.Group == "known.io"
 }

@@ -3,6 +3,7 @@ package workloadspread
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -66,8 +67,12 @@ func (k *kubeReader) Spread(ctx context.Context, name types.NamespacedName) (*ap
 // Target implements Reader. The target's kind is watched from then on.
 func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, bool, error) {
 	reference := TargetOf(spread)
-	if !k.Workloads.Known(reference.GroupKind) {
-		return &Target{Reference: reference}, false, nil
+	if !BuiltIn(reference.GroupKind) && !k.Workloads.Ready() {
+		return nil, false, errors.New("it is not known yet which kinds are listed")
+	}
+	if !k.Workloads.Known(reference.GroupKind) { // its pods are there all the same, and so is the status that counts them
+		err := fmt.Errorf("the kind is neither supported nor listed by key %s of ConfigMap %s", AllowListKey, ConfigMapName)
+		return &Target{Reference: reference, DesiredError: err}, false, nil
 	}
 	known := true
 	if err := k.Workloads.Follow(ctx, reference); err != nil {

@@ -18,7 +18,8 @@ import (
 
 // Listed follows the kinds that users list, so that changes count without a restart (WS-026).
 type Listed struct {
-	log logr.Logger
+	log    logr.Logger
+	synced func() bool
 
 	mu   sync.RWMutex
 	list AllowList
@@ -42,13 +43,15 @@ func NewListed(ctx context.Context, mgr manager.Manager, namespace string) (*Lis
 		return nil, fmt.Errorf("watching ConfigMap %s: %w", ConfigMapName, err)
 	}
 	l := &Listed{log: mgr.GetLogger().WithName("workloadspread")}
-	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    l.read,
 		UpdateFunc: func(_, object any) { l.read(object) },
 		DeleteFunc: func(any) { l.set("") },
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("watching ConfigMap %s: %w", ConfigMapName, err)
 	}
+	l.synced = registration.HasSynced
 	return l, nil
 }
 
@@ -76,8 +79,14 @@ func (l *Listed) Kinds() AllowList {
 	return l.list
 }
 
+// Ready tells whether the ConfigMap has been looked for since the start.
+func (l *Listed) Ready() bool { return l.synced == nil || l.synced() }
+
 // Err says why the present list cannot be read; nil if it can.
 func (l *Listed) Err() error {
+	if !l.Ready() {
+		return fmt.Errorf("this manager has just started and has not read ConfigMap %s yet", ConfigMapName)
+	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
@@ -100,7 +101,13 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 	}
 	owner, ok := ControllerOf(pod)
 	for range maxOwners {
-		if !ok || !m.workloads.Known(owner.GroupKind) { // WS-051, WS-052
+		if !ok {
+			return nil, nil
+		}
+		if err := m.wait(ctx, owner.GroupKind, candidates); err != nil {
+			return nil, err
+		}
+		if !m.workloads.Known(owner.GroupKind) { // WS-051, WS-052
 			return nil, nil
 		}
 		for _, e := range candidates {
@@ -125,6 +132,15 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 		owner, ok = parent, found
 	}
 	return nil, nil
+}
+
+// wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came before would do without.
+func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []*indexed) error {
+	custom := func(e *indexed) bool { return !BuiltIn(e.target.GroupKind) }
+	if BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() || toolscache.WaitForCacheSync(ctx.Done(), m.workloads.Ready) {
+		return nil
+	}
+	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())
 }
 
 // mayControl tells whether an object of the one kind may stand above an object of the other. The supported kinds control pods, but for

@@ -107,6 +107,8 @@ type Workloads interface {
 	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
 	// the caches.
 	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error)
+	// Ready tells whether it is known what users list: before, only the supported kinds are.
+	Ready() bool
 	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
 	Known(kind schema.GroupKind) bool
 	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error

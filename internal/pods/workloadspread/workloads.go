@@ -41,6 +41,7 @@ type Kinds struct {
 	scales    client.SubResourceReader
 	mapper    meta.RESTMapper
 	listed    func() AllowList
+	ready     func() bool
 	versioned Versioned
 
 	mu       sync.Mutex
@@ -50,11 +51,14 @@ type Kinds struct {
 
 var _ Workloads = &Kinds{}
 
-// NewKinds returns what reads workloads; listed returns the kinds that users list.
-func NewKinds(mgr manager.Manager, listed func() AllowList, versioned Versioned) *Kinds {
+// NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
+func NewKinds(mgr manager.Manager, listed func() AllowList, ready func() bool, versioned Versioned) *Kinds {
 	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
-		listed: listed, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+		listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
 }
+
+// Ready implements Workloads.
+func (k *Kinds) Ready() bool { return k.ready() }
 
 // Known implements Workloads.
 func (k *Kinds) Known(kind schema.GroupKind) bool { return BuiltIn(kind) || k.listed().Known(kind) }

@@ -68,7 +68,7 @@ func kindsOf(t *testing.T, list AllowList, versioned string, documents ...string
 		objects = append(objects, typed.(client.Object))
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
-	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, listed: func() AllowList { return list }, versioned: ParseVersioned(versioned),
+	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, listed: func() AllowList { return list }, ready: func() bool { return true }, versioned: ParseVersioned(versioned),
 		followed: map[schema.GroupKind]cache.Informer{}}
 }
 
@@ -199,7 +199,7 @@ func TestParent(t *testing.T) {
 // WS-026, WS-027, WS-051: what users list counts as soon as they list it; what cannot be read changes nothing.
 func TestListed(t *testing.T) {
 	l := &Listed{log: logr.Discard()}
-	kinds := &Kinds{listed: l.Kinds}
+	kinds := &Kinds{listed: l.Kinds, ready: l.Ready}
 	game := gameKind.GroupKind()
 	if kinds.Known(game) || !kinds.Known(Job) {
 		t.Error("nothing is listed yet")
