@@ -180,22 +180,22 @@ func TestRemovalsOfPods(t *testing.T) {
 		want, read string
 		code       int32
 	}{
-		"deletion":                         {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
-		"dry deletion":                     {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
-		"dry deletion by its options":      {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil, "d/p dry", "", 200},
-		"deletion of a collection":         {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
-		"deletion of something unreadable": {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
-		"eviction":                         {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
-		"eviction without name":            {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
-		"dry eviction":                     {request(admissionapi.Create, "eviction", "p", eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
-		"dry eviction by its options":      {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`, false), nil, "d/p evicted dry", "d/p", 200},
-		"eviction of what is gone":         {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil, "", "d/absent", 200},
-		"unreadable eviction":              {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
-		"eviction of what cannot be read":  {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), errors.New("no answer"), "", "d/p", 500},
-		"creation":                         {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
-		"update":                           {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
-		"deletion of a sub-resource":       {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
-		"refused":                          {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
+		"deletion":                               {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
+		"dry deletion":                           {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
+		"dry deletion by its options":            {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil, "d/p dry", "", 200},
+		"deletion of a collection":               {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
+		"deletion of something unreadable":       {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
+		"eviction":                               {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
+		"eviction without name":                  {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
+		"dry eviction":                           {request(admissionapi.Create, "eviction", "p", eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
+		"dry eviction by its options":            {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`, false), nil, "d/p evicted dry", "d/p", 200},
+		"eviction of what is gone":               {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil, "", "d/absent", 200},
+		"unreadable eviction":                    {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
+		"WS-106 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), errors.New("no answer"), "", "d/p", 200},
+		"creation":                               {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
+		"update":                                 {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
+		"deletion of a sub-resource":             {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
+		"refused":                                {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checked := ""
