@@ -144,7 +144,7 @@ func TestRecreate(t *testing.T) {
 	forced := recreated(t, after, "forced", `
 containers: [{name: first}, {name: second}]
 strategy: {forceRecreate: true, terminationGracePeriodSeconds: 1}
-ttlSecondsAfterFinished: 1
+ttlSecondsAfterFinished: 8
 `)
 	succeeded(t, forced)
 	restarted(t, after, map[string]int32{"first": 1, "second": 1})
