@@ -300,7 +300,7 @@ func (contended) PatchSpreadStatus(context.Context, *appsv1beta1.WorkloadSpread,
 // A plan of a large workload makes the next one wait; what failed or found nothing does not, and a new object is not held back by a former one.
 func TestPace(t *testing.T) {
 	r := &reconciler{pass: &Pass{}, meters: newMeters(), paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
-	plan := &Plan{Spread: makeSpread(), Target: webTarget(0), members: make([]*member, 2000)}
+	plan := &Plan{Spread: makeSpread(), Target: webTarget(0), snapshot: &Snapshot{}, members: make([]*member, 2000)}
 	r.pass.Applier.Own = ownwrites.NewTracker()
 	r.remember(wsName, "first")
 	r.pace(wsName, clock, Outcome{Plan: plan}, nil)
