@@ -104,6 +104,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
+		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			options.Workloads.Tell(func(namespace string, changed Reference) { r.ofTarget(ctx, q, namespace, changed) })
@@ -130,6 +131,20 @@ func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, ch
 	}
 	for i := range list.Items {
 		q.Add(requestFor(namespace, list.Items[i].Name))
+	}
+}
+
+// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that is gone.
+func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
+	var list appsv1beta1.WorkloadSpreadList
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads beside one that is gone")
+		return
+	}
+	for i := range list.Items {
+		if list.Items[i].Name != e.Object.GetName() {
+			q.Add(requestFor(list.Items[i].Namespace, list.Items[i].Name))
+		}
 	}
 }
 

@@ -102,9 +102,6 @@ func Make(snapshot Snapshot) *Plan {
 		return p
 	}
 	p.patience, _ = critical(s.Spread)
-	if s.Left > 0 {
-		p.look(s.Now.Add(leftAgain), "it is looked whether other WorkloadSpreads still have pods of the target")
-	}
 	p.assign()
 	p.reschedule()
 	p.rank()
@@ -124,9 +121,6 @@ func (p *Plan) look(at time.Time, because string) {
 		p.Again, p.Because = at, because
 	}
 }
-
-// leftAgain is when to look again whether another WorkloadSpread, which nothing here is told of, still has pods.
-const leftAgain = time.Minute
 
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second

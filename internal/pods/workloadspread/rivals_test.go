@@ -3,9 +3,11 @@ package workloadspread
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -63,5 +65,16 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 				t.Errorf("%d pods are counted", n)
 			}
 		})
+	}
+}
+
+// When a WorkloadSpread is gone the others of its namespace look at the pods that they left to it.
+func TestRivalsAreToldOfAnEnd(t *testing.T) {
+	gone := spreadTo("gone", "default", "apps/v1", "Deployment", "web")
+	r := &reconciler{kube: &kubeReader{&Kube{Client: cachedSpreads(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), gone, spreadTo("ws", "other", "apps/v1", "Deployment", "web"))}}}
+	q := &requested{}
+	r.rivals(t.Context(), event.DeleteEvent{Object: gone}, q)
+	if diff := cmp.Diff([]string{"default/ws"}, q.names); diff != "" {
+		t.Error(diff)
 	}
 }
