@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -194,7 +195,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		}
 		return
 	}
-	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) {
+	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) || controllerUID(before) != controllerUID(after) {
 		h.enqueue(ctx, q, after, false)
 	}
 }
@@ -206,6 +207,14 @@ func scheduling(pod *corev1.Pod) [3]string {
 		state[1], state[2] = string(c.Status), c.Reason
 	}
 	return state
+}
+
+// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others in.
+func controllerUID(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is found out
