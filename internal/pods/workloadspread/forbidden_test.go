@@ -53,3 +53,14 @@ func TestMissingRightsAreTold(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// WS-023: a supported kind that is not served has no objects, like any other.
+func TestASupportedKindThatIsNotServed(t *testing.T) {
+	kinds := kindsOf(t, AllowList{}, "")
+	kinds.live = refusing{kinds.live, &meta.NoKindMatchError{GroupKind: CloneSet}}
+	kinds.caches = unwatched{}
+	target, known, err := (&kubeReader{&Kube{Workloads: kinds}}).Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a}]}`))
+	if err != nil || known || target.Exists || target.DesiredError != nil {
+		t.Errorf("%+v, %t, %v", target, known, err)
+	}
+}

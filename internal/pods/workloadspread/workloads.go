@@ -109,6 +109,9 @@ func (k *Kinds) get(ctx context.Context, namespace string, of Reference, live bo
 	} else if err = k.live.Get(ctx, key, object); err == nil {
 		_, err = slim.Workload(object)
 	}
+	if meta.IsNoMatchError(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{Group: of.Group, Resource: of.Kind}, of.Name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
