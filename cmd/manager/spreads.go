@@ -35,7 +35,9 @@ func newSpreads(ctx context.Context, mgr ctrl.Manager, o *options, gates *featur
 		if late {
 			return errors.New("WorkloadSpreads are served now: this manager must start again, or pods would do without them")
 		}
-		s.watch, err = workloadspread.NewWatch(ctx, mgr, s.kinds)
+		if s.watch, err = workloadspread.NewWatch(ctx, mgr, s.kinds); err == nil {
+			s.listed.WhenRead(s.watch.FollowListed)
+		}
 		return err
 	}, "WorkloadSpread")
 	late = true

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,9 @@ type left struct {
 // tellEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
 const tellEvery = time.Minute
 
+// reasonAtMost is how much of a reason is told: the API server takes no event with a note of more than 1 KiB.
+const reasonAtMost = 900
+
 // NewSpreads returns what spreads pods.
 func NewSpreads(options SpreadOptions) *Spreads {
 	return &Spreads{SpreadOptions: options, left: map[types.UID]*left{}, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -119,6 +123,9 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	if decision.Subset == nil {
 		s.pods.WithLabelValues(namespace, spread.Name, "").Inc()
 		s.tell(spread, decision.Reason)
+		if _, claimed := pod.Annotations[pub.MatchedWorkloadSpread]; claimed { // by the manifest of another pod
+			return []operations.Operation{operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
+		}
 		return nil, nil
 	}
 	s.pods.WithLabelValues(namespace, spread.Name, decision.Subset.Name).Inc()
@@ -141,6 +148,9 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 	}
 	l.pods, l.told = 0, now
 	s.mu.Unlock()
+	if len(reason) > reasonAtMost {
+		reason = reason[:reasonAtMost] + "…"
+	}
 	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "Pods created without the rules of a subset: %d; %s", n, reason)
 }
 

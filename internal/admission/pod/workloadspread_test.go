@@ -253,3 +253,29 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 		t.Errorf("%v, %v", err, world.deleted)
 	}
 }
+
+// WS-077: a pod that no subset takes says of itself that it is in none, whatever manifest it was made from.
+func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
+	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }}
+	chain := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step())
+	raw := fmt.Sprintf(shopPod, `"name":"p","annotations":{"apps.kruise.io/matched-workloadspread":"{\"name\":\"shop\",\"subset\":\"a\"}","other":"x"},`)
+	changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(raw), Namespace: "d"})
+	if err != nil || len(changes) != 1 || changes[0].Json() != `{"op":"remove","path":"/metadata/annotations/apps.kruise.io~1matched-workloadspread"}` {
+		t.Errorf("%v, %v", changes, err)
+	}
+}
+
+// WS-077: the API server takes no event of more than 1 KiB, and there may be many subsets to speak of.
+func TestNoEventIsTooLong(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
+		return workloadspread.Decision{Reason: strings.Repeat("zone has 12 pods, 0 are coming, 0 are going; ", 50)}
+	}}
+	chain := NewChain(world.spreads(time.Now, recorder).Step())
+	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	if told := strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset "); len(told) > 1024 {
+		t.Errorf("%d bytes", len(told))
+	}
+}

@@ -20,8 +20,8 @@ import (
 // the label of the hash (WS-085).
 const TemplateSum = "internal.afloat/template-sum"
 
-// deploymentRevision changes when a Deployment goes over to another ReplicaSet (WS-121).
-const deploymentRevision = "deployment.kubernetes.io/revision"
+// DeploymentRevision changes when a Deployment goes over to another ReplicaSet (WS-121).
+const DeploymentRevision = "deployment.kubernetes.io/revision"
 
 // Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs who they are, how many pods they want, and whether their templates are
 // the same; their pods are found by their UID. An object that is slim already stays as it is.
@@ -66,8 +66,8 @@ func slimAnnotations(annotations map[string]string, template *corev1.PodTemplate
 	}
 	sum := sha256.Sum256(text)
 	kept := map[string]string{TemplateSum: hex.EncodeToString(sum[:16])}
-	if revision, ok := annotations[deploymentRevision]; ok {
-		kept[deploymentRevision] = revision
+	if revision, ok := annotations[DeploymentRevision]; ok {
+		kept[DeploymentRevision] = revision
 	}
 	return kept, nil
 }
@@ -81,7 +81,7 @@ func SameWorkload(old, object any) bool {
 		return false
 	}
 	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
-		before.GetAnnotations()[deploymentRevision] != after.GetAnnotations()[deploymentRevision] ||
+		before.GetAnnotations()[DeploymentRevision] != after.GetAnnotations()[DeploymentRevision] ||
 		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) || before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
 		return false
 	}

@@ -46,14 +46,15 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition, recovered bool, until time.Time) {
 	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
 	was := old != nil && old.Status == metav1.ConditionFalse
+	passed := was && now.Before(old.LastTransitionTime.Add(window)) && !old.LastTransitionTime.After(now.Add(clockSkew))
 	if last {
 		stuck = 0
 	}
 	switch {
-	case was && !last && (stuck > 0 || now.Before(old.LastTransitionTime.Add(window))):
+	case was && !last && (stuck > 0 || passed):
 		c = *old
 		c.Reason = ReasonUnschedulable
-		if until = old.LastTransitionTime.Add(window); !now.Before(until) {
+		if until = old.LastTransitionTime.Add(window); !passed {
 			until = time.Time{} // the pods' ends are waited for
 		}
 		return c, false, until

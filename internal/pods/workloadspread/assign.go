@@ -102,12 +102,12 @@ func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int6
 // unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written differently but are the same,
 // such as quantities, are no change, unless the patch has fields that our types do not know.
 func unchanged(document, patch []byte) bool {
-	merged, err := strategicpatch.StrategicMergePatch(document, patch, &corev1.Pod{})
+	text, err := merged(func() ([]byte, error) { return strategicpatch.StrategicMergePatch(document, patch, &corev1.Pod{}) })
 	if err != nil {
 		return false
 	}
 	var was, is map[string]any
-	if json.Unmarshal(document, &was) != nil || json.Unmarshal(merged, &is) != nil {
+	if json.Unmarshal(document, &was) != nil || json.Unmarshal(text, &is) != nil {
 		return false
 	}
 	if equality.Semantic.DeepEqual(withoutAnnotations(was), withoutAnnotations(is)) {
@@ -117,7 +117,7 @@ func unchanged(document, patch []byte) bool {
 		return false
 	}
 	before, after := &corev1.Pod{}, &corev1.Pod{}
-	if json.Unmarshal(document, before) != nil || json.Unmarshal(merged, after) != nil {
+	if json.Unmarshal(document, before) != nil || json.Unmarshal(text, after) != nil {
 		return false
 	}
 	before.Annotations, after.Annotations = nil, nil

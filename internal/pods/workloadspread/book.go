@@ -136,7 +136,11 @@ func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, no
 	}
 	status.DeletingPods = with(status.DeletingPods, pod.Name, now)
 	// A deletion frees a place only where the pods that stay are fewer than the quota: of an over-full subset the first ones do not.
-	status.MissingReplicas = min(status.MissingReplicas+1, missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&spread.Spec.Subsets[i], target)))
+	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&spread.Spec.Subsets[i], target)); status.MissingReplicas < free {
+		status.MissingReplicas++
+	} else {
+		status.MissingReplicas = free
+	}
 	return Decision{Subset: &spread.Spec.Subsets[i], Booked: true, List: list}
 }
 
@@ -211,7 +215,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 
 // missing is how many more pods there may be, counted as the controller does: what is there, without what goes, with what comes (WS-150).
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
-	return min(max(quota-(c.Replicas-int32(len(c.DeletingPods)))-int32(len(c.CreatingPods)), 0), quota)
+	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods)) // quotas may be as large as numbers are
+	return int32(min(max(free, 0), int64(quota)))
 }
 
 // quotaOf is the quota of a subset; 0 if it cannot be computed (WS-133).

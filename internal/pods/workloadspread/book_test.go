@@ -165,6 +165,8 @@ func TestDelete(t *testing.T) {
 			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:2,r:0}"},
 		"WS-150: of an over-full subset the first deletions free nothing": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 4, missingReplicas: 0, deletingPods: {x: ` + when + `}}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p,x],m:0,r:4}"},
+		"WS-103: as many as a number can say": {`{spec: {subsets: [{name: a, maxReplicas: 2147483647}]}, status: {versionedSubsetStatuses: {v: [
+			{name: a, replicas: 0, missingReplicas: 2147483647}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:2147483647,r:0}"},
 		"WS-012: a share of the target": {`{spec: {subsets: [{name: a, maxReplicas: 10%}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 1, missingReplicas: 0}]}}}`, &Target{Exists: true, Desired: 10}, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:1,r:1}"},
 	} {

@@ -209,12 +209,17 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 			r.withdraw(k)
 			return Decision{}, fmt.Errorf("%w in time: %w", ErrNotBooked, ctx.Err())
 		case r.lock <- struct{}{}:
-			if batch := r.next(); len(batch) > 0 {
-				// Who has no time left leaves the others to the next one.
-				r.enqueue(b.pass(ctx, r, spread, batch)...)
-			}
-			<-r.lock
+			b.serve(ctx, r, spread)
 		}
+	}
+}
+
+// serve decides about those that wait, and gives the lock of the room back, whatever happens.
+func (b *Booker) serve(ctx context.Context, r *room, spread *appsv1beta1.WorkloadSpread) {
+	defer func() { <-r.lock }()
+	if batch := r.next(); len(batch) > 0 {
+		// Who has no time left leaves the others to the next one.
+		r.enqueue(b.pass(ctx, r, spread, batch)...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -104,6 +105,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
+		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			options.Workloads.Tell(func(namespace string, changed Reference) { r.ofTarget(ctx, q, namespace, changed) })
@@ -130,6 +132,20 @@ func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, ch
 	}
 	for i := range list.Items {
 		q.Add(requestFor(namespace, list.Items[i].Name))
+	}
+}
+
+// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that is gone.
+func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
+	var list appsv1beta1.WorkloadSpreadList
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads beside one that is gone")
+		return
+	}
+	for i := range list.Items {
+		if list.Items[i].Name != e.Object.GetName() {
+			q.Add(requestFor(list.Items[i].Namespace, list.Items[i].Name))
+		}
 	}
 }
 
@@ -179,7 +195,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		}
 		return
 	}
-	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) {
+	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) || controllerUID(before) != controllerUID(after) {
 		h.enqueue(ctx, q, after, false)
 	}
 }
@@ -191,6 +207,14 @@ func scheduling(pod *corev1.Pod) [3]string {
 		state[1], state[2] = string(c.Status), c.Reason
 	}
 	return state
+}
+
+// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others in.
+func controllerUID(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is found out

@@ -65,8 +65,13 @@ func TestPodEvents(t *testing.T) {
 	h := &podEvents{r: r, versioned: versions}
 	stranger := makePod("p", homeless)
 	ofCloneSet := makePod("p", func(p *corev1.Pod) {
-		p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "api", Controller: p.OwnerReferences[0].Controller}
+		p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "api", UID: "uid-api", Controller: p.OwnerReferences[0].Controller}
 	})
+	placed := func(pod *corev1.Pod) *corev1.Pod {
+		pod = pod.DeepCopy()
+		in("a")(pod)
+		return pod
+	}
 	update := func(before, after *corev1.Pod) func(*requested) {
 		return func(q *requested) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q) }
 	}
@@ -89,6 +94,7 @@ func TestPodEvents(t *testing.T) {
 		"a placed pod ends":                        {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodSucceeded))), []string{"default/ws"}},
 		"a placed pod begins to be deleted":        {update(makePod("p", in("a")), makePod("p", in("a"), ending)), []string{"default/ws"}},
 		"a placed pod changes its version":         {update(makePod("p", in("a")), makePod("p", in("a"), version("v2"))), []string{"default/ws"}},
+		"its workload lets a placed pod go":        {update(placed(ofCloneSet), makePod("p", in("a"), func(p *corev1.Pod) { p.OwnerReferences = nil })), []string{"default/ws"}},
 		"a placed pod cannot be scheduled":         {update(makePod("p", in("a"), homeless), makePod("p", in("a"), unschedulable)), []string{"default/ws"}},
 		"why a placed pod is not scheduled":        {update(makePod("p", in("a"), condition("SchedulingGated")), makePod("p", in("a"), condition(corev1.PodReasonUnschedulable))), []string{"default/ws"}},
 		"a placed pod becomes ready":               {update(makePod("p", in("a")), makePod("p", in("a"), ready(0))), nil},
@@ -300,7 +306,7 @@ func (contended) PatchSpreadStatus(context.Context, *appsv1beta1.WorkloadSpread,
 // A plan of a large workload makes the next one wait; what failed or found nothing does not, and a new object is not held back by a former one.
 func TestPace(t *testing.T) {
 	r := &reconciler{pass: &Pass{}, meters: newMeters(), paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
-	plan := &Plan{Spread: makeSpread(), Target: webTarget(0), members: make([]*member, 2000)}
+	plan := &Plan{Spread: makeSpread(), Target: webTarget(0), snapshot: &Snapshot{}, members: make([]*member, 2000)}
 	r.pass.Applier.Own = ownwrites.NewTracker()
 	r.remember(wsName, "first")
 	r.pace(wsName, clock, Outcome{Plan: plan}, nil)

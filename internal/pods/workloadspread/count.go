@@ -21,6 +21,9 @@ const (
 	DeletionTimeout = 15 * time.Second
 )
 
+// clockSkew is by how much the clocks of managers may differ: what is dated later would keep a place, or a subset, for as long as it likes.
+const clockSkew = 5 * time.Minute
+
 // SubsetQuota is a subset with the most pods that it may have of each version; Unlimited without a limit.
 type SubsetQuota struct {
 	Name  string
@@ -146,7 +149,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 			continue
 		}
 		until := at.Add(timeout)
-		if c.now.After(until) {
+		if c.now.After(until) || at.After(c.now.Add(clockSkew)) {
 			lost = append(lost, key)
 			continue
 		}

@@ -111,7 +111,9 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 		return nil, err
 	}
 	class := priorityClass(pod)
-	pod, err = strategicpatch.StrategicMergeMapPatch(pod, patch, corev1.Pod{})
+	pod, err = merged(func() (strategicpatch.JSONMap, error) {
+		return strategicpatch.StrategicMergeMapPatch(pod, patch, corev1.Pod{})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("applying it to the pod: %w", err)
 	}
@@ -123,6 +125,16 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 		}
 	}
 	return pod, nil
+}
+
+// merged is what a merge returns. It panics where merge keys are no scalars.
+func merged[T any](merge func() (T, error)) (result T, err error) {
+	defer func() {
+		if odd := recover(); odd != nil {
+			err = fmt.Errorf("merging: %v", odd)
+		}
+	}()
+	return merge()
 }
 
 func priorityClass(pod map[string]any) any {

@@ -20,6 +20,7 @@ import (
 type Listed struct {
 	log    logr.Logger
 	synced func() bool
+	told   []func()
 
 	mu   sync.RWMutex
 	list AllowList
@@ -61,7 +62,17 @@ func (l *Listed) read(object any) {
 	}
 }
 
+// WhenRead has do called whenever the list was read. It is called before the manager starts.
+func (l *Listed) WhenRead(do func()) { l.told = append(l.told, do) }
+
 func (l *Listed) set(text string) {
+	l.keep(text)
+	for _, do := range l.told {
+		do()
+	}
+}
+
+func (l *Listed) keep(text string) {
 	list, err := ParseAllowList(text)
 	l.mu.Lock()
 	defer l.mu.Unlock()

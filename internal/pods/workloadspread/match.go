@@ -71,6 +71,21 @@ func (x *Index) Get(key types.NamespacedName) *appsv1beta1.WorkloadSpread {
 	return nil
 }
 
+// custom returns the WorkloadSpreads whose target is of a kind that users list.
+func (x *Index) custom() []*appsv1beta1.WorkloadSpread {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var found []*appsv1beta1.WorkloadSpread
+	for _, list := range x.namespaces {
+		for _, e := range list {
+			if !BuiltIn(e.target.GroupKind) {
+				found = append(found, e.spread)
+			}
+		}
+	}
+	return found
+}
+
 func (x *Index) in(namespace string) []*indexed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -200,6 +200,23 @@ func TestScope(t *testing.T) {
 	}
 }
 
+// WS-026: a kind that is listed after the WorkloadSpread was seen, as after each start, is followed then; others are not touched.
+func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
+	l, workloads, index := &Listed{log: logr.Discard()}, &standing{}, &Index{}
+	w := newWatch(index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()), func(spread *appsv1beta1.WorkloadSpread) {
+		if BuiltIn(TargetOf(spread).GroupKind) || l.Kinds().Known(TargetOf(spread).GroupKind) {
+			_ = workloads.Follow(t.Context(), TargetOf(spread))
+		}
+	})
+	l.WhenRead(w.FollowListed)
+	w.spreads.OnAdd(spreading(t, "custom", "game.example.com/v1", "Game", "g", ""), true)
+	w.spreads.OnAdd(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""), true)
+	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
+	if diff := cmp.Diff([]string{"follow ReplicaSet", "follow Game"}, workloads.asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // WS-055, WS-110, WS-115: events change what is known, follow the kinds of targets once for each spec, and drop what bookings remember.
 func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	index, workloads := &Index{}, &standing{}

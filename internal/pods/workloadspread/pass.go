@@ -164,6 +164,9 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if s.Pods, err = p.Reader.Pods(ctx, spread, target); err != nil {
 		return nil, false, err
 	}
+	if s.Pods, s.Left, err = p.withoutRivals(ctx, spread, s.Pods); err != nil {
+		return nil, false, err
+	}
 	return s, known, p.strangers(ctx, s)
 }
 

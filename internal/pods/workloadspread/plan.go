@@ -327,6 +327,9 @@ func (p *Plan) Headline() string {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
+	if p.snapshot.Left > 0 {
+		text += fmt.Sprintf(", %d left to other WorkloadSpreads", p.snapshot.Left)
+	}
 	if p.Incomplete != nil {
 		text += ": " + p.Incomplete.Error()
 	}

@@ -371,8 +371,8 @@ func (s *simulated) describe() string {
 // simReader reads the manager's cache.
 type simReader struct{ s *simulated }
 
-func (r simReader) Spread(context.Context, types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	spread, _ := r.s.Cached(spreadKey).(*appsv1beta1.WorkloadSpread)
+func (r simReader) Spread(_ context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	spread, _ := r.s.Cached(simulation.Key{Kind: "WorkloadSpread", Name: name.Name}).(*appsv1beta1.WorkloadSpread)
 	return spread, nil
 }
 

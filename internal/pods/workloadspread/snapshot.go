@@ -18,6 +18,8 @@ type Snapshot struct {
 	Target *Target
 	// Pods are those of the target that the filter selects, whether they are active or not.
 	Pods []*corev1.Pod
+	// Left is how many pods are left to other WorkloadSpreads, which they are annotated for (WS-141).
+	Left int
 	// Fits are the subsets that pods without annotation may belong to, by UID; a pod that is missing fits nowhere (WS-141, WS-142).
 	Fits map[types.UID][]Fit
 	// NodeUnknown are pods, by UID, whose node was not found (WS-141).

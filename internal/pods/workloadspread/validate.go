@@ -213,7 +213,7 @@ func applyPatch(pod, patch []byte) ([]byte, error) {
 	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
 		return nil, errors.New("must be a JSON object that is a strategic merge patch of a pod")
 	}
-	patched, err := strategicpatch.StrategicMergePatch(pod, patch, &corev1.Pod{})
+	patched, err := merged(func() ([]byte, error) { return strategicpatch.StrategicMergePatch(pod, patch, &corev1.Pod{}) })
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be applied to the pod: %w", err)
 	}

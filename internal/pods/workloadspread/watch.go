@@ -20,6 +20,7 @@ type Watch struct {
 	Booker  *Booker
 	matcher *Matcher
 	spreads *podscope.Follower[*appsv1beta1.WorkloadSpread]
+	follow  func(*appsv1beta1.WorkloadSpread)
 	gone    []func(*appsv1beta1.WorkloadSpread)
 }
 
@@ -42,7 +43,7 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) (*Watch
 }
 
 func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
-	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher}
+	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher, follow: follow}
 	w.spreads = podscope.NewFollower(
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID || before.Generation != spread.Generation {
@@ -62,6 +63,13 @@ func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv
 		},
 		func(old, spread *appsv1beta1.WorkloadSpread) bool { return old.Generation != spread.Generation })
 	return w
+}
+
+// FollowListed follows the kinds of targets that users list, as far as that is not done: WorkloadSpreads may be known before the list is.
+func (w *Watch) FollowListed() {
+	for _, spread := range w.Index.custom() {
+		w.follow(spread)
+	}
 }
 
 // WhenGone has do called with each WorkloadSpread that is deleted. It is called before the manager starts.

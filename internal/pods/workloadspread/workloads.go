@@ -1,6 +1,7 @@
 package workloadspread
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,6 +108,9 @@ func (k *Kinds) get(ctx context.Context, namespace string, of Reference, live bo
 		err = k.caches.Get(ctx, key, object)
 	} else if err = k.live.Get(ctx, key, object); err == nil {
 		_, err = slim.Workload(object)
+	}
+	if meta.IsNoMatchError(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{Group: of.Group, Resource: of.Kind}, of.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
@@ -250,15 +254,24 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment, 
 	return owned, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template, the oldest one if there are several, as its controller chooses
-// (WS-085, WS-205).
+// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may not know
+// all that differs: then it is the one of the Deployment's revision, else the oldest, as its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
+	present := func(set *appsv1.ReplicaSet) int {
+		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
+			return 0
+		}
+		return 1
+	}
+	before := func(a, b *appsv1.ReplicaSet) bool {
+		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+	}
 	var latest *appsv1.ReplicaSet
 	for i := range sets {
 		if sets[i].Annotations[slim.TemplateSum] != deployment.Annotations[slim.TemplateSum] {
 			continue
 		}
-		if latest == nil || sets[i].CreationTimestamp.Before(&latest.CreationTimestamp) {
+		if latest == nil || before(&sets[i], latest) {
 			latest = &sets[i]
 		}
 	}

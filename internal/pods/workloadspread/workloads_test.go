@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
 var gameKind = schema.GroupVersionKind{Group: "game.example.com", Version: "v1", Kind: "Game"}
@@ -178,6 +181,33 @@ func spreadFrom(t *testing.T, spec string) *appsv1beta1.WorkloadSpread {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// WS-085, WS-205: of ReplicaSets whose templates are the same to our types, which may not know all fields, the latest is the one of the
+// Deployment's revision, else the oldest, whatever order they are listed in.
+func TestLatestOfEqualTemplates(t *testing.T) {
+	set := func(hash, revision string, seconds int) appsv1.ReplicaSet {
+		return appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, CreationTimestamp: at(seconds), Labels: map[string]string{pub.PodTemplateHash: hash},
+			Annotations: map[string]string{slim.TemplateSum: "s", "deployment.kubernetes.io/revision": revision}}}
+	}
+	for name, tt := range map[string]struct {
+		revision string
+		sets     []appsv1.ReplicaSet
+		want     string
+	}{
+		"by the revision":    {"2", []appsv1.ReplicaSet{set("old", "1", -60), set("new", "2", -10)}, "new"},
+		"a revision of none": {"3", []appsv1.ReplicaSet{set("new", "2", -10), set("old", "1", -60)}, "old"},
+		"of the same second": {"3", []appsv1.ReplicaSet{set("b", "2", -10), set("a", "1", -10)}, "a"},
+		"in the other order": {"3", []appsv1.ReplicaSet{set("a", "1", -10), set("b", "2", -10)}, "a"},
+		"no revision at all": {"", []appsv1.ReplicaSet{set("new", "", -10), set("old", "", -60)}, "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{slim.TemplateSum: "s", "deployment.kubernetes.io/revision": tt.revision}}}
+			if got, err := latestOf(deployment, tt.sets); got != tt.want || err != nil {
+				t.Error(got, err)
+			}
+		})
+	}
 }
 
 // WS-052, WS-053: the chain of owners.
