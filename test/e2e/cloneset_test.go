@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -287,6 +288,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	w.settled()
 	w.inPlace("nginx:1.27", 1)
 	notBelow(t, events, 6, 4)
+	managersBack(t)
 }
 
 func killManagers(t *testing.T) {
@@ -300,6 +302,21 @@ func killManagers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// managersBack waits until the managers that replace killed ones serve: the next test needs their webhooks.
+func managersBack(t *testing.T) {
+	t.Helper()
+	eventually(t, "managers", func(ctx context.Context) string {
+		deployment := &appsv1.Deployment{}
+		if err := kube.Get(ctx, client.ObjectKey{Namespace: "kruise-system", Name: "kruise-controller-manager"}, deployment); err != nil {
+			return err.Error()
+		}
+		if s := deployment.Status; s.ObservedGeneration != deployment.Generation || s.AvailableReplicas != *deployment.Spec.Replicas || s.Replicas != s.AvailableReplicas {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
 }
 
 // TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end and goes on (IPU-003,
@@ -321,6 +338,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	killManagers(t)
 	w.settled()
 	w.inPlace("nginx:1.27", 1)
+	managersBack(t)
 }
 
 // notBelow checks in all that was watched that never fewer than minimum pods were ready, once all were.
