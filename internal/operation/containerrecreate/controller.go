@@ -30,6 +30,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/recreate"
+	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;patch;delete
@@ -244,7 +245,7 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *P
 		r.meters.observe(request, plan.Ended)
 	}
 	kind, reason, note := Event(request, plan.Ended)
-	r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", bounded(note))
+	r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", message.Bound(note))
 }
 
 // current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a pod that is held for a request
@@ -280,13 +281,4 @@ func (r *Reconciler) patch(ctx context.Context, request *appsv1beta1.ContainerRe
 		return r.Client.Status().Patch(ctx, request, client.RawPatch(types.MergePatchType, data))
 	}
 	return r.Client.Patch(ctx, request, client.RawPatch(types.MergePatchType, data))
-}
-
-// bounded keeps an event's note within what the API server accepts.
-func bounded(note string) string {
-	const most = 1000
-	if len(note) > most {
-		return note[:most] + "…"
-	}
-	return note
 }

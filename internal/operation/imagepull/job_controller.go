@@ -28,6 +28,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
@@ -180,13 +181,13 @@ func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJ
 	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
 		if !apierrors.IsConflict(err) { // IMG-112
-			r.Events.Eventf(job, nil, corev1.EventTypeWarning, "FailedSyncSecrets", "SyncSecrets", "%s", bounded(err.Error()))
+			r.Events.Eventf(job, nil, corev1.EventTypeWarning, "FailedSyncSecrets", "SyncSecrets", "%s", message.Bound(err.Error()))
 		}
 		return nil, err
 	}
 	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
 		r.Events.Eventf(job, nil, corev1.EventTypeWarning, "MissingPullSecret", "SyncSecrets", "%s",
-			bounded(strings.Join(problems, "; ")+"; the image is pulled without what is missing"))
+			message.Bound(strings.Join(problems, "; ")+"; the image is pulled without what is missing"))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

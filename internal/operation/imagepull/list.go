@@ -23,6 +23,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
@@ -251,7 +252,7 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	for _, child := range plan.Delete {
 		uid := child.UID
 		if err := r.Client.Delete(ctx, child, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedDelete", "Delete", "%s", bounded(fmt.Sprintf("deleting ImagePullJob %s: %v", child.Name, err)))
+			r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedDelete", "Delete", "%s", message.Bound(fmt.Sprintf("deleting ImagePullJob %s: %v", child.Name, err)))
 			return fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
 		}
 		r.Own.Deleted(list.UID, KindJob, child, r.Now())
@@ -284,7 +285,7 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 					if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 						return nil
 					}
-					r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedCreate", "Create", "%s", bounded(fmt.Sprintf("creating the ImagePullJob for image %s: %v", job.Spec.Image, err)))
+					r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedCreate", "Create", "%s", message.Bound(fmt.Sprintf("creating the ImagePullJob for image %s: %v", job.Spec.Image, err)))
 					return fmt.Errorf("creating the ImagePullJob for image %s: %w", job.Spec.Image, err)
 				}
 				r.Own.Created(list.UID, KindJob, job, r.Now())

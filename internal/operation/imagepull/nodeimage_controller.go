@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
@@ -231,7 +232,7 @@ func (r *NodeReconciler) apply(ctx context.Context, s *NodeSnapshot, plan *NodeP
 		return fmt.Errorf("patching the status of the NodeImage: %w", err)
 	}
 	for _, g := range plan.GaveUp {
-		note := bounded(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
+		note := message.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
 		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
 			var on runtime.Object = &owner
 			if owner.UID == "" {

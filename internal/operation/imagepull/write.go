@@ -98,12 +98,3 @@ func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatu
 	return map[string]any{"status": map[string]any{"imageStatuses": images, "desired": status.Desired, "waiting": status.Waiting, "pulling": status.Pulling,
 		"succeeded": status.Succeeded, "failed": status.Failed}}
 }
-
-// bounded keeps an event's note within what the API server accepts.
-func bounded(note string) string {
-	const most = 1000
-	if len(note) > most {
-		return note[:most] + "…"
-	}
-	return note
-}

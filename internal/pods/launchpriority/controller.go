@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
@@ -158,7 +159,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (recon
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return reconcile.Result{}, nil // the pod goes too
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a quota, or a policy
-		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBarrierFailed", "Launch", "%s", bounded(err.Error()))
+		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBarrierFailed", "Launch", "%s", message.Bound(err.Error()))
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -230,13 +231,4 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
 	return object
-}
-
-// bounded keeps an event's note within what the API server accepts.
-func bounded(note string) string {
-	const most = 1000
-	if len(note) > most {
-		return note[:most] + "…"
-	}
-	return note
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
 
@@ -68,12 +69,11 @@ type reconciler struct {
 	pass   *Pass
 	kube   *Kube
 	meters *meters
-
-	mu    sync.Mutex
-	paces map[string]time.Time // when a plan may be made again
-	known map[string]types.UID
-	told  map[types.UID]string // the last narrative logged, so that it is logged only when it changes
+	memory *pacing.Memory
 }
+
+// pauseAtMost is the longest pause between the plans of a SidecarSet, whose pods may be many.
+const pauseAtMost = 2 * time.Second
 
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, options Options) error {
@@ -84,7 +84,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		}
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{kube: kube, meters: meters, paces: map[string]time.Time{}, known: map[string]types.UID{}, told: map[types.UID]string{}}
+	r := &reconciler{kube: kube, meters: meters}
+	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
 	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
 		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
 	namespaces := namespaceMetadata()
@@ -193,44 +194,39 @@ func concerns(before, after *corev1.Pod) bool {
 type recorder struct{ events.EventRecorder }
 
 // Event implements Recorder.
-func (r recorder) Event(set *appsv1beta1.SidecarSet, eventType, reason, message string) {
-	r.Eventf(set, nil, eventType, reason, reason, "%s", bounded(message))
+func (r recorder) Event(set *appsv1beta1.SidecarSet, eventType, reason, note string) {
+	r.Eventf(set, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
 // PodEvent implements Recorder.
-func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, message string) {
-	r.Eventf(pod, nil, eventType, reason, reason, "%s", bounded(message))
-}
-
-// bounded keeps an event's note within what the API server accepts.
-func bounded(note string) string {
-	const most = 1000
-	if len(note) > most {
-		return note[:most] + "…"
-	}
-	return note
+func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
+	r.Eventf(pod, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	name, begin := request.Name, r.pass.Applier.Now()
+	name, key, begin := request.Name, request.NamespacedName, r.pass.Applier.Now()
 	owner, err := r.kube.Owner(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
 	}
-	r.remember(name, owner)
-	if wait := r.early(name, begin); wait > 0 && owner != "" {
+	r.memory.Is(key, owner)
+	if wait := r.memory.Wait(key, begin); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name)
-	r.pace(name, begin, outcome, err)
+	pods := 0
+	if outcome.Plan != nil && err == nil {
+		pods = int(outcome.Plan.Status.MatchedPods)
+	}
+	r.memory.Passed(key, begin, pods)
 	logger := log.FromContext(ctx)
 	switch {
 	case outcome.Pending != "":
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
 		r.meters.observe(outcome.Plan)
-		if text, news := r.news(outcome.Plan); news {
+		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
 			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
@@ -240,55 +236,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: outcome.After}, nil
 }
 
-// A plan looks at all pods of its SidecarSet, whose events come one by one: the next plan of a large one waits for more of them, by so much
-// for each pod. One at rest answers at once.
-const (
-	paceByPod  = 200 * time.Microsecond
-	paceAtMost = 2 * time.Second
-)
-
-func (r *reconciler) pace(name string, begin time.Time, outcome Outcome, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.paces, name)
-	if outcome.Plan != nil && err == nil {
-		r.paces[name] = begin.Add(min(time.Duration(outcome.Plan.Status.MatchedPods)*paceByPod, paceAtMost))
-	}
-}
-
-func (r *reconciler) early(name string, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.paces[name].Sub(now)
-}
-
-// remember notes the UID that a name stands for, and forgets what was known of another one. An empty UID is none.
-func (r *reconciler) remember(name string, uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if former, ok := r.known[name]; ok && former != uid {
-		r.pass.Forget(former)
-		delete(r.told, former)
-		delete(r.paces, name)
-		r.meters.forget(name)
-	}
-	if uid == "" {
-		delete(r.known, name)
-		return
-	}
-	r.known[name] = uid
-}
-
-// news returns what there is to be logged of the plan, and whether that differs from what was logged last.
-func (r *reconciler) news(plan *Plan) (string, bool) {
-	text := plan.Headline()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.told[plan.SidecarSet.UID] == text {
-		return "", false
-	}
-	r.told[plan.SidecarSet.UID] = text
-	return text, true
+func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
+	r.pass.Forget(uid)
+	r.meters.forget(name.Name)
 }
 
 func namespaceList() *metav1.PartialObjectMetadataList {

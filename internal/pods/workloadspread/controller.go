@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +24,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
 
@@ -66,13 +67,12 @@ type reconciler struct {
 	pass    *Pass
 	kube    *kubeReader
 	meters  *meters
-	backOff *backOff
-
-	mu    sync.Mutex
-	paces map[types.NamespacedName]time.Time // when a plan may be made again
-	known map[types.NamespacedName]types.UID
-	told  map[types.UID]string // the last headline logged, so that it is logged only when it changes
+	backOff *pacing.BackOff
+	memory  *pacing.Memory
 }
+
+// pauseAtMost is the longest pause between the plans of a WorkloadSpread.
+const pauseAtMost = time.Second
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -99,8 +99,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if options.Window == 0 {
 		options.Window = UnschedulableWindow
 	}
-	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: newBackOff(options.RateLimiter),
-		paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
+	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
+	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: status,
 		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
@@ -257,12 +257,8 @@ func mayLead(target, controller Reference) bool {
 type recorder struct{ events.EventRecorder }
 
 // Event implements Recorder.
-func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string) {
-	const most = 1000 // the API server refuses notes above 1 KiB
-	if len(message) > most {
-		message = message[:most] + "…"
-	}
-	r.Eventf(spread, nil, eventType, reason, reason, "%s", message)
+func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, note string) {
+	r.Eventf(spread, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -273,114 +269,37 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if spread == nil {
-		r.remember(name, "")
+		r.memory.Is(name, "")
 		return reconcile.Result{}, nil
 	}
-	r.remember(name, spread.UID)
-	if wait := r.early(name, begin); wait > 0 {
+	r.memory.Is(name, spread.UID)
+	if wait := r.memory.Wait(name, begin); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name)
-	r.pace(name, begin, outcome, err)
+	pods := 0
+	if outcome.Plan != nil && err == nil {
+		pods = len(outcome.Plan.members)
+	}
+	r.memory.Passed(name, begin, pods)
 	logger := log.FromContext(ctx)
 	switch {
 	case outcome.Pending != "":
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
 		r.meters.observe(name, outcome)
-		if text, news := r.news(outcome.Plan); news {
+		if text := outcome.Plan.Headline(); r.memory.News(name, text) {
 			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
 	if err != nil {
-		r.backOff.notAfter(request, outcome.After)
+		r.backOff.NotAfter(request, outcome.After)
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: outcome.After}, nil
 }
 
-// A plan looks at all pods of its workload, whose events come one by one: the next plan of a large one waits for more of them, by so much for
-// each pod. One at rest answers at once.
-const (
-	paceByPod  = 200 * time.Microsecond
-	paceAtMost = time.Second
-)
-
-func (r *reconciler) pace(name types.NamespacedName, begin time.Time, outcome Outcome, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.paces, name)
-	if outcome.Plan != nil && err == nil {
-		r.paces[name] = begin.Add(min(time.Duration(len(outcome.Plan.members))*paceByPod, paceAtMost))
-	}
-}
-
-func (r *reconciler) early(name types.NamespacedName, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.paces[name].Sub(now)
-}
-
-// remember notes the UID that a name stands for, and forgets what was known of another one. An empty UID is none.
-func (r *reconciler) remember(name types.NamespacedName, uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if former, ok := r.known[name]; ok && former != uid {
-		r.pass.Forget(former)
-		delete(r.told, former)
-		delete(r.paces, name)
-		r.meters.forget(name)
-	}
-	if uid == "" {
-		delete(r.known, name)
-		return
-	}
-	r.known[name] = uid
-}
-
-// news returns what there is to be logged of the plan, and whether that differs from what was logged last.
-func (r *reconciler) news(plan *Plan) (string, bool) {
-	text := plan.Headline()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.told[plan.Spread.UID] == text {
-		return "", false
-	}
-	r.told[plan.Spread.UID] = text
-	return text, true
-}
-
-// backOff does not outlast what a plan waits for: a pod that fails must not delay bookings that expire.
-type backOff struct {
-	workqueue.TypedRateLimiter[reconcile.Request]
-	mu  sync.Mutex
-	due map[reconcile.Request]time.Duration
-}
-
-func newBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *backOff {
-	if limiter == nil {
-		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
-	}
-	return &backOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
-}
-
-// notAfter bounds the next back-off; 0 does not.
-func (b *backOff) notAfter(request reconcile.Request, after time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if after > 0 {
-		b.due[request] = after
-	}
-}
-
-// When implements workqueue.TypedRateLimiter.
-func (b *backOff) When(request reconcile.Request) time.Duration {
-	wait := b.TypedRateLimiter.When(request)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if due, ok := b.due[request]; ok {
-		delete(b.due, request)
-		return min(wait, due)
-	}
-	return wait
+func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
+	r.pass.Forget(uid)
+	r.meters.forget(name)
 }

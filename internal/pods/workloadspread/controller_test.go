@@ -26,7 +26,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
 
@@ -301,46 +300,4 @@ func (contended) GetSpread(context.Context, types.NamespacedName) (*appsv1beta1.
 
 func (contended) PatchSpreadStatus(context.Context, *appsv1beta1.WorkloadSpread, []byte) (*appsv1beta1.WorkloadSpread, error) {
 	return nil, apierrors.NewConflict(schema.GroupResource{}, "ws", errors.New("another version"))
-}
-
-// A plan of a large workload makes the next one wait; what failed or found nothing does not, and a new object is not held back by a former one.
-func TestPace(t *testing.T) {
-	r := &reconciler{pass: &Pass{}, meters: newMeters(), paces: map[types.NamespacedName]time.Time{}, known: map[types.NamespacedName]types.UID{}, told: map[types.UID]string{}}
-	plan := &Plan{Spread: makeSpread(), Target: webTarget(0), snapshot: &Snapshot{}, members: make([]*member, 2000)}
-	r.pass.Applier.Own = ownwrites.NewTracker()
-	r.remember(wsName, "first")
-	r.pace(wsName, clock, Outcome{Plan: plan}, nil)
-	if wait := r.early(wsName, clock); wait != 400*time.Millisecond {
-		t.Error(wait)
-	}
-	if _, news := r.news(plan); !news {
-		t.Error("the first headline is no news")
-	}
-	if _, news := r.news(plan); news {
-		t.Error("the same headline is news")
-	}
-	r.remember(wsName, "second")
-	if wait := r.early(wsName, clock); wait > 0 {
-		t.Error(wait)
-	}
-	r.pace(wsName, clock, Outcome{Plan: plan}, errors.New("failed"))
-	if wait := r.early(wsName, clock); wait > 0 {
-		t.Error(wait)
-	}
-	r.remember(wsName, "")
-	if len(r.known) > 0 {
-		t.Error("one that is gone is remembered")
-	}
-}
-
-// A booking that expires is not waited for longer because a pod cannot be written (WS-122).
-func TestBackOffEndsWithThePlan(t *testing.T) {
-	b := newBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour))
-	request := requestFor("default", "ws")
-	b.notAfter(request, time.Second)
-	for _, want := range []time.Duration{time.Second, 2 * time.Minute} {
-		if got := b.When(request); got != want {
-			t.Error(got, want)
-		}
-	}
 }

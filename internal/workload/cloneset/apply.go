@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
@@ -119,7 +120,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
 	result.add(&result.ScaleError, a.growClaims(ctx, plan))
-	end := a.Now().Add(max(passTime, pace(len(plan.Verdicts)+len(plan.Create))))
+	end := a.Now().Add(max(passTime, pacing.Pause(len(plan.Verdicts)+len(plan.Create), pauseAtMost)))
 	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
 	// What brings pods back into service goes before what makes new ones, and that before what takes others out.
 	a.verdicts(ctx, plan, &result, end, func(v *Verdict) bool { return !starts(v) })

@@ -16,10 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -191,18 +188,6 @@ func TestMessagesKeepStill(t *testing.T) {
 	}
 	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Now: planTime, Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
-	}
-}
-
-// TestBackOff ends when a plan asks to be made again (CS-076).
-func TestBackOff(t *testing.T) {
-	one := reconcile.Request{NamespacedName: types.NamespacedName{Name: "one"}}
-	b := &backOff{TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour), due: map[reconcile.Request]time.Duration{}}
-	b.notAfter(one, 10*time.Second)
-	first := b.When(one)
-	b.notAfter(one, 0)
-	if second := b.When(one); first != 10*time.Second || second != 2*time.Minute {
-		t.Errorf("%s, then %s", first, second)
 	}
 }
 

@@ -1,0 +1,146 @@
+// Package pacing is what controllers have in common whose passes look at all pods of an object: the next plan of a large one waits for more
+// events, a plan is logged when it is news, and what is known of an object is forgotten with it.
+package pacing
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// byPod is how long a plan waits for each pod of its object: events come one by one, and without a pause the cost of a rollout would grow with
+// the square of the pods (docs/decisions/0013-where-the-time-goes.md).
+const byPod = 200 * time.Microsecond
+
+// Pause is the time from the beginning of a pass over so many pods to the next one.
+func Pause(pods int, atMost time.Duration) time.Duration {
+	return min(time.Duration(pods)*byPod, atMost)
+}
+
+// Memory is what a controller knows of its objects between passes. One at rest answers an event at once.
+type Memory struct {
+	atMost time.Duration
+	forget func(types.NamespacedName, types.UID)
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName]*object
+}
+
+type object struct {
+	uid types.UID
+	// next is when a plan may be made again.
+	next time.Time
+	// told is what was logged last.
+	told string
+}
+
+// NewMemory returns a Memory that makes no object wait for longer than atMost, and calls forget with each that is gone or was replaced by
+// another of its name.
+func NewMemory(atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
+	return &Memory{atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{}}
+}
+
+// Is notes which object a name stands for; an empty UID is none.
+func (m *Memory) Is(name types.NamespacedName, uid types.UID) {
+	if former := m.replace(name, uid); former != nil {
+		m.forget(name, former.uid)
+	}
+}
+
+// replace returns the former object of a name if the present one is another.
+func (m *Memory) replace(name types.NamespacedName, uid types.UID) *object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	former := m.objects[name]
+	if former != nil && former.uid == uid {
+		return nil
+	}
+	delete(m.objects, name)
+	if uid != "" {
+		m.objects[name] = &object{uid: uid}
+	}
+	return former
+}
+
+// Wait is how long the next plan of an object has to wait; not above zero if it has not.
+func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.objects[name]; o != nil {
+		return o.next.Sub(now)
+	}
+	return 0
+}
+
+// Passed notes that a pass over so many pods began then; without pods the next plan may be made at once.
+func (m *Memory) Passed(name types.NamespacedName, begin time.Time, pods int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.objects[name]; o != nil {
+		o.next = begin.Add(Pause(pods, m.atMost))
+	}
+}
+
+// News tells whether a text about an object is another one than the last time.
+func (m *Memory) News(name types.NamespacedName, text string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.objects[name]
+	if o == nil || o.told == text {
+		return false
+	}
+	o.told = text
+	return true
+}
+
+// NameOf is the name of the object with that UID, empty if it is not known.
+func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, o := range m.objects {
+		if o.uid == uid {
+			return name
+		}
+	}
+	return types.NamespacedName{}
+}
+
+// BackOff is the back-off of failing objects. It does not outlast what a plan waits for: one pod that fails must not make others wait whose
+// time has come (CS-076).
+type BackOff struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	mu  sync.Mutex
+	due map[reconcile.Request]time.Duration
+}
+
+// NewBackOff returns a BackOff that waits as the limiter says, which is the library's if it is nil.
+func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff {
+	if limiter == nil {
+		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	}
+	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
+}
+
+// NotAfter bounds the next wait of a request; 0 does not.
+func (b *BackOff) NotAfter(request reconcile.Request, after time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if after > 0 {
+		b.due[request] = after
+	}
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (b *BackOff) When(request reconcile.Request) time.Duration {
+	wait := b.TypedRateLimiter.When(request)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if due, ok := b.due[request]; ok {
+		delete(b.due, request)
+		return min(wait, due)
+	}
+	return wait
+}
