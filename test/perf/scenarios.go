@@ -18,7 +18,10 @@ type scenario struct {
 func scenarios() []scenario {
 	all := []scenario{
 		{name: "planner", about: "Plans of one CloneSet, without a cluster: time and allocations.", local: true, run: planner},
-		{name: "ceiling", about: "The bare client alone: what this cluster takes from a client that does nothing but the writes.", run: ceilingAlone},
+		{name: "ceiling", about: "The bare client alone: what this cluster takes from a client that does nothing but the writes.",
+			run: func(ctx context.Context, b *bench) error { return ceilingAlone(ctx, b, 1000, 100, 10) }},
+		{name: "ceiling-5000", about: "The bare client alone with 5000 pods: whether the cluster itself is slower with more pods.",
+			run: func(ctx context.Context, b *bench) error { return ceilingAlone(ctx, b, 5000, 10) }},
 	}
 	for _, n := range []int{100, 1000, 5000} {
 		all = append(all,
@@ -85,8 +88,8 @@ func updateStep(percent int) string { return fmt.Sprintf("update in place, %d %%
 // budgetOf rounds up, as maxUnavailable does.
 func budgetOf(n, percent int) int { return (n*percent + 99) / 100 }
 
-func ceilingAlone(ctx context.Context, b *bench) error {
-	const n = 1000
+// ceilingAlone measures the bare client with n pods, updated once for each share that may be out of service.
+func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 	pods, err := observe(ctx, b.kube, others)
 	if err != nil {
 		return err
@@ -96,13 +99,30 @@ func ceilingAlone(ctx context.Context, b *bench) error {
 	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
-	for i, percent := range []int{100, 10} {
+	for i, percent := range percents {
 		if err := bareUpdate(ctx, b, c, n, percent, images[i+1]); err != nil {
 			return err
 		}
 	}
-	_, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
+	if _, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) }); err == nil {
+		judgeBare(b.report, n, percents)
+	}
 	return err
+}
+
+// judgeBare compares the bare client with 5,000 pods with the kept report of 1,000: what it is slower by is the cluster's.
+func judgeBare(r *report, n int, percents []int) {
+	small := readReport(os.Getenv("PERF_REPORTS"), "ceiling")
+	if n != 5000 || small == nil {
+		return
+	}
+	for _, percent := range percents {
+		for _, step := range []string{stepCreate, updateStep(percent)} {
+			if p, q := r.find(step, true), small.find(step, true); p != nil && q != nil {
+				r.figure(step+", time of 5,000 pods to that of 1,000", p.Seconds/q.Seconds, "times")
+			}
+		}
+	}
 }
 
 // oneSet measures the life of one CloneSet of n pods, of which at most percent may be out of service.
