@@ -110,6 +110,62 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 	})
 }
 
+// IMG-075: a job hears of a pod that it selects now, or does not any more, and of nothing else that becomes of pods: a rollout changes
+// every pod of its set several times.
+func TestPodsThatAJobSelects(t *testing.T) {
+	c := fakeClient(t, warm(func(j *appsv1beta1.ImagePullJob) {
+		j.ResourceVersion = ""
+		j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+	}))
+	pod := func(node string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: warm().Namespace, Name: "web-0", Labels: labels}, Spec: corev1.PodSpec{NodeName: node}}
+		for _, edit := range edits {
+			edit(p)
+		}
+		return p
+	}
+	web, next, other := map[string]string{"app": "web"}, map[string]string{"app": "web", "revision": "2"}, map[string]string{"app": "api"}
+	ending := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+	done := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+	for name, tt := range map[string]struct {
+		before, after *corev1.Pod
+		want          bool
+	}{
+		"it comes, with a node":        {nil, pod("n1", web), true},
+		"it comes, without":            {nil, pod("", web), false},
+		"another comes":                {nil, pod("n1", other), false},
+		"it is scheduled":              {pod("", web), pod("n1", web), true},
+		"its revision changes":         {pod("n1", web), pod("n1", next), false},
+		"it is selected now":           {pod("n1", other), pod("n1", web), true},
+		"it is not selected any more":  {pod("n1", web), pod("n1", other), true},
+		"it ends":                      {pod("n1", web), pod("n1", web, ending), true},
+		"it ended and gets other ways": {pod("n1", web, ending), pod("n1", other, ending), false},
+		"it is done":                   {pod("n1", web), pod("n1", web, done), true},
+		"it is gone":                   {pod("n1", web, ending), nil, true},
+		"another is gone":              {pod("n1", other), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+				defer q.ShutDown()
+				handle := (&jobEvents{reader: c}).ofPods()
+				switch {
+				case tt.before == nil:
+					handle.Create(t.Context(), event.CreateEvent{Object: tt.after}, q)
+				case tt.after == nil:
+					handle.Delete(t.Context(), event.DeleteEvent{Object: tt.before}, q)
+				default:
+					handle.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.before, ObjectNew: tt.after}, q)
+				}
+				time.Sleep(time.Second) // of the bubble's clock
+				if got := q.Len() > 0; got != tt.want {
+					t.Errorf("a pass: %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // IMG-082, IMG-085, IMG-213, IMG-214: a whole job; NodeImages that another job has just written get this one too, and its entry stays.
 func TestJobRunsToItsEnd(t *testing.T) {
 	job := warm(width(2), func(j *appsv1beta1.ImagePullJob) {

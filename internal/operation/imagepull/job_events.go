@@ -128,36 +128,50 @@ func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
 	return a.Version == b.Version && a.Phase == b.Phase
 }
 
-// ofPods finds the jobs that select their nodes by a pod that got a node, went, or has other labels.
+// ofPods finds the jobs that select their nodes by a pod that they select now, or do not any more. What else changes of a pod, such as a label
+// with every step of a rollout, may change the order of nodes, which each pass reads anew.
 func (j *jobEvents) ofPods() handler.EventHandler {
-	notify := func(ctx context.Context, q queue, pods ...*corev1.Pod) {
-		j.unfinished(ctx, pods[0].Namespace, func(job *appsv1beta1.ImagePullJob) {
+	// before or after is nil if there was or is no pod on a node.
+	notify := func(ctx context.Context, q queue, before, after *corev1.Pod) {
+		pod := after
+		if pod == nil {
+			pod = before
+		}
+		j.unfinished(ctx, pod.Namespace, func(job *appsv1beta1.ImagePullJob) {
 			if job.Spec.PodSelector == nil {
 				return
 			}
 			matching, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
-			for _, pod := range pods {
-				if err == nil && matching.Matches(labels.Set(pod.Labels)) {
-					q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, coalesce)
-				}
+			selected := func(pod *corev1.Pod) bool { return pod != nil && matching.Matches(labels.Set(pod.Labels)) }
+			if err == nil && selected(before) != selected(after) {
+				add(q, job.Namespace, job.Name)
 			}
 		})
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if pod, ok := e.Object.(*corev1.Pod); ok && hasNode(pod) {
-				notify(ctx, q, pod)
+				notify(ctx, q, nil, pod)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-				notify(ctx, q, pod)
+				notify(ctx, q, pod, nil)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			after, same := e.ObjectNew.(*corev1.Pod)
-			if ok && same && (hasNode(before) != hasNode(after) || hasNode(after) && !maps.Equal(before.Labels, after.Labels)) {
+			if !ok || !same || hasNode(before) == hasNode(after) && maps.Equal(before.Labels, after.Labels) {
+				return
+			}
+			if !hasNode(before) {
+				before = nil
+			}
+			if !hasNode(after) {
+				after = nil
+			}
+			if before != nil || after != nil {
 				notify(ctx, q, before, after)
 			}
 		},
