@@ -195,7 +195,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 					conditions = 0
 				}
 				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun || len(hook.MatchConditions) != conditions ||
-					*hook.TimeoutSeconds != 30 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+					*hook.TimeoutSeconds != 5 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations

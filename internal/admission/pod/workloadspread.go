@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
@@ -64,9 +65,6 @@ type left struct {
 
 // tellEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
 const tellEvery = time.Minute
-
-// reasonAtMost is how much of a reason is told: the API server takes no event with a note of more than 1 KiB.
-const reasonAtMost = 900
 
 // NewSpreads returns what spreads pods.
 func NewSpreads(options SpreadOptions) *Spreads {
@@ -141,17 +139,20 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 		s.left[spread.UID] = l
 	}
 	l.pods++
-	n := l.pods
-	if !l.told.IsZero() && now.Sub(l.told) < tellEvery {
-		s.mu.Unlock()
-		return
+	if l.pods == 1 { // of those that are told together
+		time.AfterFunc(tellEvery-min(now.Sub(l.told), tellEvery), func() { s.flush(spread, reason, l) })
 	}
-	l.pods, l.told = 0, now
 	s.mu.Unlock()
-	if len(reason) > reasonAtMost {
-		reason = reason[:reasonAtMost] + "…"
-	}
-	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "Pods created without the rules of a subset: %d; %s", n, reason)
+}
+
+// flush tells of the pods that were let go since the last event.
+func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *left) {
+	s.mu.Lock()
+	n := l.pods
+	l.pods, l.told = 0, s.Now()
+	s.mu.Unlock()
+	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%s",
+		message.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
 }
 
 // Check returns the booking of removals. It refuses nothing, and comes last (WS-104).
@@ -168,7 +169,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
-	if spread == nil || spread.DeletionTimestamp != nil {
+	if !workloadspread.Claims(spread, pod) { // it may be of a former one of that name
 		return nil
 	}
 	decision, err := s.Booker.Delete(ctx, spread, workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -173,30 +174,42 @@ func (s *seenLabels) Choose(_ context.Context, pod *corev1.Pod, _ string) ([]*in
 
 // WS-077: the first pod without a subset is told of at once, and those of a burst together.
 func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
-	recorder, now := events.NewFakeRecorder(10), time.Unix(0, 0)
-	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
-		return workloadspread.Decision{Reason: "a has 2 pods"}
-	}}
-	chain := NewChain(world.spreads(func() time.Time { return now }, recorder).Step())
-	create := func(n int) {
-		for range n {
-			if changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
-				t.Errorf("%v, %v", changes, err)
+	synctest.Test(t, func(t *testing.T) {
+		recorder := events.NewFakeRecorder(10)
+		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
+			return workloadspread.Decision{Reason: "a has 2 pods"}
+		}}
+		chain := NewChain(world.spreads(time.Now, recorder).Step())
+		told := func(n int, during time.Duration) (got []string) {
+			for range n {
+				if changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
+					t.Errorf("%v, %v", changes, err)
+				}
+			}
+			time.Sleep(during) // of the bubble's clock
+			synctest.Wait()
+			for len(recorder.Events) > 0 {
+				got = append(got, strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset Pods created without the rules of a subset: "))
+			}
+			return got
+		}
+		for _, step := range []struct {
+			pods   int
+			during time.Duration
+			want   []string
+		}{
+			{1, time.Second, []string{"1; a has 2 pods"}},
+			{40, time.Second, nil},
+			{2, tellEvery - 3*time.Second, nil},
+			{0, time.Second, []string{"42; a has 2 pods"}}, // although none comes any more
+			{0, 10 * tellEvery, nil},
+			{3, time.Second, []string{"3; a has 2 pods"}},
+		} {
+			if diff := cmp.Diff(step.want, told(step.pods, step.during)); diff != "" {
+				t.Errorf("%d pods: %s", step.pods, diff)
 			}
 		}
-	}
-	create(40)
-	now = now.Add(tellEvery)
-	create(2)
-	close(recorder.Events)
-	var got []string
-	for event := range recorder.Events {
-		got = append(got, event)
-	}
-	if diff := cmp.Diff([]string{"Warning NoSuitableSubset Pods created without the rules of a subset: 1; a has 2 pods",
-		"Warning NoSuitableSubset Pods created without the rules of a subset: 40; a has 2 pods"}, got); diff != "" {
-		t.Error(diff)
-	}
+	})
 }
 
 // WS-101, WS-102, WS-106: what is booked when a pod is removed; nothing of it refuses the removal.
@@ -222,6 +235,7 @@ func TestRemovals(t *testing.T) {
 		"WS-102: no controller":                {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `}}`, false, nil, nil},
 		"WS-102: no WorkloadSpread":            {nil, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
 		"WS-102: one of another namespace":     {shopSpread(t), `{metadata: {name: p, namespace: e, ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: of another workload":          {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: former, controller: true}]}}`, false, nil, nil},
 		"WS-102: a terminating WorkloadSpread": {going, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *
 // required tells whether the node satisfies one of the pod's own required terms with what the subset adds to each (WS-092, WS-142).
 func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	add := subset.RequiredNodeSelector
-	if add == nil {
+	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 { // a term without requirements is not injected either
 		return true
 	}
 	terms := []corev1.NodeSelectorTerm{*add}

@@ -40,9 +40,10 @@ func TestFits(t *testing.T) {
 		raw     string // added to the document of the pod
 		want    []Fit
 	}{
-		"WS-142 no selector fits any node": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-142 the selector alone":        {subsets: subsets(makeSubset("a", nil, zone("x")), makeSubset("b", nil, zone("y"))), node: makeNode("y"), want: []Fit{{1, 0}}},
-		"WS-142 taints":                    {subsets: subsets(makeSubset("a", nil), makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint), want: []Fit{{1, 0}}},
+		"WS-142 no selector fits any node":               {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-142 the selector alone":                      {subsets: subsets(makeSubset("a", nil, zone("x")), makeSubset("b", nil, zone("y"))), node: makeNode("y"), want: []Fit{{1, 0}}},
+		"WS-142 a selector without requirements is none": {subsets: subsets(makeSubset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) { s.RequiredNodeSelector = &corev1.NodeSelectorTerm{} })), node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-142 taints":                                  {subsets: subsets(makeSubset("a", nil), makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint), want: []Fit{{1, 0}}},
 		"WS-142 tolerated by pod and subset together": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint, other), pod: makePod("p", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "disk", Operator: corev1.TolerationOpExists}}
 		}), want: []Fit{{0, 0}}},

@@ -84,8 +84,9 @@ type room struct {
 	waiting []*booking
 }
 
-// booking is one request.
+// booking is one request. Nobody waits for the answer any more once done is closed: then nothing may be booked.
 type booking struct {
+	done    <-chan struct{}
 	arrived time.Time
 	version string
 	kind    string
@@ -103,21 +104,27 @@ func (k *booking) answer(err error) {
 	close(k.answered)
 }
 
+// awaited are those of a batch whose requests have not ended meanwhile.
+func awaited(batch []*booking) []*booking {
+	kept := batch[:0:0]
+	for _, k := range batch {
+		select {
+		case <-k.done:
+		default:
+			kept = append(kept, k)
+		}
+	}
+	return kept
+}
+
 // Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has a free place (WS-077), or if the
 // WorkloadSpread is gone (WS-113). prepare is told what is decided before that is written; its error refuses the pod, and nothing is booked.
 func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation, prepare func(Decision) error) (Decision, error) {
 	decision := Decision{Subset: Alone(spread)} // WS-056
 	if Ordinal(TargetOf(spread).GroupKind) && decision.Subset == nil {
-		target, err := b.workloads.Target(ctx, spread, false)
-		if err != nil {
-			return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
-		}
-		name := pod.Key
-		if pod.Generated {
-			name = ""
-		}
-		if decision = ByOrdinal(spread, target, name); decision.Subset == nil {
-			return decision, nil
+		var err error
+		if decision, err = b.byOrdinal(ctx, spread, pod); err != nil || decision.Subset == nil {
+			return decision, err
 		}
 	}
 	if decision.Subset != nil {
@@ -127,6 +134,35 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		decide: func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision {
 			return Create(spread, target, pod, now)
 		}})
+}
+
+// byOrdinal chooses without booking. A cache may be behind in what the choice depends on: the StatefulSet is read live where it gives no place,
+// and whether subsets can be scheduled to is what was written here last, if that is newer.
+func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation) (Decision, error) {
+	name := pod.Key
+	if pod.Generated {
+		name = ""
+	}
+	r, newest := b.room(spread.UID), spread
+	select {
+	case r.lock <- struct{}{}:
+		if r.last != nil && older(spread, r.last) {
+			newest = r.last
+		}
+		<-r.lock
+	default: // somebody writes; what is read now may be as old as it likes
+	}
+	decision := Decision{}
+	for _, live := range []bool{false, true} {
+		target, err := b.workloads.Target(ctx, newest, live)
+		if err != nil {
+			return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
+		}
+		if decision = ByOrdinal(newest, target, name); decision.Subset != nil && target.Exists {
+			break
+		}
+	}
+	return decision, nil
 }
 
 // Delete books the deletion of a pod, if there is something to book (WS-102, WS-103).
@@ -193,7 +229,7 @@ func older(a, b *appsv1beta1.WorkloadSpread) bool {
 
 // settle waits until a booking is answered: by whoever has the lock, or by itself once it has.
 func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, k *booking) (Decision, error) {
-	k.arrived, k.answered = b.now(), make(chan struct{})
+	k.arrived, k.done, k.answered = b.now(), ctx.Done(), make(chan struct{})
 	r := b.room(spread.UID)
 	r.enqueue(k)
 	for {
@@ -232,6 +268,7 @@ func (r *room) enqueue(all ...*booking) {
 func (r *room) next() []*booking {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.waiting = awaited(r.waiting) // those of a batch that was given back too
 	n := min(len(r.waiting), bookingBatch)
 	batch := r.waiting[:n:n]
 	r.waiting = r.waiting[n:]
@@ -281,6 +318,9 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 // attempt reads, decides and writes once; live and ask have the object, and its target, read from the API server. It returns the bookings
 // that are not answered, with an error if there are such.
 func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live, ask bool) ([]*booking, error) {
+	if batch = awaited(batch); len(batch) == 0 {
+		return nil, nil
+	}
 	spread, err := b.read(ctx, r, of, live)
 	if err != nil {
 		return batch, err
@@ -379,6 +419,9 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return nil
 	}
 	target, err := b.workloads.Target(ctx, spread, live)
+	if err == nil && !live && !target.Exists { // its pods come, so it is the cache that does not show it yet
+		target, err = b.workloads.Target(ctx, spread, true)
+	}
 	if err == nil && target.DesiredError != nil {
 		err = target.DesiredError
 	}

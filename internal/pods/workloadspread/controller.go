@@ -196,7 +196,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		return
 	}
 	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) || controllerUID(before) != controllerUID(after) {
-		h.enqueue(ctx, q, after, false)
+		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && Active(after))
 	}
 }
 
@@ -221,8 +221,12 @@ func controllerUID(pod *corev1.Pod) types.UID {
 // by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
 	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
-		q.Add(requestFor(pod.GetNamespace(), p.Name))
-		return
+		request := requestFor(pod.GetNamespace(), p.Name)
+		q.Add(request)
+		full, isPod := pod.(*corev1.Pod)
+		if spread, err := h.r.kube.Spread(ctx, request.NamespacedName); err != nil || !isPod || Claims(spread, full) {
+			return
+		} // else it is nobody's, and others may take it
 	}
 	owner, ok := ControllerOf(pod)
 	if !strangers || !ok {

@@ -82,6 +82,11 @@ func TestPodEvents(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "False", Reason: reason}}
 		}
 	}
+	formerly := func(name string) podOption {
+		return func(p *corev1.Pod) {
+			p.Annotations = map[string]string{pub.MatchedWorkloadSpread: pub.Placement{Name: name, Subset: "a"}.String()}
+		}
+	}
 	for name, test := range map[string]struct {
 		do   func(*requested)
 		want []string
@@ -102,6 +107,8 @@ func TestPodEvents(t *testing.T) {
 		"a pod of a target comes without a subset": {create(stranger, false), []string{"default/custom", "default/ws"}},
 		"it was there at the start":                {create(stranger, true), nil},
 		"it gets its node":                         {update(stranger, makePod("p")), []string{"default/custom", "default/ws"}},
+		"a pod of one that is gone is scheduled":   {update(makePod("p", homeless, formerly("gone")), makePod("p", formerly("gone"))), []string{"default/gone", "default/custom", "default/ws"}},
+		"a pod of another's is scheduled":          {update(makePod("p", homeless, formerly("set")), makePod("p", formerly("set"))), []string{"default/set", "default/custom", "default/ws"}},
 		"it becomes ready":                         {update(makePod("p"), makePod("p", ready(0))), nil},
 		"a pod of another target":                  {create(ofCloneSet, false), []string{"default/custom", "default/set"}},
 		"a pod without a controller":               {create(makePod("p", func(p *corev1.Pod) { p.OwnerReferences = nil }), false), nil},

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -161,7 +162,13 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
-	if s.Pods, err = p.Reader.Pods(ctx, spread, target); err != nil {
+	s.Pods, err = p.Reader.Pods(ctx, spread, target)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+		unknown := *target
+		unknown.DesiredError, s.Target = err, &unknown
+		return s, known, nil
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	if s.Pods, s.Left, err = p.withoutRivals(ctx, spread, s.Pods); err != nil {

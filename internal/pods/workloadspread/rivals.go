@@ -32,15 +32,15 @@ func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSp
 			}
 			rivals[placed.Name] = rival
 		}
-		if !claims(rival, pod) {
+		if !Claims(rival, pod) {
 			kept = append(kept, pod)
 		}
 	}
 	return kept, len(pods) - len(kept), nil
 }
 
-// claims tells whether a WorkloadSpread, which may be nil, may have the pod.
-func claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
+// Claims tells whether a WorkloadSpread, which may be nil, may have the pod.
+func Claims(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) bool {
 	if spread == nil || spread.DeletionTimestamp != nil {
 		return false
 	}

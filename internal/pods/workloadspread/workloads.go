@@ -21,6 +21,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -41,6 +42,7 @@ type Kinds struct {
 	live      client.Reader
 	scales    client.SubResourceReader
 	mapper    meta.RESTMapper
+	scheme    *runtime.Scheme
 	listed    func() AllowList
 	ready     func() bool
 	versioned Versioned
@@ -55,7 +57,7 @@ var _ Workloads = &Kinds{}
 // NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
 func NewKinds(mgr manager.Manager, listed func() AllowList, ready func() bool, versioned Versioned) *Kinds {
 	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
-		listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
 }
 
 // Ready implements Workloads.
@@ -83,6 +85,9 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		versions = append(versions, custom.Version)
 	}
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
+	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides (WS-025)
+		mapping, err = k.mapper.RESTMapping(kind)
+	}
 	if meta.IsNoMatchError(err) {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "")
 	}
@@ -101,10 +106,7 @@ func (k *Kinds) get(ctx context.Context, namespace string, of Reference, live bo
 		return nil, err
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
-	k.mu.Lock()
-	informer := k.followed[of.GroupKind]
-	k.mu.Unlock()
-	if !live && informer != nil && informer.HasSynced() {
+	if !live && k.filled(of.GroupKind) {
 		err = k.caches.Get(ctx, key, object)
 	} else if err = k.live.Get(ctx, key, object); err == nil {
 		_, err = slim.Workload(object)
@@ -188,6 +190,11 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 			break
 		}
 		target.Costs = custom.DeletionCost
+		below, err := k.below(ctx, spread.Namespace, custom.SubResources, workload.GetUID(), live)
+		if err != nil {
+			return nil, err
+		}
+		target.Controllers = append(target.Controllers, below...)
 		target.Fallback = func(ctx context.Context) (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
 		if len(paths) == 0 {
 			target.Desired, target.DesiredError = k.scaleReplicas(ctx, workload)
@@ -228,12 +235,9 @@ func (k *Kinds) latest(target *Target, find func() (string, error)) {
 
 // replicaSets are the live ones of a Deployment (WS-020).
 func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment, live bool) ([]appsv1.ReplicaSet, error) {
-	k.mu.Lock()
-	informer := k.followed[ReplicaSet]
-	k.mu.Unlock()
 	var all appsv1.ReplicaSetList
 	var err error
-	if cached := !live && informer != nil && informer.HasSynced(); cached {
+	if !live && k.filled(ReplicaSet) {
 		err = k.caches.List(ctx, &all, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	} else {
 		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
@@ -252,6 +256,78 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment, 
 		}
 	}
 	return owned, nil
+}
+
+// emptyList returns a list of objects such as empty returns.
+func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
+	kind, err := apiutil.GVKForObject(object, k.scheme)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind += "List"
+	if _, custom := object.(*unstructured.Unstructured); custom {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		return list, nil
+	}
+	made, err := k.scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%s is no list", kind)
+	}
+	return list, nil
+}
+
+// filled tells whether the cache has all objects of the kind.
+func (k *Kinds) filled(kind schema.GroupKind) bool {
+	k.mu.Lock()
+	informer := k.followed[kind]
+	k.mu.Unlock()
+	return informer != nil && informer.HasSynced()
+}
+
+// below are the objects of the listed kinds between a workload and its pods that lead to it.
+func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID, live bool) ([]types.UID, error) {
+	parents := map[types.UID][]types.UID{}
+	for _, kind := range kinds {
+		object, err := k.empty(kind.GroupKind())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := k.emptyList(object)
+		if err == nil && !live && k.filled(kind.GroupKind()) {
+			err = k.caches.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+		} else if err == nil {
+			err = k.live.List(ctx, list, client.InNamespace(namespace))
+		}
+		if err == nil {
+			err = meta.EachListItem(list, func(item runtime.Object) error {
+				child, err := meta.Accessor(item)
+				if err != nil {
+					return err
+				}
+				if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
+					parents[owner.UID] = append(parents[owner.UID], child.GetUID())
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
+		}
+	}
+	var found []types.UID
+	for open := []types.UID{of}; len(open) > 0; open = open[1:] {
+		found = append(found, parents[open[0]]...)
+		open = append(open, parents[open[0]]...)
+	}
+	return found, nil
 }
 
 // latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may not know
@@ -291,6 +367,9 @@ func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstruct
 
 func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
 	scale, err := k.scale(ctx, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the kind has no such subresource
+	}
 	if err != nil || scale.Status.Selector == "" {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func kindsOf(t *testing.T, list AllowList, versioned string, documents ...string
 		objects = append(objects, typed.(client.Object))
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
-	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, listed: func() AllowList { return list }, ready: func() bool { return true }, versioned: ParseVersioned(versioned),
+	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, scheme: scheme, listed: func() AllowList { return list }, ready: func() bool { return true }, versioned: ParseVersioned(versioned),
 		followed: map[schema.GroupKind]cache.Informer{}}
 }
 

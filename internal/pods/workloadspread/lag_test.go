@@ -1,0 +1,207 @@
+package workloadspread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// WS-077, WS-114: a request that has ended is not booked by whoever comes next: its pod was refused, or its deletion went on unbooked.
+func TestBookerForgetsRequestsThatEnded(t *testing.T) {
+	for name, dead := range map[string]func(context.Context, *Booker, *appsv1beta1.WorkloadSpread) error{
+		"a creation": func(ctx context.Context, b *Booker, spread *appsv1beta1.WorkloadSpread) error {
+			_, err := b.Create(ctx, spread, Creation{Key: "dead", Generated: true, Version: "v"}, prepared)
+			return err
+		},
+		"a deletion": func(ctx context.Context, b *Booker, spread *appsv1beta1.WorkloadSpread) error {
+			_, err := b.Delete(ctx, spread, Deletion{Name: "dead", Version: "v", Subset: "a"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newBookServer(t, bookedSpread(t, two))
+				b, spread := s.behind(t, &standing{})
+				failing := true
+				s.before = func(int) error {
+					if failing {
+						return conflicting()
+					}
+					return nil
+				}
+				begin := func(all *sync.WaitGroup, timeout time.Duration) {
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					all.Go(func() {
+						defer cancel()
+						if err := dead(ctx, b, spread); !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("%v", err)
+						}
+					})
+					synctest.Wait()
+				}
+				var all sync.WaitGroup
+				if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
+					begin(&all, 100*time.Millisecond) // one of them has the lock, and gives the batch back at its end
+					begin(&all, 60*time.Millisecond)
+					return nil, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				all.Wait()
+				failing = false
+				d, err := b.Create(t.Context(), spread, Creation{Key: "alive", Version: "v"}, prepared)
+				list := s.stored(t).Status.VersionedSubsetStatuses["v"]
+				if err != nil || d.Subset.Name != "a" || !cmp.Equal(keysOf(list[0].CreatingPods), []string{"alive"}) || len(list[0].DeletingPods) != 0 {
+					t.Errorf("%+v, %v: %+v", d, err, list)
+				}
+			})
+		})
+	}
+}
+
+// WS-012, WS-070: a workload whose pods come exists, whatever the cache says.
+func TestBookerAsksForATargetThatIsNotCached(t *testing.T) {
+	s := newBookServer(t, bookedSpread(t, strings.ReplaceAll(strings.ReplaceAll(two, "maxReplicas: 2", "maxReplicas: 50%"), ", maxReplicas: 3", "")))
+	b, spread := s.behind(t, &standing{target: func(live bool) (*Target, error) {
+		return map[bool]*Target{false: {}, true: {Exists: true, Desired: 4}}[live], nil
+	}})
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" || d.List[0].MissingReplicas != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// WS-061: the first ordinal of a StatefulSet is asked for where the cache does not show it, or gives no place.
+func TestBookerAsksForOrdinals(t *testing.T) {
+	const ordered = `{metadata: {name: ws, namespace: d, uid: u1}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}}`
+	for name, test := range map[string]struct {
+		cached, now Target
+		want        string
+		asked       int
+	}{
+		"it is cached":                {Target{Exists: true}, Target{}, "b", 1},
+		"it is not cached":            {Target{}, Target{Exists: true, Start: 2}, "a", 2},
+		"another start":               {Target{Exists: true, Start: -10}, Target{Exists: true, Start: 2}, "a", 2},
+		"there really is no place":    {Target{Exists: true, Start: -10}, Target{Exists: true, Start: -10}, "", 2},
+		"not cached, nor in the list": {Target{}, Target{}, "b", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newBookServer(t, bookedSpread(t, ordered))
+			workloads := &standing{target: func(live bool) (*Target, error) {
+				return map[bool]*Target{false: &test.cached, true: &test.now}[live], nil
+			}}
+			b, spread := s.behind(t, workloads)
+			d, err := b.Create(t.Context(), spread, Creation{Key: "s-2", Version: "v"}, prepared)
+			got := ""
+			if d.Subset != nil {
+				got = d.Subset.Name
+			}
+			if err != nil || got != test.want || len(workloads.asked) != test.asked {
+				t.Errorf("%q, %v, asked %v", got, err, workloads.asked)
+			}
+		})
+	}
+}
+
+// WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer shows it, for pods too that are not
+// booked.
+func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
+	const ordered = `{metadata: {name: ws, namespace: d, uid: u1}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}}`
+	s := newBookServer(t, bookedSpread(t, ordered))
+	b, spread := s.behind(t, &standing{target: func(bool) (*Target, error) { return &Target{Exists: true}, nil }})
+	if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
+		closed := s.stored(t)
+		closed.Status.SubsetStatuses = []appsv1beta1.WorkloadSpreadSubsetStatus{{Name: "a",
+			Conditions: []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable, LastTransitionTime: metav1.Now()}}}}
+		return closed, s.Status().Update(t.Context(), closed)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "s-0", Version: "v"}, prepared); err != nil || d.Subset == nil || d.Subset.Name != "b" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// WS-020: the pods of a listed kind are those below what stands between, whatever its scale says, which may not exist.
+func TestPodsBelowAListedKind(t *testing.T) {
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "x", Kind: "NotServed"}}}}}
+	const document = `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`
+	set := func(name, owner string) string {
+		return `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: ` + name + `, uid: uid-` + name + `, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: x, uid: ` + owner + `, controller: true}]}}`
+	}
+	kinds := kindsOf(t, game, "", document, set("web-1", "web-uid"), set("web-2", "web-uid"), set("other", "other-uid"), set("below", "uid-web-1"))
+	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, uid := range target.Controllers {
+		got = append(got, string(uid))
+	}
+	if diff := cmp.Diff([]string{"web-uid", "uid-web-1", "uid-web-2", "uid-below"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// WS-020: a kind without scale has no other pods than those that are controlled.
+func TestKindsWithoutScale(t *testing.T) {
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size"}}}
+	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
+	kinds.scales = noScale{}
+	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector, err := target.Fallback(t.Context()); selector != nil || err != nil {
+		t.Errorf("%v, %v", selector, err)
+	}
+}
+
+// WS-025: a listed version that is not served any more does not make workloads disappear.
+func TestListedVersionThatIsGone(t *testing.T) {
+	former := gameKind
+	former.Version = "v0"
+	kinds := kindsOf(t, AllowList{Workloads: []CustomKind{{GroupVersionKind: former, ReplicasPath: "spec.size"}}}, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
+	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v0, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	if err != nil || !target.Exists || target.Desired != 3 {
+		t.Errorf("%+v, %v", target, err)
+	}
+}
+
+// WS-028: a scale that may not be read is told of, and does not fail in silence for ever.
+func TestForbiddenScaleIsTold(t *testing.T) {
+	s := simulate(1, makeSpread(), 1)
+	s.pass.Reader = forbiddenPods{simReader{s}}
+	outcome, err := s.pass.Run(t.Context(), wsName)
+	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != ReasonReplicasUnknown || !strings.Contains(err.Error(), "no rights") {
+		t.Errorf("%v, %v", outcome.Plan, err)
+	}
+}
+
+// forbiddenPods finds no pods without rights.
+type forbiddenPods struct{ simReader }
+
+func (forbiddenPods) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) ([]*corev1.Pod, error) {
+	return nil, fmt.Errorf("finding pods: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "games/scale"}, "web", errors.New("no rights")))
+}
+
+// noScale is an API server whose kinds have no scale.
+type noScale struct{}
+
+func (noScale) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "games"}, "web")
+}
