@@ -4,12 +4,14 @@ package rbac_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -170,6 +172,27 @@ func TestAggregatedRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	missing := map[string]string{} // kinds of users, and their scope
+	definitions, err := filepath.Glob("../crd/bases/*.yaml")
+	if err != nil || len(definitions) == 0 {
+		t.Fatal(definitions, err)
+	}
+	for _, file := range definitions {
+		var definition apiextensionsv1.CustomResourceDefinition
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(data, &definition)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plural := definition.Spec.Names.Plural; plural != "nodeimages" {
+			missing["view "+plural] = "all"
+			if definition.Spec.Scope == apiextensionsv1.NamespaceScoped {
+				missing["edit "+plural] = "namespaced"
+			}
+		}
+	}
 	for text := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var r rbacv1.ClusterRole
 		if err := yaml.UnmarshalStrict(text, &r); err != nil {
@@ -183,6 +206,7 @@ func TestAggregatedRoles(t *testing.T) {
 				t.Errorf("%s: %+v", r.Name, rule)
 			}
 			for _, resource := range rule.Resources {
+				delete(missing, map[bool]string{false: "view ", true: "edit "}[writes]+resource)
 				if writes && strings.HasSuffix(resource, "/status") || strings.HasPrefix(resource, "nodepodprobes") || strings.HasPrefix(resource, "nodeimages") || resource == "*" {
 					t.Errorf("%s: %+v", r.Name, rule)
 				}
@@ -192,6 +216,9 @@ func TestAggregatedRoles(t *testing.T) {
 		if aggregated("view") == edits || aggregated("edit") != edits || aggregated("admin") != edits {
 			t.Errorf("%s: %v", r.Name, r.Labels)
 		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("in no role: %v", missing)
 	}
 }
 
