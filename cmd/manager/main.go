@@ -237,7 +237,7 @@ func restConfig(o *options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	// Priority and fairness of the API server decide; a limit of our own would only add latency (design rule 4).
+	// Priority and fairness of the API server decide; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = "kruise-manager"
 	return cfg, nil

@@ -48,9 +48,10 @@ func run(ctx context.Context) error {
 	fmt.Printf(`
 The cluster goes on running. Try:
   export KUBECONFIG=%s
+  alias kubectl=$(hack/kubectl.sh)
   kubectl get clone nginxweb1 -o wide
   kubectl get events --field-selector involvedObject.name=nginxweb1
-  kubectl patch clone nginxweb1 --type=merge -p '{"spec":{"template":{"spec":{"containers":[{"name":"nginx","image":"nginx:1.27"}]}}}}'
+  kubectl patch clone nginxweb1 --type=json -p '[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"nginx:1.27"}]'
   kubectl get pods -l app=nginxweb1 -w
   make demo-down
 `, kubeconfig)

@@ -1,5 +1,5 @@
 // Package podpatch builds the minimal strategic merge patches by which pods are changed: only the members that are meant, guarded
-// by UID and resourceVersion, so that nothing another writer added or a newer Kubernetes knows is lost (IPU-084, design rule 1).
+// by UID and resourceVersion, so that nothing another writer added or a newer Kubernetes knows is lost (IPU-084, docs/architecture.md).
 package podpatch
 
 import (

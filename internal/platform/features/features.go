@@ -1,4 +1,5 @@
-// Package features knows the feature gates by their names in the reference, with the defaults of docs/spec and the design.
+// Package features knows the feature gates by their names in the reference, with the defaults of docs/spec but for some that are on
+// here.
 package features
 
 import (
@@ -60,7 +61,7 @@ var (
 	beta  = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
 )
 
-// specs are the gates with their defaults: the reference's, but for those that the design turns on because they do not change
+// specs are the gates with their defaults: the reference's, but for those that are turned on here because they do not change
 // what existing objects do in a way that their owner would not expect.
 func specs() map[featuregate.Feature]featuregate.FeatureSpec {
 	return map[featuregate.Feature]featuregate.FeatureSpec{

@@ -1,5 +1,5 @@
 // Package ownwrites lets a controller read its own writes: after each write it remembers what the caches must show before the
-// next plan may be made from them (design rule 3, CS-073, CS-074). Nothing blocks for long: where a cache may never show a write,
+// next plan may be made from them (docs/decisions/0004, CS-073, CS-074). Nothing blocks for long: where a cache may never show a write,
 // because the object was gone again before the watch delivered it, one live read settles the doubt.
 package ownwrites
 

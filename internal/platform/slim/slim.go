@@ -1,5 +1,5 @@
 // Package slim keeps the caches small: what no decision reads is dropped before an object is stored. Writes are patches of what
-// is meant, so that nothing dropped here can be lost in the cluster (design rule 1).
+// is meant, so that nothing dropped here can be lost in the cluster (docs/architecture.md).
 package slim
 
 import (

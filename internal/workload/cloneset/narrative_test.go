@@ -227,7 +227,7 @@ func (n *tale) compare(path string) {
 	}
 }
 
-// TestThreeWritesPerPodInPlace counts the writes of a rollout: two for a new pod, three for an update in place (design rule 4).
+// TestThreeWritesPerPodInPlace counts the writes of a rollout: two for a new pod, three for an update in place (docs/decisions/0005).
 func TestThreeWritesPerPodInPlace(t *testing.T) {
 	const pods = 4
 	s := simulate(3, makeSet(pods), Features{})
@@ -258,7 +258,7 @@ func TestThreeWritesPerPodInPlace(t *testing.T) {
 }
 
 // TestUnknownFieldsReachThePodAndSurvive: a field that our types do not know is in the body of the request that creates the pod,
-// and an unrelated update does not touch it (CS-016, CS-359, design rule 1).
+// and an unrelated update does not touch it (CS-016, CS-359, docs/decisions/0001).
 func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	set := makeSet(1)
 	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,2]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)
