@@ -251,7 +251,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if object == nil {
 		return notFound(key)
 	}
-	if object.GetUID() != version.GetUID() || object.GetResourceVersion() != version.GetResourceVersion() {
+	if object.GetUID() != version.GetUID() || version.GetResourceVersion() != "" && object.GetResourceVersion() != version.GetResourceVersion() {
 		return conflict(key, "another version")
 	}
 	if object.GetDeletionTimestamp() != nil {

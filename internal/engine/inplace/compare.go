@@ -148,10 +148,27 @@ func restartable(container revision.Document) bool { return container["restartPo
 func (c *comparison) metadata(old, new revision.Document) {
 	c.change.Labels = mapChange(object(old["labels"]), object(new["labels"]))
 	c.change.Annotations = mapChange(object(old["annotations"]), object(new["annotations"]))
+	for _, change := range []*map[string]*string{&c.change.Labels, &c.change.Annotations} {
+		if maps.DeleteFunc(*change, func(key string, _ *string) bool { return Own(key) }); len(*change) == 0 {
+			*change = nil
+		}
+	}
 	oldFinalizers, newFinalizers := stringsOf(old["finalizers"]), stringsOf(new["finalizers"])
 	c.change.AddFinalizers = minus(newFinalizers, oldFinalizers)
 	c.change.RemoveFinalizers = minus(oldFinalizers, newFinalizers)
 }
+
+// own are labels and annotations by which controllers know a pod, and what they note on it.
+var own = map[string]bool{
+	pub.CloneSetInstanceID: true, pub.ControllerRevisionHash: true, pub.PodTemplateHash: true, pub.SpecifiedDelete: true,
+	pub.LifecycleState: true, pub.LifecycleTimestamp: true,
+	pub.InPlaceUpdateState: true, pub.InPlaceUpdateStateLegacy: true, pub.InPlaceUpdateGrace: true, pub.InPlaceUpdateGraceLegacy: true,
+	pub.InPlaceUpdateRestarts: true, pub.RuntimeContainersMeta: true,
+}
+
+// Own tells whether a label or an annotation belongs to the controllers: a template that has it, since it was made from a running pod, sets
+// it neither in new pods nor in those that there are (IPU-082, CS-041, CS-050).
+func Own(key string) bool { return own[key] }
 
 func mapChange(old, new revision.Document) map[string]*string {
 	change := map[string]*string{}

@@ -34,6 +34,9 @@ func TestCompareQualifies(t *testing.T) {
 			&Change{Labels: map[string]*string{"change": pointer("2"), "drop": nil, "add": pointer("1")},
 				Annotations: map[string]*string{"change": pointer("2"), "drop": nil, "add": pointer("")}},
 			"labels add, change, drop; annotations add, change, drop"},
+		"IPU-082 what controllers know a pod by": {
+			`{"metadata":{"labels":{"apps.kruise.io/cloneset-instance-id":"a","controller-revision-hash":"b","pod-template-hash":"c","lifecycle.apps.kruise.io/state":"Normal"},"annotations":{"apps.kruise.io/inplace-update-state":"{}"}},"spec":{"containers":[]}}`,
+			`{"metadata":{"labels":{"apps.kruise.io/cloneset-instance-id":"x","apps.kruise.io/specified-delete":"true"},"annotations":{"lifecycle.apps.kruise.io/timestamp":"x"}},"spec":{"containers":[]}}`, &Change{}, "revision labels only"},
 		"IPU-090 all annotations removed": {
 			`{"metadata":{"annotations":{"a":"1","b":"2"}},"spec":{"containers":[]}}`, `{"spec":{"containers":[]}}`,
 			&Change{Annotations: map[string]*string{"a": nil, "b": nil}}, "annotations a, b"},

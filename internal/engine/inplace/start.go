@@ -79,9 +79,11 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 		patch.Label(key, value)
 	}
 	parts := u.parts(pod)
-	if !parts.Empty() || !readiness.Settled(pod) {
+	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been made
+	// goes on waiting for its preNormal hook (IPU-152).
+	if !parts.Empty() || !readiness.Settled(pod) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
-	} // else the pod stays in service, and this is the only write (IPU-308)
+	}
 	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
 		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0}

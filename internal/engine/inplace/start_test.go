@@ -113,6 +113,19 @@ func inService(revision string, more ...string) map[string]string {
 	return labels
 }
 
+// IPU-152, IPU-308, CS-190: a pod that waits for its preNormal hook goes on waiting when nothing but metadata changes.
+func TestStartLeavesNewPodsToTheirHook(t *testing.T) {
+	value := "2"
+	patch, err := to("web-2", &Change{Annotations: map[string]*string{"theirs": &value}}, 0).Start(webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal))), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal)))
+	if after := applied(t, pod, patch); after.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingNormal) || after.Labels[pub.ControllerRevisionHash] != "web-2" || after.Annotations["theirs"] != "2" {
+		t.Errorf("%v %v", after.Labels, after.Annotations)
+	}
+}
+
 func TestStart(t *testing.T) {
 	const record = `"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}`
 	const batch = `"containerBatchesRecord":[{"timestamp":"` + noonText + `","containers":["nginx"]}]`

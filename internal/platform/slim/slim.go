@@ -160,10 +160,18 @@ func containers(all []corev1.Container) []corev1.Container {
 		c := &all[i]
 		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
 			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
-		for j := range c.Env {
-			if _, _, reads := inplace.EnvReference(&c.Env[j]); reads || c.Env[j].Name == pub.ContainerBarrierEnv || c.Env[j].Name == pub.SidecarInjectedEnv {
-				kept[i].Env = append(kept[i].Env, c.Env[j])
-			}
+		kept[i].Env = environment(c.Env, pub.ContainerBarrierEnv, pub.SidecarInjectedEnv)
+	}
+	return kept
+}
+
+// environment keeps the variables that read metadata, those that override them, since the last of a name counts, and the named ones.
+func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
+	var kept []corev1.EnvVar
+	for i := range all {
+		_, _, reads := inplace.EnvReference(&all[i])
+		if reads || slices.Contains(named, all[i].Name) || slices.ContainsFunc(kept, func(e corev1.EnvVar) bool { return e.Name == all[i].Name }) {
+			kept = append(kept, all[i])
 		}
 	}
 	return kept
@@ -223,12 +231,7 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 			kept[i].Lifecycle, kept[i].Ports = &corev1.Lifecycle{PreStop: c.Lifecycle.PreStop}, c.Ports
 		}
-		for j := range c.Env {
-			_, _, reads := inplace.EnvReference(&c.Env[j])
-			if overrides := slices.ContainsFunc(kept[i].Env, func(e corev1.EnvVar) bool { return e.Name == c.Env[j].Name }); reads || overrides {
-				kept[i].Env = append(kept[i].Env, c.Env[j])
-			}
-		}
+		kept[i].Env = environment(c.Env)
 	}
 	return kept
 }

@@ -114,6 +114,20 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 	}
 }
 
+// ND-101, IPU-126: a variable that a later one overrides reads nothing, for the manager as for the daemon.
+func TestOverriddenEnvironment(t *testing.T) {
+	pod := func() *corev1.Pod {
+		whole := fat("apps.kruise.io/v1beta1")
+		reads := corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}}
+		whole.Spec.Containers[0].Env = []corev1.EnvVar{reads, {Name: "B", Value: "x"}, {Name: "A", Value: "literal"}}
+		return whole
+	}
+	whole, thin := pod(), transformed(t, Pod, pod()).(*corev1.Pod)
+	if a, b := inplace.EnvHash(whole, &whole.Spec.Containers[0]), inplace.EnvHash(thin, &thin.Spec.Containers[0]); a != b || len(thin.Spec.Containers[0].Env) != 2 {
+		t.Errorf("%v of the whole pod, %v of what is kept: %+v", a, b, thin.Spec.Containers[0].Env)
+	}
+}
+
 func TestPodOfOthers(t *testing.T) {
 	for name, owner := range map[string]string{"no owner": "", "another group": "apps/v1", "a group that ends like ours": "x.apps.kruise.io/v1", "unreadable": "a/b/c"} {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,8 @@ const (
 	KindSet      ownwrites.Kind = "CloneSet"
 )
 
-// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
+// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again, and the deletion of a claim that
+// nothing else would bring to its end.
 const attempts = 4
 
 // errRetry ends applying without being an error of the user's: another pass will go on from what is found then.
@@ -86,8 +87,8 @@ type Applier struct {
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
-	// CreateError is the failure to create pods alone.
-	CreateError error
+	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
+	CreateError, Refused error
 	// Pruned: podsToDelete was written, so that the plan's version of the set is not the newest.
 	Pruned bool
 	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
@@ -96,6 +97,8 @@ type Result struct {
 	Retry bool
 	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
 	Unfinished bool
+	// Progress: a pod was written, so that the next plan is another one.
+	Progress bool
 }
 
 func (r *Result) add(target *error, err error) {
@@ -159,6 +162,10 @@ func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end 
 		mu.Lock()
 		defer mu.Unlock()
 		result.Unfinished = result.Unfinished || late
+		if writing[i].Action == UpdateInPlace && clearly(updateErr) && !apierrors.IsTooManyRequests(updateErr) {
+			result.Refused = updateErr
+		}
+		result.Progress = result.Progress || !late && scaleErr == nil && updateErr == nil
 		result.add(&result.ScaleError, scaleErr)
 		result.add(&result.UpdateError, updateErr)
 		return nil
@@ -275,13 +282,15 @@ func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) 
 	return nil
 }
 
+// clearly tells whether the API server refused a request, so that nothing was done.
+func clearly(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500
+}
+
 // doubt remembers a write that may have happened although the answer was an error: anything but a clear refusal.
 func (a *Applier) doubt(plan *Plan, kind ownwrites.Kind, name string, err error) {
-	if err == nil {
-		return
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 {
+	if err == nil || clearly(err) {
 		return
 	}
 	a.Own.Unsure(plan.Set.UID, ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: plan.Set.Namespace, Name: name}}, a.Now())
@@ -318,12 +327,26 @@ func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
 	}
 	a.Own.Deleted(plan.Set.UID, KindPod, v.Pod, a.Now())
 	a.say(plan, "SuccessfulDelete", "deleted pod %s: %s", v.Pod.Name, v.Message)
+	// Once the pod is gone nothing tells any more that its claims go with it: this is done also if the manager is asked to end meanwhile.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	defer cancel()
 	var errs error
 	for _, claim := range v.Claims {
-		errs = errors.Join(errs, a.deleteClaim(ctx, plan, claim))
+		claim = claim.DeepCopy()
+		claim.ResourceVersion = "" // whatever becomes of it meanwhile
+		var err error
+		for range attempts {
+			if err = a.deleteClaim(ctx, plan, claim); err == nil {
+				break
+			}
+		}
+		errs = errors.Join(errs, err)
 	}
 	return errs
 }
+
+// claimTime is how long the deletion of a deleted pod's claims may take: less than the manager has to end.
+const claimTime = 5 * time.Second
 
 func (a *Applier) recreate(ctx context.Context, plan *Plan, v *Verdict) error {
 	if err := a.patch(ctx, plan, v); err != nil {

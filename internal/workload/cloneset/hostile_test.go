@@ -13,14 +13,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -80,7 +83,7 @@ func TestWebhookRewritesImages(t *testing.T) {
 // TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited for, and its words are shown;
 // the pod is not deleted to get round it (IPU-174, IPU-184).
 func TestForbiddenUpdates(t *testing.T) {
-	s := simulate(1, makeSet(1), Features{})
+	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +96,23 @@ func TestForbiddenUpdates(t *testing.T) {
 	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "budget") {
 		t.Errorf("condition %+v", c)
 	}
+	held := 0 // one pod in a while tries again; the others, and that one in between, serve
+	for range 30 {
+		for _, pod := range s.active() {
+			if !readiness.Ready(pod) {
+				held++
+			}
+		}
+		s.round()
+	}
+	if held > 10 {
+		t.Errorf("pods that run what they should are out of service %d times in 30 rounds of 5 pods", held)
+	}
 	s.pass.Applier.Cluster = inner
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 1 || len(status.Conditions) > 0 {
+	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 5 || len(status.Conditions) > 0 {
 		t.Errorf("pod %s instead of %s, %+v", s.active()[0].Name, name, status)
 	}
 }
@@ -231,6 +246,107 @@ func TestDetachedPodsKeepTheirClaims(t *testing.T) {
 				t.Errorf("%+v", status)
 			}
 		})
+	}
+}
+
+// CS-064, CS-348: claims stay with a pod that somebody took labels from, whether that releases it or not.
+func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
+	for name, unlabel := range map[string]func(map[string]string){
+		"all":             func(labels map[string]string) { clear(labels) },
+		"the instance ID": func(labels map[string]string) { delete(labels, pub.CloneSetInstanceID) },
+	} {
+		for _, reuse := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", reuse ", reuse), func(t *testing.T) {
+				set := makeSet(2, claims("1Gi"))
+				set.Spec.ScaleStrategy.EnablePVCReuse = reuse
+				s := simulate(1, set, Features{})
+				if err := s.settle(100); err != nil {
+					t.Fatal(err)
+				}
+				pod := s.active()[0].Name
+				claim := s.Get(claimKey("data-" + pod)).GetUID()
+				s.Change(podKey(pod), func(o client.Object) { unlabel(o.GetLabels()) })
+				if err := s.settle(100); err != nil {
+					t.Fatal(err)
+				}
+				now := s.Get(claimKey("data-" + pod))
+				if now == nil || now.GetUID() != claim || now.GetDeletionTimestamp() != nil {
+					t.Fatalf("the claim was deleted: %+v", now)
+				}
+				if released := metav1.GetControllerOf(s.Get(podKey(pod))) == nil; released != (metav1.GetControllerOf(now).Kind == "Pod") {
+					t.Errorf("released %t, %+v", released, now.GetOwnerReferences())
+				}
+			})
+		}
+	}
+}
+
+// IPU-082, CS-041: a template made from a running pod has labels by which the pods are known; that it loses or changes them costs neither a
+// pod nor a claim, and a pod that is made of it is not deleted at once.
+func TestTemplatesOfRunningPods(t *testing.T) {
+	copied := func(id, hash string) string {
+		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash + `","apps.kruise.io/specified-delete":"true"},` +
+			`"annotations":{"apps.kruise.io/inplace-update-state":"{}"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`
+	}
+	set := makeSet(2, claims("1Gi"), templated(copied("aaaaa", "x")))
+	set.Spec.ScaleStrategy.EnablePVCReuse = false
+	s := simulate(1, set, Features{})
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	before := map[string]types.UID{}
+	for _, pod := range s.active() {
+		before[pod.Name], before["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
+	}
+	for _, text := range []string{copied("bbbbb", "y"), `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
+		s.change(templated(text))
+		if err := s.settle(200); err != nil {
+			t.Fatal(err)
+		}
+		after := map[string]types.UID{}
+		for _, pod := range s.active() {
+			after[pod.Name], after["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
+		}
+		if diff := cmp.Diff(before, after); diff != "" || s.set().Status.UpdatedAvailableReplicas != 2 {
+			t.Errorf("%s: %s%+v", text, diff, s.set().Status)
+		}
+	}
+}
+
+// CS-061, CS-273: the claims of a pod that was scaled in go although their deletion fails at first; a later pod does not get the old data.
+func TestClaimsOfDeletedPodsGo(t *testing.T) {
+	s := simulate(1, makeSet(3, claims("1Gi")), Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	former := map[types.UID]bool{}
+	for _, pod := range s.active() {
+		former[s.Get(claimKey("data-"+pod.Name)).GetUID()] = true
+	}
+	failures := 0
+	s.Refused = func(w simulation.Write) bool {
+		if w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "delete" && failures < 2 {
+			failures++
+			return true
+		}
+		return false
+	}
+	s.change(replicas(2))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.change(replicas(3))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for _, pod := range s.active() {
+		if former[s.Get(claimKey("data-"+pod.Name)).GetUID()] {
+			kept++
+		}
+	}
+	if kept != 2 || failures != 2 {
+		t.Errorf("%d of 3 pods have claims from before, after %d failures", kept, failures)
 	}
 }
 

@@ -263,7 +263,11 @@ func (k *Kube) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision)
 
 func (k *Kube) delete(ctx context.Context, object client.Object) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	return k.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	exactly := client.Preconditions{UID: &uid}
+	if version != "" {
+		exactly.ResourceVersion = &version
+	}
+	return k.Client.Delete(ctx, object, exactly)
 }
 
 // GetRevision implements Cluster with a live read.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -24,10 +25,10 @@ const (
 func (p *planner) ids() func() string {
 	used := map[string]bool{}
 	for _, pod := range p.Pods {
-		used[instanceID(pod.Labels, pod.Name, p.Set.Name)] = true
+		used[p.idOf(pod)] = true
 	}
 	for _, pod := range p.Strangers {
-		used[instanceID(pod.Labels, pod.Name, p.Set.Name)] = true
+		used[p.idOf(pod)] = true
 	}
 	for _, claim := range p.Claims {
 		if claim.DeletionTimestamp != nil {
@@ -66,6 +67,10 @@ func (p *planner) ids() func() string {
 	}
 }
 
+// idOf is the instance ID of one of the set's pods.
+func (p *planner) idOf(pod *corev1.Pod) string { return instanceID(pod.Labels, pod.Name, p.Set.Name) }
+
+// instanceID is the label of the pod, or, if that was taken from it, the end of its name: claims must not lose their pod with a label.
 func instanceID(labels map[string]string, name, set string) string {
 	if id := labels[pub.CloneSetInstanceID]; id != "" {
 		return id
@@ -110,6 +115,7 @@ func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string
 	if labels == nil {
 		labels = map[string]any{}
 	}
+	maps.DeleteFunc(labels, func(key string, _ any) bool { return inplace.Own(key) })
 	labels[pub.CloneSetInstanceID] = creation.ID
 	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.name)
 	labels[pub.PodTemplateHash] = revision.ShortHash(from.name)
@@ -118,6 +124,7 @@ func (p *planner) podDocument(creation Creation, from *revisionInfo) (map[string
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
 	annotations[pub.LifecycleTimestamp] = p.Now.UTC().Format(time.RFC3339)
 	metadata := map[string]any{
 		"name": creation.Name, "generateName": p.Set.Name + "-", "namespace": p.Set.Namespace,

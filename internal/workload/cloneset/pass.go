@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,20 +44,20 @@ type Pass struct {
 	told map[types.UID]time.Time         // when the status was last written
 	// pullsHeld is until when a set's ImagePullJobs are left alone because they could not be written.
 	pullsHeld map[types.UID]time.Time
-	// creation is what became of the last attempt to create pods, if it failed.
-	creation map[types.UID]failedCreation
+	// creation and updates are what became of the last attempt to create pods, and to update one in place, if it failed.
+	creation, updates map[types.UID]failure
 }
 
-// failedCreation holds further attempts back, longer each time, until the set changes (CS-072).
-type failedCreation struct {
+// failure holds further attempts back, longer each time, until the set changes (CS-072).
+type failure struct {
 	until      time.Time
 	wait       time.Duration
 	generation int64
 	message    string
 }
 
-// Creation is tried again after a second, and after twice the time each time it fails again, up to a minute.
-const firstCreateRetry, lastCreateRetry = time.Second, time.Minute
+// What failed is tried again after a second, and after twice the time each time it fails again, up to a minute.
+const firstRetry, lastRetry = time.Second, time.Minute
 
 // Outcome is what a pass did.
 type Outcome struct {
@@ -95,14 +96,19 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
 	snapshot.PullJobsHeldUntil = p.heldUntil(snapshot.Set)
-	p.holdCreation(snapshot)
+	p.holdBack(snapshot)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
 	p.announce(plan)
-	p.created(plan, result.CreateError)
+	if len(plan.Create) > 0 {
+		p.attempted(&p.creation, plan, result.CreateError)
+	}
+	if result.Refused != nil || result.Progress && slices.ContainsFunc(plan.Verdicts, func(v *Verdict) bool { return v.Action == UpdateInPlace }) {
+		p.attempted(&p.updates, plan, result.Refused)
+	}
 	p.pulled(plan, result)
 	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished}
-	if result.Unfinished {
+	if result.Unfinished && (result.Progress || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
 	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
@@ -137,37 +143,38 @@ func (p *Pass) Forget(owner types.UID) {
 	delete(p.told, owner)
 	delete(p.pullsHeld, owner)
 	delete(p.creation, owner)
+	delete(p.updates, owner)
 }
 
-// holdCreation tells the snapshot of an attempt to create pods that failed a moment ago.
-func (p *Pass) holdCreation(s *Snapshot) {
+// holdBack tells the snapshot of attempts that failed a moment ago.
+func (p *Pass) holdBack(s *Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if failed, ok := p.creation[s.Set.UID]; ok && failed.generation == s.Set.Generation {
 		s.CreationHeldUntil, s.CreationError = failed.until, failed.message
 	}
+	if failed, ok := p.updates[s.Set.UID]; ok && failed.generation == s.Set.Generation {
+		s.UpdateHeldUntil, s.UpdateRefused = failed.until, failed.message
+	}
 }
 
-// created remembers what became of the plan's creations. Each attempt has other names and so another message; without a pause the
-// condition that tells it would call for the next attempt at once, and claims without a pod would come and go.
-func (p *Pass) created(plan *Plan, err error) {
-	if len(plan.Create) == 0 {
-		return
-	}
+// attempted remembers what became of the plan's creations or updates. Each attempt to create has other names and so another message; without
+// a pause the condition that tells it would call for the next attempt at once, and claims without a pod would come and go.
+func (p *Pass) attempted(failures *map[types.UID]failure, plan *Plan, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		delete(p.creation, plan.Set.UID)
+		delete(*failures, plan.Set.UID)
 		return
 	}
-	if p.creation == nil {
-		p.creation = map[types.UID]failedCreation{}
+	if *failures == nil {
+		*failures = map[types.UID]failure{}
 	}
-	wait := firstCreateRetry
-	if last, ok := p.creation[plan.Set.UID]; ok && last.generation == plan.Set.Generation {
-		wait = min(2*last.wait, lastCreateRetry)
+	wait := firstRetry
+	if last, ok := (*failures)[plan.Set.UID]; ok && last.generation == plan.Set.Generation {
+		wait = min(2*last.wait, lastRetry)
 	}
-	p.creation[plan.Set.UID] = failedCreation{p.Applier.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
+	(*failures)[plan.Set.UID] = failure{p.Applier.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
 }
 
 // statusEvery is how often a status is written of which nothing but the numbers of pods changes.

@@ -63,6 +63,7 @@ const (
 	ReasonInPlaceImpossible Reason = "InPlaceImpossible"
 	ReasonUnreadableState   Reason = "UnreadableState"
 	ReasonBadSpec           Reason = "BadSpec"
+	ReasonUpdateRefused     Reason = "UpdateRefused"
 	ReasonResizePending     Reason = "ResizePending"
 	ReasonNoDaemon          Reason = "NoNodeDaemon"
 	ReasonFailedPods        Reason = "FailedPods"
@@ -193,6 +194,8 @@ type planner struct {
 	scaling bool
 	// creationHeld: pods are missing, and none are created because that failed a moment ago.
 	creationHeld bool
+	// probing: one pod tries whether updates in place are refused still.
+	probing bool
 	// unused is a patch that is empty as yet.
 	unused *podpatch.Patch
 	// room is for verdicts to come.

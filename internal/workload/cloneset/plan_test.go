@@ -125,6 +125,11 @@ func TestVerdicts(t *testing.T) {
 			}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
 				"b": old, "c": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })},
 			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
+		"CS-140, CS-141 without surge a rollout does not change who goes first": {makeSet(3, second, partition(1), func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
+			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new, "b": at(two, "nginx:2", func(pod *corev1.Pod) {
+				pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
+				pod.Status.Conditions[0].Status = corev1.ConditionFalse
+			})}, map[string]string{"a": "wait: Scaling", "b": "delete: ScaleIn", "c": "keep: UpToDate", "d": "keep: UpToDate"}},
 		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated", "c": "update in place: Outdated"}},
 	}

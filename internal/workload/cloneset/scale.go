@@ -209,13 +209,19 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	return changed
 }
 
-// surged is 1 for a pod that was made at the update revision: during a rollout in place these are what surge added, and go before the
-// originals that were updated, also if one of these is not available at the moment (CS-103).
+// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and go before
+// the originals that were updated, also if one of these is not available at the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy || !p.surges() {
 		return 0
 	}
 	return 1
+}
+
+// surges tells whether the user asks for surge, also while a pause suspends it.
+func (p *planner) surges() bool {
+	rolling := p.rolling()
+	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
 }
 
 // topologyKeys are those over which the template spreads its pods (CS-151).
@@ -307,7 +313,7 @@ func (p *planner) settleClaims() {
 	inactive := map[string]*corev1.Pod{}
 	released := map[string]*corev1.Pod{}
 	for _, pod := range p.Pods {
-		id := pod.Labels[pub.CloneSetInstanceID]
+		id := p.idOf(pod)
 		switch v := p.verdicts[pod]; {
 		case id == "":
 		case v != nil && v.Action == Release:
@@ -319,7 +325,7 @@ func (p *planner) settleClaims() {
 		}
 	}
 	for _, pod := range p.Strangers {
-		if id := pod.Labels[pub.CloneSetInstanceID]; id != "" && metav1.GetControllerOfNoCopy(pod) == nil {
+		if id := p.idOf(pod); id != "" && metav1.GetControllerOfNoCopy(pod) == nil {
 			released[id] = pod
 		}
 	}

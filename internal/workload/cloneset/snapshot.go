@@ -37,6 +37,10 @@ type Snapshot struct {
 	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
 	CreationHeldUntil time.Time
 	CreationError     string
+	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not; UpdateHeldUntil is when another
+	// one may be tried.
+	UpdateRefused   string
+	UpdateHeldUntil time.Time
 	// Now is the time of the snapshot.
 	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.

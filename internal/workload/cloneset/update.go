@@ -209,6 +209,8 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	}
 	if p.hookedForUpdate(info) || p.rehook(info) {
 		p.prepare(info)
+	} else if p.holdUpdate(info) {
+		return true
 	} else {
 		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.words)
 		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.change), p.mayRecreate()
@@ -219,6 +221,22 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	if !free {
 		b.take(info)
 	}
+	return true
+}
+
+// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too, and each
+// attempt takes its pod out of service first. Then one pod tries again (IPU-184).
+func (p *planner) holdUpdate(info *podInfo) bool {
+	if p.UpdateRefused == "" {
+		return false
+	}
+	if !p.probing && !p.Now.Before(p.UpdateHeldUntil) {
+		p.probing = true
+		return false
+	}
+	p.UpdateError = p.UpdateRefused
+	p.lookAgain(p.UpdateHeldUntil)
+	p.decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.UpdateRefused)
 	return true
 }
 
