@@ -126,6 +126,32 @@ func (c forbidding) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, 
 	return c.Cluster.PatchPod(ctx, pod, body, subresource)
 }
 
+// CS-076: a pass that runs out of time and wrote nothing is not repeated at once.
+func TestRefusedPassesBackOff(t *testing.T) {
+	s := simulate(1, makeSet(20, maxUnavailable(20)), Features{})
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	s.pass.Applier.Cluster = forbidding{s.pass.Applier.Cluster}
+	late := time.Duration(0)
+	s.pass.Applier.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
+	s.change(image("nginx:2"))
+	seen := false
+	for range 5 {
+		s.deliver(1000)
+		outcome, err := s.pass.Run(t.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+		if err == nil || !outcome.Unfinished {
+			continue
+		}
+		if seen = true; outcome.After == time.Millisecond {
+			t.Errorf("after %v the next pass comes at once", err)
+		}
+	}
+	if !seen {
+		t.Error("no pass ran out of time")
+	}
+}
+
 // TestUnusableSpecs: whatever got past admission, pods are neither given up nor miscounted (CS-096, CS-220).
 func TestUnusableSpecs(t *testing.T) {
 	for name, spoil := range map[string]func(*appsv1beta1.CloneSet){
