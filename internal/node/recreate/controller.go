@@ -107,7 +107,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
-	return nil
+	return answerer{r}.setup(mgr)
 }
 
 func toPod(_ context.Context, object client.Object) []reconcile.Request {

@@ -69,16 +69,25 @@ type Plan struct {
 	After   time.Duration
 }
 
-// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129).
-func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) string {
-	switch deadline := request.Spec.ActiveDeadlineSeconds; {
+// closed tells why nothing is to be done for the request any more, whatever the time; empty if something is (CRR-096, CRR-141).
+func closed(request *appsv1beta1.ContainerRecreateRequest) string {
+	switch {
 	case request.Status.CompletionTime != nil:
 		return "the request is completed"
 	case request.DeletionTimestamp != nil:
 		return "the request is being deleted"
 	case request.Labels[pub.RecreateActive] != "true":
-		return "the request is not active any more" // CRR-141
-	case deadline != nil && now.Sub(request.CreationTimestamp.Time) > seconds.Duration(*deadline):
+		return "the request is not active any more"
+	}
+	return ""
+}
+
+// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129).
+func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) string {
+	if why := closed(request); why != "" {
+		return why
+	}
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(request.CreationTimestamp.Time) > seconds.Duration(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
