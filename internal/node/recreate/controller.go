@@ -282,17 +282,30 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		return nil // the next round decides
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
-	case err != nil && ended(ctx, rt, c.ID):
-		log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
-		err = nil
+	case err != nil:
+		over, unknown := ended(ctx, rt, c.ID)
+		if unknown != nil {
+			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
+		}
+		if over {
+			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+			err = nil
+		}
 	}
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
 // ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
-func ended(ctx context.Context, rt Runtime, id string) bool {
+// The error says that the runtime does not answer that either.
+func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	inspected, err := rt.Status(ctx, id)
-	return errors.Is(err, runtime.ErrNotFound) || err == nil && inspected.Exited
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return inspected.Exited, nil
 }
 
 // order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104).

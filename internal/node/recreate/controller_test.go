@@ -164,6 +164,44 @@ func TestStopWithoutAnswer(t *testing.T) {
 	}
 }
 
+// mute is a runtime that answers neither to stops nor, as long as it is mute, to questions.
+type mute struct {
+	*world
+	status error
+}
+
+func (m mute) Stop(context.Context, string, time.Duration) error {
+	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+}
+
+func (m mute) Status(ctx context.Context, id string) (runtime.Status, error) {
+	if m.status != nil {
+		return runtime.Status{}, m.status
+	}
+	return m.world.Status(ctx, id)
+}
+
+// CRR-123: a stop is no failure while the runtime does not say what came of it; it is tried again.
+func TestStopOfUnknownOutcome(t *testing.T) {
+	w, now := quiet(t)
+	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending || now().Status.CompletionTime != nil {
+		t.Errorf("%v %+v", err, now().Status)
+	}
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, nil}, nil }
+	if err := w.rounds(5); err != nil || now().Status.ContainerRecreateStates[0].Phase != failed {
+		t.Errorf("it runs on: %v %+v", err, now().Status)
+	}
+	w, now = quiet(t)
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	_ = w.rounds(5)
+	w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+	if err := w.rounds(5); err != nil || len(w.stops) != 2 {
+		t.Errorf("the next try: %v %+v", err, now().Status)
+	}
+}
+
 // after does something between the stop and its answer.
 type after struct {
 	Runtime
