@@ -292,12 +292,12 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		if i < 0 {
 			version := int64(0)
 			if status := TagStatus(node, name, tag); status != nil {
-				version = status.Version + 1
+				version = following(status.Version)
 			}
 			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: tag, Version: version})
 			i = len(image.Tags) - 1
 		} else {
-			image.Tags[i].Version++
+			image.Tags[i].Version = following(image.Tags[i].Version)
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
@@ -310,6 +310,15 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		return nil, nil
 	}
 	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
+}
+
+// following is the version after another. Nodes write theirs themselves: one that nothing can follow is followed by 0, because what a
+// NodeImage does not accept would hold up the whole job.
+func following(version int64) int64 {
+	if version < 0 || version == math.MaxInt64 {
+		return 0
+	}
+	return version + 1
 }
 
 // Drop returns the images of the NodeImage without the job, but for the tag that it asks for (IMG-095).
