@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -313,7 +314,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name, Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
 		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
-		o.Grace = time.Duration(*s.TerminationGracePeriodSeconds) * time.Second
+		o.Grace = seconds.Duration(*s.TerminationGracePeriodSeconds)
 	}
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {

@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -272,6 +273,10 @@ func TestOrderOfAStop(t *testing.T) {
 	r.Spec.Strategy.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got != 0 {
 		t.Error(got)
+	}
+	zero = math.MaxInt64
+	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
+		t.Errorf("ages are %s", got)
 	}
 }
 

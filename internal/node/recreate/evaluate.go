@@ -308,7 +308,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			plan.Waiting = "the pod has not been made not ready yet"
 			return
 		}
-		if left := s.UnreadySince.Add(time.Duration(*grace) * time.Second).Sub(s.Now); left > 0 {
+		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
 			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
 			return
 		}

@@ -152,6 +152,10 @@ func TestEvaluate(t *testing.T) {
 			want: Plan{Waiting: "the pod has not been made not ready yet"}},
 		"CRR-086 the grace period runs": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch.Add(8*time.Minute+56*time.Second))), containers: alike,
 			want: Plan{Waiting: "the pod is not ready for 5 s before containers are stopped", After: time.Second}},
+		"CRR-086 ages": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) {
+			s.UnreadyGracePeriodSeconds = seconds(9999999999)
+		}), unready(epoch)), containers: alike,
+			want: Plan{Waiting: "the pod is not ready for 9999999999 s before containers are stopped", After: poll}},
 		"CRR-086 it is over": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch)), containers: alike, stop: "containerd://a-0"},
 		"CRR-096 completed":  {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.CompletionTime = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is completed"}},
 		"CRR-096 deleted":    {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is being deleted"}},
