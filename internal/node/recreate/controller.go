@@ -63,6 +63,33 @@ type reconciler struct {
 	clock     clock.WithDelayedExecution
 	// graces are the pods, by name, whose request at work waits before it stops anything.
 	graces sync.Map
+	// seen are the open requests of pods, by the pod's name: since when they are known here.
+	seen sync.Map
+}
+
+// see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
+// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation (CRR-129).
+func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
+	if len(open) == 0 {
+		r.seen.Delete(pod)
+		return
+	}
+	since := map[types.UID]time.Time{}
+	for _, request := range open {
+		since[request.UID] = r.seenSince(request)
+	}
+	r.seen.Store(pod, since)
+}
+
+// seenSince returns since when the request is known here.
+func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
+	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	if since, ok := known.(map[types.UID]time.Time); ok {
+		if at, ok := since[request.UID]; ok {
+			return at
+		}
+	}
+	return r.clock.Now()
 }
 
 // grace is the time since when a request has been seen to wait.
@@ -132,6 +159,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			open = append(open, request)
 		}
 	}
+	r.see(key.NamespacedName, open)
 	if len(open) == 0 {
 		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
@@ -204,8 +232,8 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*apps
 
 // evaluate gathers what the round needs and decides it.
 func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
-	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Now: r.clock.Now()}
-	if finished(request, s.Now) != "" {
+	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request), Now: r.clock.Now()}
+	if finished(request, s.Seen, s.Now) != "" {
 		plan := Evaluate(s)
 		return &plan, nil, nil
 	}
@@ -352,7 +380,7 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 	case now == nil || now.UID != request.UID:
 		return errors.New("the request is gone")
 	}
-	if why := finished(now, r.clock.Now()); why != "" {
+	if why := finished(now, r.seenSince(now), r.clock.Now()); why != "" {
 		return errors.New(why)
 	}
 	return nil

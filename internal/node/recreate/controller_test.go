@@ -128,6 +128,33 @@ func TestGraceOfAnotherClock(t *testing.T) {
 	}
 }
 
+// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it nevertheless;
+// nothing is remembered of a request that is over.
+func TestDeadlineOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			minute := int64(60)
+			for after, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, 61 * time.Second: false} {
+				w, now := quiet(t, func(r *appsv1beta1.ContainerRecreateRequest) {
+					r.Spec.ActiveDeadlineSeconds, r.CreationTimestamp = &minute, metav1.NewTime(epoch.Add(-ahead))
+				})
+				w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
+				_ = w.rounds(1)
+				w.clock.Step(after)
+				w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+				if err := w.rounds(3); err != nil || len(w.stops) > 0 != want {
+					t.Errorf("%s after it was seen: %v %+v", after, err, now().Status)
+				}
+				if err := w.api.Delete(t.Context(), now()); err != nil {
+					t.Fatal(err)
+				}
+				_ = w.rounds(1)
+				w.r.seen.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+			}
+		})
+	}
+}
+
 // late is a runtime whose stops succeed and whose answers do not come.
 type late struct{ *world }
 

@@ -51,7 +51,9 @@ type Snapshot struct {
 	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition is of
 	// another clock (CRR-086, CRR-161).
 	UnreadySince time.Time
-	Now          time.Time
+	// Seen is since when the daemon knows the request: its deadline counts from then here (CRR-129).
+	Seen time.Time
+	Now  time.Time
 }
 
 // Plan is what a round does: the first of Record, Stop that is set, or else wait.
@@ -82,12 +84,13 @@ func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	return ""
 }
 
-// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129).
-func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) string {
+// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is since when the
+// daemon knows it.
+func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
 	if why := closed(request); why != "" {
 		return why
 	}
-	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(request.CreationTimestamp.Time) > seconds.Duration(*deadline) {
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(seen) > seconds.Duration(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
@@ -117,7 +120,7 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 
 // Evaluate decides one round of the request that is picked for its pod.
 func Evaluate(s Snapshot) Plan {
-	if why := finished(s.Request, s.Now); why != "" {
+	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why}
 	}
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}

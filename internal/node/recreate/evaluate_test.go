@@ -164,7 +164,7 @@ func TestEvaluate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := epoch.Add(9 * time.Minute)
-			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Now: now, Inspected: map[string]runtime.Status{}}
+			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Seen: epoch, Now: now, Inspected: map[string]runtime.Status{}}
 			if conditions := test.request.Status.Conditions; len(conditions) > 0 { // the clocks agree
 				s.UnreadySince = conditions[0].LastTransitionTime.Time
 			}
@@ -173,10 +173,10 @@ func TestEvaluate(t *testing.T) {
 			}
 			got := Evaluate(s)
 			want := test.want
-			if want.States = test.states; want.States == nil && finished(test.request, now) == "" {
+			if want.States = test.states; want.States == nil && finished(test.request, epoch, now) == "" {
 				want.States = test.request.Status.ContainerRecreateStates
 			}
-			if want.Phase == "" && finished(test.request, now) == "" {
+			if want.Phase == "" && finished(test.request, epoch, now) == "" {
 				want.Phase = recreating
 			}
 			ignored := cmpopts.IgnoreFields(Plan{}, "After", "Stop")
@@ -192,7 +192,7 @@ func TestEvaluate(t *testing.T) {
 			if stop := got.Stop; (stop == nil) != (test.stop == "") || stop != nil && stop.ID != test.stop {
 				t.Errorf("stops %+v", stop)
 			}
-			if got.Waiting != "" && finished(test.request, now) == "" && (got.After <= 0 || got.After > poll) {
+			if got.Waiting != "" && finished(test.request, epoch, now) == "" && (got.After <= 0 || got.After > poll) {
 				t.Errorf("waits for %s and looks again after %s", got.Waiting, got.After)
 			}
 		})

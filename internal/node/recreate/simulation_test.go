@@ -129,7 +129,7 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 			return runtime.ErrUnavailable
 		}
 		request := &appsv1beta1.ContainerRecreateRequest{}
-		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil || finished(request, w.clock.Now()) != "" {
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil || finished(request, w.r.seenSince(request), w.clock.Now()) != "" {
 			w.fatalf("%s is stopped for %s: %v %+v", id, w.by, err, request.Status)
 		}
 		for i := range w.containers {
