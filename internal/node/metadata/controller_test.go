@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -249,6 +251,8 @@ func TestRecordedTermination(t *testing.T) {
 		30 * time.Second: {},
 		5 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5"},
 		3 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5", runtime.AnnotationDeletionGracePeriod: "3"},
+		// what a duration cannot hold is long, too
+		seconds.Duration(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
 	} {
 		if got := grace(annotations); got != want {
 			t.Errorf("%v: %s", annotations, got)

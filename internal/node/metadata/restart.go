@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
@@ -157,8 +158,8 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 // grace is the time that the container has to end (ND-114).
 func grace(annotations map[string]string) time.Duration {
 	for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
-		if seconds, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && seconds >= 0 {
-			return time.Duration(seconds) * time.Second
+		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
+			return seconds.Duration(n)
 		}
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second

@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -62,6 +63,33 @@ type reconciler struct {
 	clock     clock.WithDelayedExecution
 	// graces are the pods, by name, whose request at work waits before it stops anything.
 	graces sync.Map
+	// seen are the open requests of pods, by the pod's name: since when they are known here.
+	seen sync.Map
+}
+
+// see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
+// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation (CRR-129).
+func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
+	if len(open) == 0 {
+		r.seen.Delete(pod)
+		return
+	}
+	since := map[types.UID]time.Time{}
+	for _, request := range open {
+		since[request.UID] = r.seenSince(request)
+	}
+	r.seen.Store(pod, since)
+}
+
+// seenSince returns since when the request is known here.
+func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
+	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	if since, ok := known.(map[types.UID]time.Time); ok {
+		if at, ok := since[request.UID]; ok {
+			return at
+		}
+	}
+	return r.clock.Now()
 }
 
 // grace is the time since when a request has been seen to wait.
@@ -107,7 +135,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
-	return nil
+	return answerer{r}.setup(mgr)
 }
 
 func toPod(_ context.Context, object client.Object) []reconcile.Request {
@@ -131,6 +159,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			open = append(open, request)
 		}
 	}
+	r.see(key.NamespacedName, open)
 	if len(open) == 0 {
 		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
@@ -203,8 +232,8 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*apps
 
 // evaluate gathers what the round needs and decides it.
 func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
-	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Now: r.clock.Now()}
-	if finished(request, s.Now) != "" {
+	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request), Now: r.clock.Now()}
+	if finished(request, s.Seen, s.Now) != "" {
 		plan := Evaluate(s)
 		return &plan, nil, nil
 	}
@@ -282,17 +311,30 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		return nil // the next round decides
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
-	case err != nil && ended(ctx, rt, c.ID):
-		log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
-		err = nil
+	case err != nil:
+		over, unknown := ended(ctx, rt, c.ID)
+		if unknown != nil {
+			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
+		}
+		if over {
+			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+			err = nil
+		}
 	}
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
 // ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
-func ended(ctx context.Context, rt Runtime, id string) bool {
+// The error says that the runtime does not answer that either.
+func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	inspected, err := rt.Status(ctx, id)
-	return errors.Is(err, runtime.ErrNotFound) || err == nil && inspected.Exited
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return inspected.Exited, nil
 }
 
 // order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104).
@@ -300,7 +342,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name, Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
 		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
-		o.Grace = time.Duration(*s.TerminationGracePeriodSeconds) * time.Second
+		o.Grace = seconds.Duration(*s.TerminationGracePeriodSeconds)
 	}
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {
@@ -338,7 +380,7 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 	case now == nil || now.UID != request.UID:
 		return errors.New("the request is gone")
 	}
-	if why := finished(now, r.clock.Now()); why != "" {
+	if why := finished(now, r.seenSince(now), r.clock.Now()); why != "" {
 		return errors.New(why)
 	}
 	return nil

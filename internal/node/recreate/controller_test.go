@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,33 @@ func TestGraceOfAnotherClock(t *testing.T) {
 	}
 }
 
+// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it nevertheless;
+// nothing is remembered of a request that is over.
+func TestDeadlineOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			minute := int64(60)
+			for after, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, 61 * time.Second: false} {
+				w, now := quiet(t, func(r *appsv1beta1.ContainerRecreateRequest) {
+					r.Spec.ActiveDeadlineSeconds, r.CreationTimestamp = &minute, metav1.NewTime(epoch.Add(-ahead))
+				})
+				w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
+				_ = w.rounds(1)
+				w.clock.Step(after)
+				w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+				if err := w.rounds(3); err != nil || len(w.stops) > 0 != want {
+					t.Errorf("%s after it was seen: %v %+v", after, err, now().Status)
+				}
+				if err := w.api.Delete(t.Context(), now()); err != nil {
+					t.Fatal(err)
+				}
+				_ = w.rounds(1)
+				w.r.seen.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+			}
+		})
+	}
+}
+
 // late is a runtime whose stops succeed and whose answers do not come.
 type late struct{ *world }
 
@@ -161,6 +189,44 @@ func TestStopWithoutAnswer(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+// mute is a runtime that answers neither to stops nor, as long as it is mute, to questions.
+type mute struct {
+	*world
+	status error
+}
+
+func (m mute) Stop(context.Context, string, time.Duration) error {
+	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+}
+
+func (m mute) Status(ctx context.Context, id string) (runtime.Status, error) {
+	if m.status != nil {
+		return runtime.Status{}, m.status
+	}
+	return m.world.Status(ctx, id)
+}
+
+// CRR-123: a stop is no failure while the runtime does not say what came of it; it is tried again.
+func TestStopOfUnknownOutcome(t *testing.T) {
+	w, now := quiet(t)
+	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending || now().Status.CompletionTime != nil {
+		t.Errorf("%v %+v", err, now().Status)
+	}
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, nil}, nil }
+	if err := w.rounds(5); err != nil || now().Status.ContainerRecreateStates[0].Phase != failed {
+		t.Errorf("it runs on: %v %+v", err, now().Status)
+	}
+	w, now = quiet(t)
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	_ = w.rounds(5)
+	w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+	if err := w.rounds(5); err != nil || len(w.stops) != 2 {
+		t.Errorf("the next try: %v %+v", err, now().Status)
 	}
 }
 
@@ -234,6 +300,10 @@ func TestOrderOfAStop(t *testing.T) {
 	r.Spec.Strategy.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got != 0 {
 		t.Error(got)
+	}
+	zero = math.MaxInt64
+	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
+		t.Errorf("ages are %s", got)
 	}
 }
 

@@ -51,7 +51,9 @@ type Snapshot struct {
 	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition is of
 	// another clock (CRR-086, CRR-161).
 	UnreadySince time.Time
-	Now          time.Time
+	// Seen is since when the daemon knows the request: its deadline counts from then here (CRR-129).
+	Seen time.Time
+	Now  time.Time
 }
 
 // Plan is what a round does: the first of Record, Stop that is set, or else wait.
@@ -69,16 +71,26 @@ type Plan struct {
 	After   time.Duration
 }
 
-// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129).
-func finished(request *appsv1beta1.ContainerRecreateRequest, now time.Time) string {
-	switch deadline := request.Spec.ActiveDeadlineSeconds; {
+// closed tells why nothing is to be done for the request any more, whatever the time; empty if something is (CRR-096, CRR-141).
+func closed(request *appsv1beta1.ContainerRecreateRequest) string {
+	switch {
 	case request.Status.CompletionTime != nil:
 		return "the request is completed"
 	case request.DeletionTimestamp != nil:
 		return "the request is being deleted"
 	case request.Labels[pub.RecreateActive] != "true":
-		return "the request is not active any more" // CRR-141
-	case deadline != nil && now.Sub(request.CreationTimestamp.Time) > seconds.Duration(*deadline):
+		return "the request is not active any more"
+	}
+	return ""
+}
+
+// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is since when the
+// daemon knows it.
+func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
+	if why := closed(request); why != "" {
+		return why
+	}
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(seen) > seconds.Duration(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
@@ -108,7 +120,7 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 
 // Evaluate decides one round of the request that is picked for its pod.
 func Evaluate(s Snapshot) Plan {
-	if why := finished(s.Request, s.Now); why != "" {
+	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why}
 	}
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
@@ -299,7 +311,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			plan.Waiting = "the pod has not been made not ready yet"
 			return
 		}
-		if left := s.UnreadySince.Add(time.Duration(*grace) * time.Second).Sub(s.Now); left > 0 {
+		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
 			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
 			return
 		}

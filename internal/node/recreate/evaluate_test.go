@@ -152,6 +152,10 @@ func TestEvaluate(t *testing.T) {
 			want: Plan{Waiting: "the pod has not been made not ready yet"}},
 		"CRR-086 the grace period runs": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch.Add(8*time.Minute+56*time.Second))), containers: alike,
 			want: Plan{Waiting: "the pod is not ready for 5 s before containers are stopped", After: time.Second}},
+		"CRR-086 ages": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) {
+			s.UnreadyGracePeriodSeconds = seconds(9999999999)
+		}), unready(epoch)), containers: alike,
+			want: Plan{Waiting: "the pod is not ready for 9999999999 s before containers are stopped", After: poll}},
 		"CRR-086 it is over": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch)), containers: alike, stop: "containerd://a-0"},
 		"CRR-096 completed":  {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.CompletionTime = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is completed"}},
 		"CRR-096 deleted":    {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is being deleted"}},
@@ -160,7 +164,7 @@ func TestEvaluate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := epoch.Add(9 * time.Minute)
-			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Now: now, Inspected: map[string]runtime.Status{}}
+			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Seen: epoch, Now: now, Inspected: map[string]runtime.Status{}}
 			if conditions := test.request.Status.Conditions; len(conditions) > 0 { // the clocks agree
 				s.UnreadySince = conditions[0].LastTransitionTime.Time
 			}
@@ -169,10 +173,10 @@ func TestEvaluate(t *testing.T) {
 			}
 			got := Evaluate(s)
 			want := test.want
-			if want.States = test.states; want.States == nil && finished(test.request, now) == "" {
+			if want.States = test.states; want.States == nil && finished(test.request, epoch, now) == "" {
 				want.States = test.request.Status.ContainerRecreateStates
 			}
-			if want.Phase == "" && finished(test.request, now) == "" {
+			if want.Phase == "" && finished(test.request, epoch, now) == "" {
 				want.Phase = recreating
 			}
 			ignored := cmpopts.IgnoreFields(Plan{}, "After", "Stop")
@@ -188,7 +192,7 @@ func TestEvaluate(t *testing.T) {
 			if stop := got.Stop; (stop == nil) != (test.stop == "") || stop != nil && stop.ID != test.stop {
 				t.Errorf("stops %+v", stop)
 			}
-			if got.Waiting != "" && finished(test.request, now) == "" && (got.After <= 0 || got.After > poll) {
+			if got.Waiting != "" && finished(test.request, epoch, now) == "" && (got.After <= 0 || got.After > poll) {
 				t.Errorf("waits for %s and looks again after %s", got.Waiting, got.After)
 			}
 		})

@@ -129,7 +129,7 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 			return runtime.ErrUnavailable
 		}
 		request := &appsv1beta1.ContainerRecreateRequest{}
-		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil || finished(request, w.clock.Now()) != "" {
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil || finished(request, w.r.seenSince(request), w.clock.Now()) != "" {
 			w.fatalf("%s is stopped for %s: %v %+v", id, w.by, err, request.Status)
 		}
 		for i := range w.containers {
@@ -321,8 +321,22 @@ func (w *world) daemon() {
 	}
 }
 
+// answers lets the answerer look at what the cache shows.
+func (w *world) answers() {
+	w.calls.Lock()
+	w.dead, w.fuse = false, -1
+	w.calls.Unlock()
+	for i := range w.cached {
+		result, err := w.answer(w.cached[i].Name)
+		w.logf("answered %s: %+v %v", w.cached[i].Name, result, err)
+	}
+	w.calls.Lock()
+	w.dead = true
+	w.calls.Unlock()
+}
+
 func (w *world) step() {
-	switch n := w.random.IntN(20); {
+	switch n := w.random.IntN(22); {
 	case n == 0 && w.requests < 4:
 		w.create()
 	case n == 1:
@@ -342,7 +356,9 @@ func (w *world) step() {
 		w.manager()
 	case n < 12:
 		w.sync()
-	case n < 13:
+	case n < 14:
+		w.answers()
+	case n < 15:
 		w.clock.Step(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 	default:
 		w.daemon()

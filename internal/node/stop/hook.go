@@ -11,10 +11,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
 // hook runs the preStop hook, for as long as the grace period at most (CRR-103, CRR-104).
@@ -49,7 +50,7 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.Clock.After(time.Duration(hook.Sleep.Seconds) * time.Second):
+		case <-s.Clock.After(seconds.Duration(hook.Sleep.Seconds)):
 			return nil
 		}
 	}

@@ -90,6 +90,7 @@ func TestGracePeriodIsShared(t *testing.T) {
 		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
 			events: []string{stopping, "Warning FailedPreStopHook " + message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
 		"sleep":      {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
+		"long sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 9999999999}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 2s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"}, took: 10 * time.Second},
 		"empty hook": {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
 	} {
 		t.Run(name, func(t *testing.T) {

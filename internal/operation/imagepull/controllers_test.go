@@ -242,21 +242,24 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}
 }
 
-// IMG-121, IMG-227: a job can be deleted when the namespace of the copies is gone, and the right to look into it with it; an API server
-// that is only away is no reason to forget copies.
+// IMG-121, IMG-227: a job can be deleted when the namespace of the copies is gone, and the right to look into it with it, or
+// while it terminates; an API server that is only away is no reason to forget copies.
 func TestDeletionWithoutTheNamespace(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("no role"))
 	for name, test := range map[string]struct {
 		list      error
 		namespace bool
 		deleted   bool
+		leaving   bool
 	}{
-		"an empty namespace":                 {nil, true, true},
-		"no namespace, rights by cluster":    {nil, false, true},
-		"no namespace and no right":          {forbidden, false, true},
-		"the namespace is there, no right":   {forbidden, true, false},
-		"the API server is away":             {apierrors.NewTimeoutError("away", 1), true, false},
-		"the API server is away, nothing in": {apierrors.NewTimeoutError("away", 1), false, false},
+		"an empty namespace":                    {nil, true, true, false},
+		"no namespace, rights by cluster":       {nil, false, true, false},
+		"no namespace and no right":             {forbidden, false, true, false},
+		"the namespace is there, no right":      {forbidden, true, false, false},
+		"the API server is away":                {apierrors.NewTimeoutError("away", 1), true, false, false},
+		"the API server is away, nothing in":    {apierrors.NewTimeoutError("away", 1), false, false, false},
+		"the namespace terminates, no right":    {forbidden, true, true, true},
+		"it terminates, the API server is away": {apierrors.NewTimeoutError("away", 1), true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := warm(func(j *appsv1beta1.ImagePullJob) {
@@ -264,7 +267,11 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 			})
 			objects := []client.Object{job}
 			if test.namespace {
-				objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "config"}})
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "config"}}
+				if test.leaving {
+					namespace.DeletionTimestamp, namespace.Finalizers = at(0), []string{"other/held"}
+				}
+				objects = append(objects, namespace)
 			}
 			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if _, secrets := list.(*corev1.SecretList); secrets && test.list != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -62,8 +63,27 @@ type JobReconciler struct {
 	Random  func() float64
 	meters  *meters
 
-	mu     sync.Mutex
-	synced map[types.UID]syncedSecrets
+	mu      sync.Mutex
+	synced  map[types.UID]syncedSecrets
+	refused map[types.UID]map[string]bool // by job: the nodes whose NodeImages did not accept it
+}
+
+// tookJob remembers whether the NodeImage of a node accepted the job.
+func (r *JobReconciler) tookJob(job types.UID, node string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(r.refused[job], node)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		if r.refused == nil {
+			r.refused = map[types.UID]map[string]bool{}
+		}
+		if r.refused[job] == nil {
+			r.refused[job] = map[string]bool{}
+		}
+		r.refused[job][node] = true
+	}
 }
 
 // syncedSecrets are the references that a job's secrets had when they were looked at last.
@@ -129,6 +149,7 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		r.Own.Forget(job.UID)
 		r.mu.Lock()
 		delete(r.synced, job.UID)
+		delete(r.refused, job.UID)
 		r.mu.Unlock()
 	}
 	after := plan.After
@@ -166,6 +187,9 @@ func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) error {
 	for i := range owned.Items {
 		s.Owned = append(s.Owned, &owned.Items[i])
 	}
+	r.mu.Lock()
+	s.Refused = maps.Clone(r.refused[job.UID])
+	r.mu.Unlock()
 	s.Secrets, err = r.secrets(ctx, job)
 	return err
 }
@@ -346,7 +370,11 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 	}
 	var work []func() error
 	for _, name := range slices.Concat(plan.Assign, plan.Supply) {
-		work = append(work, func() error { return r.change(ctx, job.UID, known[name], assigner.Assign) })
+		work = append(work, func() error {
+			err := r.change(ctx, job.UID, known[name], assigner.Assign)
+			r.tookJob(job.UID, name, err)
+			return err
+		})
 	}
 	for _, name := range plan.Drop {
 		work = append(work, func() error { return r.change(ctx, job.UID, known[name], drop) })

@@ -42,7 +42,10 @@ type JobSnapshot struct {
 	Secrets []appsv1beta1.ReferenceObject
 	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it. It may be nil.
 	NotReadySince func(node string) (since time.Time, ok bool)
-	Now           time.Time
+	// Refused are nodes whose NodeImages did not accept the job when it was written last: they come after the others, so that they hold up
+	// none of these.
+	Refused map[string]bool
+	Now     time.Time
 }
 
 // JobPlan is what is to be done about an ImagePullJob.
@@ -91,7 +94,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		status.StartTime = &now
 	}
 	due := clock{now: s.Now}
-	var failed, full, waiting []string
+	var failed, full, waiting, refused []string
 	occupied := 0
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
@@ -100,7 +103,11 @@ func PlanJob(s JobSnapshot) *JobPlan {
 				full = append(full, node.Name)
 				continue
 			}
-			waiting = append(waiting, node.Name)
+			if s.Refused[node.Name] {
+				refused = append(refused, node.Name)
+			} else {
+				waiting = append(waiting, node.Name)
+			}
 			continue
 		}
 		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) {
@@ -119,6 +126,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			}
 		}
 	}
+	waiting = append(waiting, refused...)
 	p.Drop = stale(s.Owned, name, tag, job.UID)
 	limit, err := parallelism(job.Spec.Parallelism)
 	if err != nil {
@@ -292,12 +300,12 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		if i < 0 {
 			version := int64(0)
 			if status := TagStatus(node, name, tag); status != nil {
-				version = status.Version + 1
+				version = following(status.Version)
 			}
 			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: tag, Version: version})
 			i = len(image.Tags) - 1
 		} else {
-			image.Tags[i].Version++
+			image.Tags[i].Version = following(image.Tags[i].Version)
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
@@ -310,6 +318,15 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		return nil, nil
 	}
 	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
+}
+
+// following is the version after another. Nodes write theirs themselves: one that nothing can follow is followed by 0, because what a
+// NodeImage does not accept would hold up the whole job.
+func following(version int64) int64 {
+	if version < 0 || version == math.MaxInt64 {
+		return 0
+	}
+	return version + 1
 }
 
 // Drop returns the images of the NodeImage without the job, but for the tag that it asks for (IMG-095).

@@ -207,13 +207,18 @@ func isJob(ref corev1.ObjectReference) bool {
 	return ref.Kind == jobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
-// expired tells whether the time to keep a finished tag is over (IMG-054 d).
+// expired tells whether the time to keep a finished tag is over (IMG-054 d). It counts from when the tag was asked for at the earliest: the
+// end is of the node's clock, and where that is behind, a job would have its image pulled again and again.
 func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
 	status := TagStatus(s.NodeImage, name, tag.Tag)
 	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version || status.CompletionTime == nil {
 		return false
 	}
-	if !due.over(status.CompletionTime.Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
+	since := status.CompletionTime.Time
+	if tag.CreatedAt.After(since) {
+		since = tag.CreatedAt.Time
+	}
+	if !due.over(since.Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
 		return false
 	}
 	for _, ref := range tag.OwnerReferences {

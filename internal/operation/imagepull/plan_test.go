@@ -93,6 +93,9 @@ func TestPlanNode(t *testing.T) {
 		n.Spec.Images["app"] = image
 	}
 	answered := result(appsv1beta1.ImagePhasePulling, 2)
+	ended := func(d time.Duration) func(*appsv1beta1.NodeImage) {
+		return func(n *appsv1beta1.NodeImage) { n.Status.ImageStatuses["app"].Tags[0].CompletionTime = at(d) }
+	}
 	cases := map[string]struct {
 		image  *appsv1beta1.NodeImage
 		after  time.Duration
@@ -132,6 +135,8 @@ func TestPlanNode(t *testing.T) {
 		"IMG-054 d the TTL runs":                   {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
 		"IMG-062 not too soon":                     {tagged("n", result("Succeeded", 2)), 59 * time.Second, nil, "", 4 * time.Second},
 		"IMG-054 d the TTL is over":                {tagged("n", result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
+		"IMG-054 d the node's clock is behind":     {tagged("n", result("Succeeded", 2), ended(-time.Hour)), 10 * time.Second, nil, "", 50 * time.Second},
+		"IMG-054 d and then it is over":            {tagged("n", result("Succeeded", 2), ended(-time.Hour)), time.Minute, nil, "app gone", 0},
 		"a job that still counts the tag keeps it": {tagged("n", result("Succeeded", 2)), time.Minute, func(s *NodeSnapshot) { s.Busy = func(_, _ string) bool { return true } }, "", time.Minute},
 		"IMG-054 d another version":                {tagged("n", result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
 		"IMG-057, IMG-211 secrets that are gone": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {

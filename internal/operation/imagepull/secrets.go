@@ -130,13 +130,17 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 	return refs, problems, s.release(ctx, all.Items, key, keep)
 }
 
-// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing has none (IMG-121).
+// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing
+// has none, and one that terminates loses them anyway (IMG-121).
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 	var all corev1.SecretList
 	if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
-		// The right to list goes with the namespace.
-		if apierrors.IsForbidden(err) && apierrors.IsNotFound(s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, &corev1.Namespace{})) {
-			return nil
+		// The right to list goes with the namespace, and often before it.
+		if apierrors.IsForbidden(err) {
+			namespace := &corev1.Namespace{}
+			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); apierrors.IsNotFound(e) || e == nil && namespace.DeletionTimestamp != nil {
+				return nil
+			}
 		}
 		return fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
 	}
