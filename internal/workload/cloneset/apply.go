@@ -89,6 +89,8 @@ type Result struct {
 	ScaleError, UpdateError error
 	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
 	CreateError, Refused error
+	// Updated: an update in place was begun.
+	Updated bool
 	// Pruned: podsToDelete was written, so that the plan's version of the set is not the newest.
 	Pruned bool
 	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
@@ -162,8 +164,11 @@ func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end 
 		mu.Lock()
 		defer mu.Unlock()
 		result.Unfinished = result.Unfinished || late
-		if writing[i].Action == UpdateInPlace && clearly(updateErr) && !apierrors.IsTooManyRequests(updateErr) {
-			result.Refused = updateErr
+		if writing[i].Action == UpdateInPlace && !late {
+			result.Updated = result.Updated || updateErr == nil
+			if clearly(updateErr) && !apierrors.IsTooManyRequests(updateErr) {
+				result.Refused = updateErr
+			}
 		}
 		result.Progress = result.Progress || !late && scaleErr == nil && updateErr == nil
 		result.add(&result.ScaleError, scaleErr)

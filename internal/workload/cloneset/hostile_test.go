@@ -126,6 +126,53 @@ func (c forbidding) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, 
 	return c.Cluster.PatchPod(ctx, pod, body, subresource)
 }
 
+// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no sign of that.
+func TestRefusalsAreRemembered(t *testing.T) {
+	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	refusing := &answering{Cluster: s.pass.Applier.Cluster, err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
+	s.pass.Applier.Cluster = refusing
+	s.change(image("nginx:2"))
+	for refusing.asked == 0 {
+		s.round()
+	}
+	refusing.err = apierrors.NewInternalError(errors.New("no answer")) // of the pod that tries again
+	most := 0
+	for range 200 {
+		before := refusing.asked
+		s.Pass(time.Second)
+		s.round()
+		most = max(most, refusing.asked-before)
+	}
+	if most != 1 {
+		t.Errorf("%d pods try at the same time", most)
+	}
+	refusing.err = nil
+	if err := s.settle(300); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.set().Status; status.UpdatedAvailableReplicas != 5 {
+		t.Errorf("%+v", status)
+	}
+}
+
+// answering is an API server that answers changes of images with an error.
+type answering struct {
+	Cluster
+	err   error
+	asked int
+}
+
+func (c *answering) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	if c.err != nil && strings.Contains(string(body), `"image"`) {
+		c.asked++
+		return nil, c.err
+	}
+	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+}
+
 // CS-076: a pass that runs out of time and wrote nothing is not repeated at once.
 func TestRefusedPassesBackOff(t *testing.T) {
 	s := simulate(1, makeSet(20, maxUnavailable(20)), Features{})

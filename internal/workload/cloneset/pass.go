@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,7 +102,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if len(plan.Create) > 0 {
 		p.attempted(&p.creation, plan, result.CreateError)
 	}
-	if result.Refused != nil || result.Progress && slices.ContainsFunc(plan.Verdicts, func(v *Verdict) bool { return v.Action == UpdateInPlace }) {
+	if result.Refused != nil || result.Updated {
 		p.attempted(&p.updates, plan, result.Refused)
 	}
 	p.pulled(plan, result)
