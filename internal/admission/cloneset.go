@@ -220,13 +220,13 @@ func written(version string, raw []byte) (*cloneset.Written, error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		set := &appsv1alpha1.CloneSet{}
-		if _, err := decodeStrictly(raw, set); err != nil {
+		if _, err := decode(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1alpha1(set), nil
 	case appsv1beta1.GroupVersion.Version:
 		set := &appsv1beta1.CloneSet{}
-		if _, err := decodeStrictly(raw, set); err != nil {
+		if _, err := decode(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1beta1(set), nil

@@ -94,13 +94,13 @@ func (w *imageWebhooks) validateNode(request *admission.Request) admission.Respo
 func readNodeImage(raw []byte, alpha bool) (*appsv1beta1.NodeImage, error) {
 	if alpha {
 		given := &appsv1alpha1.NodeImage{}
-		if _, err := decodeStrictly(raw, given); err != nil {
+		if _, err := decode(raw, given); err != nil {
 			return nil, err
 		}
 		return given.ToV1beta1(), nil
 	}
 	node := &appsv1beta1.NodeImage{}
-	_, err := decodeStrictly(raw, node)
+	_, err := decode(raw, node)
 	return node, err
 }
 
@@ -123,12 +123,12 @@ func (w *imageWebhooks) mutateList(request *admission.Request) admission.Respons
 // Both versions of the jobs have the same fields (IMG-010), so one type reads them (IMG-041).
 func (w *imageWebhooks) validateJob(request *admission.Request) admission.Response {
 	job, old := &appsv1beta1.ImagePullJob{}, (*appsv1beta1.ImagePullJob)(nil)
-	if _, err := decodeStrictly(request.Object.Raw, job); err != nil {
+	if _, err := decode(request.Object.Raw, job); err != nil {
 		return undecodable(request, err)
 	}
 	if request.Operation == admissionv1.Update {
 		old = &appsv1beta1.ImagePullJob{}
-		if _, err := decodeStrictly(request.OldObject.Raw, old); err != nil {
+		if _, err := decode(request.OldObject.Raw, old); err != nil {
 			return undecodable(request, fmt.Errorf("stored object: %w", err))
 		}
 		if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
@@ -144,11 +144,11 @@ func (w *imageWebhooks) validateJob(request *admission.Request) admission.Respon
 
 func (w *imageWebhooks) validateList(request *admission.Request) admission.Response {
 	list, old := &appsv1beta1.ImageListPullJob{}, &appsv1beta1.ImageListPullJob{}
-	if _, err := decodeStrictly(request.Object.Raw, list); err != nil {
+	if _, err := decode(request.Object.Raw, list); err != nil {
 		return undecodable(request, err)
 	}
 	if request.Operation == admissionv1.Update {
-		if _, err := decodeStrictly(request.OldObject.Raw, old); err == nil && equality.Semantic.DeepEqual(list.Spec, old.Spec) {
+		if _, err := decode(request.OldObject.Raw, old); err == nil && equality.Semantic.DeepEqual(list.Spec, old.Spec) {
 			return admission.Allowed("")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -233,7 +234,7 @@ func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.Sid
 // givenSidecarSet is a SidecarSet in the version in which it is written.
 type givenSidecarSet struct {
 	raw     []byte
-	unknown []string
+	unknown bool
 	alpha   *appsv1alpha1.SidecarSet
 	beta    *appsv1beta1.SidecarSet
 }
@@ -246,10 +247,10 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 	given := &givenSidecarSet{raw: raw}
 	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
 		given.alpha = &appsv1alpha1.SidecarSet{}
-		given.unknown, err = decodeStrictly(raw, given.alpha)
+		given.unknown, err = decode(raw, given.alpha)
 	} else {
 		given.beta = &appsv1beta1.SidecarSet{}
-		given.unknown, err = decodeStrictly(raw, given.beta)
+		given.unknown, err = decode(raw, given.beta)
 	}
 	return given, err
 }
@@ -303,8 +304,8 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the SidecarSet: %w", err)
 	}
-	if len(g.unknown) == 0 {
+	if !g.unknown {
 		return text, nil
 	}
-	return carry(g.raw, text, g.unknown)
+	return carry(g.raw, text, reflect.TypeOf(object), nil)
 }

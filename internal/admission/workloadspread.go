@@ -82,11 +82,11 @@ func readWorkloadSpread(raw []byte, request *admission.Request) (*appsv1beta1.Wo
 	}
 	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
 		given := &appsv1alpha1.WorkloadSpread{}
-		_, err = decodeStrictly(raw, given)
+		_, err = decode(raw, given)
 		return given.ToV1beta1(), err
 	}
 	given := &appsv1beta1.WorkloadSpread{}
-	_, err = decodeStrictly(raw, given)
+	_, err = decode(raw, given)
 	return given, err
 }
 
