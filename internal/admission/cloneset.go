@@ -60,7 +60,11 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	operations, err := cloneset.Default(defaults)
 	response := admission.Patched("", operations...)
 	if err != nil && !refusal(err) { // else validation tells the user
-		response = response.WithWarnings("spec.template was stored without defaults: " + err.Error())
+		how := "is stored without the API server's defaults"
+		if old != nil {
+			how = "keeps the defaults that are stored, and gets no others"
+		}
+		response = response.WithWarnings(fmt.Sprintf("spec.template %s: %v", how, err))
 	}
 	return response
 }
