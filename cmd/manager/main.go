@@ -27,6 +27,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,11 +69,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(signal context.Context, args []string) error {
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
+	ending := &shutdown{signal: signal, delay: o.shutdownDelay}
+	ctx, cancel := ending.context()
+	defer cancel()
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
@@ -102,8 +106,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads); err != nil {
+	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads, signal.Done()); err != nil {
 		return err
+	}
+	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
 	}
 	if err := addControllers(ctx, mgr, o, gates, qualifies, pods, spreads); err != nil {
 		return err
@@ -114,6 +121,7 @@ func run(ctx context.Context, args []string) error {
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
 		return fmt.Errorf("adding what frees memory: %w", err)
 	}
+	ending.serving.Store(true)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
@@ -215,6 +223,7 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 		LeaderElectionID:              o.leaderElectionID,
 		LeaderElectionNamespace:       electionNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(gracefulStop),
 		LeaseDuration:                 &o.leaseDuration,
 		RenewDeadline:                 &o.renewDeadline,
 		RetryPeriod:                   &o.retryEvery,

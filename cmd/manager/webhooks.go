@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032).
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, spreads *spreads) error {
+// addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032). stopping is closed when the manager is asked to end.
+func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, spreads *spreads, stopping <-chan struct{}) error {
 	minor, err := serverMinor(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -32,6 +32,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		ProtectDeletion:      gates.Enabled(features.ResourcesDeletionProtection),
 		Port:                 o.webhookPort,
 		CertDir:              o.certDir,
+		Stopping:             stopping,
 		InitTimeout:          o.webhookInitTimeout,
 		TemplateDefaults:     !gates.Enabled(features.TemplateNoDefaults),
 		InPlace:              qualifies,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ import (
 // apiServer answers dry runs of pod templates, as answer says, and keeps the last body.
 type apiServer struct {
 	answer func(template document) (code int, body any)
+	asking sync.Mutex
 	asked  []document
 	query  string
 }
@@ -42,8 +44,10 @@ func (s *apiServer) judge(t *testing.T) TemplateJudge {
 		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
 			t.Errorf("%s %s: %v", r.URL, body, err)
 		}
+		s.asking.Lock()
 		s.query = r.URL.RawQuery
 		s.asked = append(s.asked, doc)
+		s.asking.Unlock()
 		code, answer := s.answer(doc["template"].(document))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -52,7 +56,7 @@ func (s *apiServer) judge(t *testing.T) TemplateJudge {
 		}
 	}))
 	t.Cleanup(server.Close)
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

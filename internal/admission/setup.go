@@ -52,6 +52,8 @@ type Options struct {
 	External bool
 	Port     int
 	CertDir  string
+	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil is never.
+	Stopping <-chan struct{}
 	// RenewBefore is how long before its end a certificate is replaced; zero is certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
@@ -145,7 +147,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
-	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout()}
+	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
