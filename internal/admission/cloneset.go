@@ -92,7 +92,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 	var old *cloneset.Written
 	if oldDoc != nil {
 		if old, err = written(version, request.OldObject.Raw); err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+			old = nil // what is stored cannot be read, so all is new
 		}
 	}
 	causes := causesOf(cloneset.Validate(updated, old, w.inPlace))
@@ -143,17 +143,7 @@ func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, 
 	if err != nil {
 		return causes, nil
 	}
-	known := map[metav1.StatusCause]bool{}
-	for _, cause := range before {
-		known[cause] = true
-	}
-	var fresh []metav1.StatusCause
-	for _, cause := range causes {
-		if !known[cause] {
-			fresh = append(fresh, cause)
-		}
-	}
-	return fresh, nil
+	return fresh(causes, before), nil
 }
 
 func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
@@ -264,6 +254,16 @@ func versionOf(object document, request *admission.Request) string {
 		}
 	}
 	return request.Kind.Version
+}
+
+// sameSpec tells whether an update leaves the spec as it is.
+func sameSpec(request *admission.Request) bool {
+	updated, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return false
+	}
+	old, err := decodeDocument(request.OldObject.Raw)
+	return err == nil && sameJSON(updated["spec"], old["spec"])
 }
 
 func sameJSON(a, b any) bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -212,6 +213,31 @@ func TestTemplateAnswers(t *testing.T) {
 				t.Errorf("warnings: %q", text)
 			}
 		})
+	}
+}
+
+// CS-022: what was wrong before an update may have moved by it; where it is wrong once more it is told.
+func TestAnErrorThatMovedIsNotNew(t *testing.T) {
+	server := &apiServer{answer: func(template document) (int, any) {
+		var causes []metav1.StatusCause
+		for i, item := range template["spec"].(document)["containers"].([]any) {
+			if item.(document)["image"] == nil {
+				causes = append(causes, metav1.StatusCause{Type: "FieldValueRequired", Field: fmt.Sprintf("template.spec.containers[%d].image", i), Message: "Required value"})
+			}
+		}
+		return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
+	}}
+	containers := func(list string) string {
+		return object("v1beta1", `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[`+list+`]}}`, "")
+	}
+	for updated, want := range map[string][]string{
+		`{"name":"new","image":"i"},{"name":"a"}`: nil,
+		`{"name":"new"},{"name":"a"}`:             {"spec.template.spec.containers[1].image"},
+	} {
+		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated), containers(`{"name":"a"}`))
+		if diff := cmp.Diff(want, fields(got)); diff != "" {
+			t.Errorf("%s: %s", updated, diff)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -129,9 +128,8 @@ func (w *imageWebhooks) validateJob(request *admission.Request) admission.Respon
 	if request.Operation == admissionv1.Update {
 		old = &appsv1beta1.ImagePullJob{}
 		if _, err := decode(request.OldObject.Raw, old); err != nil {
-			return undecodable(request, fmt.Errorf("stored object: %w", err))
-		}
-		if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
+			old = nil // what is stored cannot be read, so all is new
+		} else if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
 			return admission.Allowed("") // metadata only, such as the last finalizer
 		}
 	}
@@ -143,16 +141,19 @@ func (w *imageWebhooks) validateJob(request *admission.Request) admission.Respon
 }
 
 func (w *imageWebhooks) validateList(request *admission.Request) admission.Response {
-	list, old := &appsv1beta1.ImageListPullJob{}, &appsv1beta1.ImageListPullJob{}
+	list, old := &appsv1beta1.ImageListPullJob{}, (*appsv1beta1.ImageListPullJob)(nil)
 	if _, err := decode(request.Object.Raw, list); err != nil {
 		return undecodable(request, err)
 	}
 	if request.Operation == admissionv1.Update {
-		if _, err := decode(request.OldObject.Raw, old); err == nil && equality.Semantic.DeepEqual(list.Spec, old.Spec) {
+		old = &appsv1beta1.ImageListPullJob{}
+		if _, err := decode(request.OldObject.Raw, old); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		} else if equality.Semantic.DeepEqual(list.Spec, old.Spec) {
 			return admission.Allowed("")
 		}
 	}
-	return judged(imagepull.CheckList(list))
+	return judged(imagepull.CheckList(list, old))
 }
 
 func judged(err error) admission.Response {

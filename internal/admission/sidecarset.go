@@ -82,11 +82,9 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		stored, err := readSidecarSet(request.OldObject.Raw, &request)
-		if err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // else all is new
+			old = stored.hub()
 		}
-		old = stored.hub()
 	}
 	var list appsv1beta1.SidecarSetList
 	if err := w.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -144,17 +142,7 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if err != nil {
 		return causes, nil
 	}
-	known := map[metav1.StatusCause]bool{}
-	for _, cause := range before {
-		known[cause] = true
-	}
-	var fresh []metav1.StatusCause
-	for _, cause := range causes {
-		if !known[cause] {
-			fresh = append(fresh, cause)
-		}
-	}
-	return fresh, nil
+	return fresh(causes, before), nil
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {

@@ -62,7 +62,8 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 }
 
 // childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has ended (IMG-157), and with the
-// defaults that admission would add, so that the two can be compared (IMG-161).
+// defaults that admission would add, so that the two can be compared (IMG-161). A pull is given no longer than its job, which would not be
+// admitted otherwise (IMG-038).
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
@@ -75,6 +76,10 @@ func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.Image
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if t.PullPolicy.TimeoutSeconds == nil {
 		t.PullPolicy.TimeoutSeconds = &timeout
+	}
+	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && t.CompletionPolicy.Type == appsv1beta1.CompletionAlways {
+		*deadline = max(*deadline, 0)
+		*t.PullPolicy.TimeoutSeconds = int32(min(int64(*t.PullPolicy.TimeoutSeconds), *deadline))
 	}
 	if t.PullPolicy.BackoffLimit == nil {
 		t.PullPolicy.BackoffLimit = &backoff
