@@ -316,7 +316,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 
 // addSidecarSets adds the controller of SidecarSets, as soon as they are served (SS-280).
 func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, limiter workqueue.TypedRateLimiter[reconcile.Request]) error {
-	minor, err := serverMinor(mgr.GetConfig())
+	minor, err := serverMinor(ctx, mgr.GetConfig())
 	if err != nil {
 		return err
 	}

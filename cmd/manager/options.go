@@ -140,7 +140,31 @@ func parseOptions(args []string) (*options, error) {
 	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
 		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
 	}
+	if err := o.pacing(); err != nil {
+		return nil, err
+	}
 	return o, o.environment()
+}
+
+// pacing refuses what would make controllers never try again, or without any pause.
+func (o *options) pacing() error {
+	for flag, value := range map[string]int{"rate-limiter-qps": o.queueQPS, "rate-limiter-bucket-size": o.queueBucket} {
+		if value < 1 {
+			return fmt.Errorf("--%s: %d is less than 1: what failed would never be tried again", flag, value)
+		}
+	}
+	for flag, value := range map[string]time.Duration{"rate-limiter-base-delay": o.baseDelay, "rate-limiter-max-delay": o.maxDelay} {
+		if value <= 0 {
+			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause", flag, value)
+		}
+	}
+	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout, "webhook-initialize-timeout": o.webhookInitTimeout,
+		"nodeimage-creation-delay": o.nodeImageDelay, "deferred-resize-timeout": o.deferredResize} {
+		if value < 0 {
+			return fmt.Errorf("--%s: %s is negative", flag, value)
+		}
+	}
+	return nil
 }
 
 func (o *options) environment() error {
@@ -182,6 +206,9 @@ func (o *options) resync() (*time.Duration, error) {
 	period, err := time.ParseDuration(o.syncPeriod)
 	if err != nil {
 		return nil, fmt.Errorf("--sync-period: %w", err)
+	}
+	if period < 0 {
+		return nil, fmt.Errorf("--sync-period: %s is negative", period)
 	}
 	return &period, nil
 }
