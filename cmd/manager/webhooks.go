@@ -17,10 +17,11 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 )
 
 // addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032). stopping is closed when the manager is asked to end.
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, spreads *spreads, stopping <-chan struct{}) error {
+func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, sidecars *inject.Watch, spreads *spreads, stopping <-chan struct{}) error {
 	minor, err := serverMinor(ctx, mgr.GetConfig())
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		UnschedulableWindow:  o.unschedulableWindow,
 		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
-	options.Listed, options.Spreads, options.Versioned = spreads.listed, spreads.watch, spreads.versioned
+	options.Sidecars, options.Listed, options.Spreads, options.Versioned = sidecars, spreads.listed, spreads.watch, spreads.versioned
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)
 		if err != nil {
