@@ -94,20 +94,25 @@ func match(then, now []any) []int {
 		origin[i] = -1
 	}
 	taken := make([]bool, len(then))
-	pair := func(alike func(before, after any) bool) {
+	pair := func(key func(item any) string) {
+		places := map[string][]int{}
+		for j, before := range then {
+			if k := key(before); !taken[j] && k != "" {
+				places[k] = append(places[k], j)
+			}
+		}
 		for i, after := range now {
-			for j, before := range then {
-				if origin[i] < 0 && !taken[j] && alike(before, after) {
-					origin[i], taken[j] = j, true
-				}
+			if origin[i] >= 0 {
+				continue
+			}
+			k := key(after)
+			if free := places[k]; k != "" && len(free) > 0 {
+				origin[i], taken[free[0]], places[k] = free[0], true, free[1:]
 			}
 		}
 	}
-	pair(same)
-	pair(func(before, after any) bool {
-		a, b := nameOf(before), nameOf(after)
-		return a != "" && a == b
-	})
+	pair(textOf)
+	pair(nameOf)
 	if len(then) == len(now) {
 		for i := range now {
 			if origin[i] < 0 && !taken[i] && (nameOf(then[i]) == "" || nameOf(now[i]) == "") {
@@ -116,6 +121,15 @@ func match(then, now []any) []int {
 		}
 	}
 	return origin
+}
+
+// textOf is the same for equal items: members are in the order of their keys.
+func textOf(item any) string {
+	text, err := json.Marshal(item)
+	if err != nil {
+		return "" // it was read from JSON
+	}
+	return string(text)
 }
 
 func nameOf(item any) string {
