@@ -63,6 +63,29 @@ func (s *State) remaining() Parts {
 	return Parts{Images: s.NextContainerImages, Refs: s.NextContainerRefMetadata, Resources: s.NextContainerResources, Restarts: s.NextContainerRestarts}
 }
 
+// require lets the next batch wait for the containers.
+func (s *State) require(names []string) {
+	if len(names) > 0 {
+		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: slices.Compact(slices.Sorted(slices.Values(names)))}
+	}
+}
+
+// ahead are the containers of the last batch that a next one still waits for: they do not run what was written yet, or are not ready.
+func (s *State) ahead(pod *corev1.Pod) []string {
+	if s == nil || s.PreCheckBeforeNext == nil || admitted(pod) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.PreCheckBeforeNext.ContainersRequiredReady), func(name string) bool {
+		return containerOf(pod, name) == nil || s.up(pod, name) && ready(pod, name)
+	})
+}
+
+// up tells whether the container runs what was written into it (IPU-122).
+func (s *State) up(pod *corev1.Pod, name string) bool {
+	words, _ := s.lacks(pod, name)
+	return words == ""
+}
+
 // ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID alone; the other
 // members are additions by which a new tag of the same digest can be told from no change at all (IPU-300).
 type ContainerRecord struct {
@@ -74,6 +97,9 @@ type ContainerRecord struct {
 	// RunningImage is the image that the recorded container was started with; it differs from Image if one update overtook
 	// another before kubelet acted.
 	RunningImage string `json:"runningImage,omitempty"`
+	// Overtaken are further images that the pod's spec had since the recorded container was started, and that may still come up for a
+	// moment.
+	Overtaken []string `json:"overtaken,omitempty"`
 }
 
 // PreCheck names containers that must be ready before the next batch (IPU-066).

@@ -208,7 +208,10 @@ func (p *planner) resizePending(info *podInfo) bool {
 	if info.Specified || info.Preparing {
 		return false
 	}
-	due := pending.Infeasible || !until.IsZero() && !p.Now.Before(until)
+	if pending.Infeasible || until.Before(pending.NotBefore) && !until.IsZero() {
+		until = pending.NotBefore
+	}
+	due := (pending.Infeasible || !until.IsZero()) && !p.Now.Before(until)
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
 
