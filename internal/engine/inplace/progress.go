@@ -34,6 +34,9 @@ type Status struct {
 	Resize *PendingResize
 	// NoDaemonSince is the start of an update that waits for a node daemon which has never told of the pod; zero otherwise (IPU-312).
 	NoDaemonSince time.Time
+	// Relabelled is the start of an update that changed labels and stopped nothing, of a pod that has not been admitted since; zero
+	// otherwise.
+	Relabelled time.Time
 	// Waiting says in words what is missing.
 	Waiting string
 }
@@ -85,6 +88,9 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	var noDaemon bool
 	if status.Waiting, noDaemon = waiting(pod, state); noDaemon {
 		status.NoDaemonSince = state.UpdateTimestamp.Time
+	}
+	if state.UpdateLabels {
+		status.Relabelled = state.UpdateTimestamp.Time
 	}
 	if status.Waiting == "" {
 		status.Complete, status.Next = !status.Remaining, status.Remaining

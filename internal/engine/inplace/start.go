@@ -79,17 +79,19 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	parts := u.parts(previous)
 	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been made
-	// goes on waiting for its preNormal hook (IPU-152).
-	if !parts.Empty() || !readiness.Settled(pod) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
+	// goes on waiting for its preNormal hook (IPU-152). Changed labels take their turn, although the pod stays ready.
+	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	}
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
-		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0}
+		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0,
+		UpdateLabels: len(u.Change.Labels) > 0 && !u.Change.Holds()}
 	state.carryOver(pod, previous)
 	ahead := previous.ahead(pod)
-	state.Mended = u.Change.Mends
+	state.Mended, state.MendedResources = u.Change.Mends, u.Change.MendsResources
 	if previous != nil && revision.SameLabel(previous.Revision, u.Revision) {
-		state.Mended = slices.Compact(slices.Sorted(slices.Values(slices.Concat(previous.Mended, state.Mended))))
+		state.Mended = union(previous.Mended, state.Mended)
+		state.MendedResources = union(previous.MendedResources, state.MendedResources)
 	}
 	if u.Graceful() {
 		grace := Grace{Revision: u.Revision, GraceSeconds: u.GraceSeconds, ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,

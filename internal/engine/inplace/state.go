@@ -44,15 +44,22 @@ type State struct {
 	RestartContainers map[string]string `json:"restartContainers,omitempty"`
 	// ResizedContainers holds the quantities that were changed (IPU-128).
 	ResizedContainers map[string]corev1.ResourceRequirements `json:"resizedContainers,omitempty"`
-	// Mended names the containers whose image was found to be another revision's and written again (IPU-326).
-	Mended []string `json:"mended,omitempty"`
+	// Mended and MendedResources name the containers whose image, or quantities, were found to be another revision's and written again
+	// (IPU-326).
+	Mended          []string `json:"mended,omitempty"`
+	MendedResources []string `json:"mendedResources,omitempty"`
+	// UpdateLabels: the update changed labels and stopped nothing.
+	UpdateLabels bool `json:"updateLabels,omitempty"`
 }
 
-// Mended tells whether the container's image was mended at this revision already. If it differs again, somebody else writes it, such
-// as a webhook.
-func Mended(pod *corev1.Pod, revisionName, container string) bool {
+// Mended tells whether the container's image was mended at this revision already, and whether its quantities were. If they differ again,
+// somebody else writes them, such as a webhook or an autoscaler.
+func Mended(pod *corev1.Pod, revisionName, container string) (image, resources bool) {
 	state, err := StateOf(pod)
-	return err == nil && state != nil && revision.SameLabel(state.Revision, revisionName) && slices.Contains(state.Mended, container)
+	if err != nil || state == nil || !revision.SameLabel(state.Revision, revisionName) {
+		return false, false
+	}
+	return slices.Contains(state.Mended, container), slices.Contains(state.MendedResources, container)
 }
 
 // remaining is what later batches have to write.
@@ -66,7 +73,7 @@ func (s *State) remaining() Parts {
 // require lets the next batch wait for the containers.
 func (s *State) require(names []string) {
 	if len(names) > 0 {
-		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: slices.Compact(slices.Sorted(slices.Values(names)))}
+		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: union(names, nil)}
 	}
 }
 

@@ -58,6 +58,8 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		return
 	}
 	switch {
+	case !info.WatchedUntil.IsZero():
+		p.decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
 	case !progress.Complete && !info.Preparing:
 		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
