@@ -302,6 +302,9 @@ func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
 }
 
 func (a *Applier) recreate(ctx context.Context, plan *Plan, v *Verdict) error {
+	if err := a.missing(ctx, plan, v.Unstored); err != nil {
+		return err
+	}
 	if err := a.patch(ctx, plan, v); err != nil {
 		if !errors.Is(err, errRetry) {
 			a.warn(plan, "FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)

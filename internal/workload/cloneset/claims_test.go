@@ -111,7 +111,9 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			if status := s.set().Status; status.AvailableReplicas != 2 || s.data()[name] != "" {
 				t.Errorf("%+v %v", status, s.data())
 			}
-			if !slices.ContainsFunc(s.events, func(event string) bool { return strings.HasPrefix(event, "Warning ClaimsNotReused") && strings.Contains(event, name) }) {
+			if !slices.ContainsFunc(s.events, func(event string) bool {
+				return strings.HasPrefix(event, "Warning ClaimsNotReused") && strings.Contains(event, name)
+			}) {
 				t.Errorf("events: %q", s.events)
 			}
 			held := s.Get(claimKey("data-" + name))
@@ -280,6 +282,43 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 			t.Errorf("the claim of pod %s was deleted under it", name)
 		}
 	})
+}
+
+// TestRevisionThatTheCacheLacks: a pod is not recreated because the cache of revisions is behind, as it may be when a manager takes over; only
+// if the API server has no such revision either (IPU-030 (part)).
+func TestRevisionThatTheCacheLacks(t *testing.T) {
+	for name, short := range map[string]bool{"full names": false, "short hashes": true} {
+		t.Run(name, func(t *testing.T) {
+			s := atRest(t, makeSet(2), Features{ShortHash: short})
+			former := s.set().Status.UpdateRevision
+			s.Hide(revisionKey(former))
+			s.change(image("nginx:2"))
+			s.managed(10 * time.Second)
+			for _, pod := range s.pods() {
+				if _, specified := pod.Labels[pub.SpecifiedDelete]; specified || pod.DeletionTimestamp != nil {
+					t.Errorf("pod %s is to be recreated", pod.Name)
+				}
+			}
+			s.Change(revisionKey(former), func(client.Object) {}) // now the cache gets it
+			if err := s.settle(200); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range s.Writes {
+				if w.Key.Kind == "Pod" && w.Verb == "delete" {
+					t.Errorf("pod %s was deleted", w.Key.Name)
+				}
+			}
+			s.Remove(revisionKey(former))
+			s.Remove(revisionKey(s.set().Status.UpdateRevision))
+			s.change(image("nginx:3"))
+			if err := s.settle(300); err != nil {
+				t.Fatal(err)
+			}
+			if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
+				t.Errorf("revisions are gone: %+v", status)
+			}
+		})
+	}
 }
 
 // lateCreation answers that the first creation of a pod timed out, and lets the test carry it out.

@@ -91,6 +91,9 @@ type Verdict struct {
 	Update *inplace.Update
 	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
 	MayRecreate bool
+	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it is looked for in the API server
+	// before.
+	Unstored string
 	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
 	Patch *podpatch.Patch
 	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
@@ -189,6 +192,7 @@ type planner struct {
 	Set       *appsv1beta1.CloneSet
 	selector  labels.Selector
 	revisions []revisionInfo
+	found     map[string]*revisionInfo // by label
 	update    *revisionInfo
 	current   *revisionInfo
 	pods      []*podInfo

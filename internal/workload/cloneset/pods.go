@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -58,6 +59,8 @@ type mode struct {
 	refusal string
 	// why says why it is recreated.
 	why string
+	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is recreated.
+	unstored string
 }
 
 func (p *planner) classify() {
@@ -295,7 +298,11 @@ func (p *planner) modeFrom(label string, target *revisionInfo) mode {
 	}
 	change, refusal := p.compare(label, target, policy)
 	if refusal != "" {
-		return p.impossible(refusal)
+		m := p.impossible(refusal)
+		if p.find(label) == nil && !slices.ContainsFunc(p.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
+			m.unstored = label
+		}
+		return m
 	}
 	return mode{change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
 }

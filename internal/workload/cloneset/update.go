@@ -204,7 +204,8 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	if m.recreate {
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why).Patch = patch
+		v := p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why)
+		v.Patch, v.Unstored = patch, m.unstored
 		b.take(info)
 		return true
 	}
