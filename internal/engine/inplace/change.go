@@ -97,6 +97,14 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
+// put sets a value of a map, which is made if there is none.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
+
 func merge[K comparable, V any](a, b map[K]V) map[K]V {
 	if len(a)+len(b) == 0 {
 		return nil

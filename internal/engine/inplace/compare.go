@@ -138,7 +138,7 @@ func (c *comparison) image(path []string, old, new any) {
 	case path[1] == "initContainers" && !restartable(container) && object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
 		c.block(path, "it has done its work; annotation "+pub.InPlaceUpdateInitContainers+" in the template lets it change for the next start (IPU-318)")
 	default:
-		c.change.Images = merge(c.change.Images, map[string]string{name: newImage})
+		put(&c.change.Images, name, newImage)
 	}
 }
 

@@ -36,18 +36,18 @@ func (c *comparison) references() {
 		refs := RefMetadata{}
 		for _, key := range keysRead(container, true) {
 			if value, changed := c.change.Labels[key]; changed {
-				refs.Labels = merge(refs.Labels, map[string]*string{key: value})
+				put(&refs.Labels, key, value)
 				labels = append(labels, key)
 			}
 		}
 		for _, key := range keysRead(container, false) {
 			if value, changed := c.change.Annotations[key]; changed {
-				refs.Annotations = merge(refs.Annotations, map[string]*string{key: value})
+				put(&refs.Annotations, key, value)
 				annotations = append(annotations, key)
 			}
 		}
 		if name, _ := container["name"].(string); len(refs.Labels)+len(refs.Annotations) > 0 {
-			c.change.Refs = merge(c.change.Refs, map[string]RefMetadata{name: refs})
+			put(&c.change.Refs, name, refs)
 		}
 	}
 	c.change.Labels = filter(c.change.Labels, func(key string) bool { return !slices.Contains(labels, key) })

@@ -43,7 +43,7 @@ func (c *comparison) resource(path []string, old, new any) {
 	if _, requested := object(object(container["resources"])["requests"])[path[5]]; kind == "requests" || !requested {
 		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity}) // the API server made a request of the limit
 	}
-	c.change.Resources = merge(c.change.Resources, map[string]corev1.ResourceRequirements{containerName: change})
+	put(&c.change.Resources, containerName, change)
 }
 
 // quality blocks a change of resources that alters the QoS class of the pod (IPU-037).

@@ -1,0 +1,28 @@
+package inplace
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// CS-033 (part): a template of a megabyte is compared in a moment when it is admitted, also where every container of it changes.
+func TestManyChangedContainersAreComparedInLinearTime(t *testing.T) {
+	const count = 15000
+	template := func(image string) []byte {
+		var containers []string
+		for i := range count {
+			containers = append(containers, fmt.Sprintf(`{"name":"c%d","image":%q}`, i, image))
+		}
+		return []byte(`{"spec":{"containers":[` + strings.Join(containers, ",") + `]}}`)
+	}
+	began := time.Now()
+	change, blockers, err := Compare(template("i:1"), template("i:2"), Options{})
+	if err != nil || len(blockers) > 0 || len(change.Images) != count {
+		t.Errorf("%d images, %d blockers, %v", len(change.Images), len(blockers), err)
+	}
+	if took := time.Since(began); took > 20*time.Second { // some 0.5 s; by the square it was 20 s
+		t.Errorf("%d containers took %s", count, took)
+	}
+}
