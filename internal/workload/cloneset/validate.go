@@ -3,6 +3,7 @@ package cloneset
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 
 	"github.com/distribution/reference"
@@ -61,14 +62,21 @@ func Validate(updated, old *Written, qualifies inplace.Options) field.ErrorList 
 	return append(errs, validateUpdate(updated.set, old.set, qualifies)...)
 }
 
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// newErrors are the errors that were none before. Where in a list an item is does not matter, since others may have come before it; how often
+// it is wrong does.
 func newErrors(errs, before field.ErrorList) field.ErrorList {
-	known := map[string]bool{}
+	likeness := func(err *field.Error) string {
+		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
+	}
+	known := map[string]int{}
 	for _, err := range before {
-		known[err.Error()] = true
+		known[likeness(err)]++
 	}
 	var fresh field.ErrorList
 	for _, err := range errs {
-		if !known[err.Error()] {
+		if known[likeness(err)]--; known[likeness(err)] < 0 {
 			fresh = append(fresh, err)
 		}
 	}

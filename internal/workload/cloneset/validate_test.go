@@ -138,6 +138,8 @@ func TestValidateUpdate(t *testing.T) {
 		"CS-033 env in place, v1alpha1":                     {"v1alpha1", `{}`, `{` + env + `,"updateStrategy":{"type":"InPlaceOnly"}}`, []string{"Forbidden spec"}},
 		"CS-033 env if possible":                            {"v1alpha1", `{}`, `{` + env + `,"updateStrategy":{"type":"InPlaceIfPossible"}}`, nil},
 		"what is wrong already does not stop other updates": {"v1beta1", `{"minReadySeconds":-1}`, `{"minReadySeconds":-1,"replicas":3}`, nil},
+		"what is wrong already may move in its list":        {"v1beta1", `{"updateStrategy":{"rollingUpdate":{"scatterStrategy":[{"value":"a"}]}}}`, `{"updateStrategy":{"rollingUpdate":{"scatterStrategy":[{"key":"k","value":"b"},{"value":"a"}]}}}`, nil},
+		"what is wrong already may not be wrong once more":  {"v1beta1", `{"updateStrategy":{"rollingUpdate":{"scatterStrategy":[{"value":"a"}]}}}`, `{"updateStrategy":{"rollingUpdate":{"scatterStrategy":[{"value":"b"},{"value":"a"}]}}}`, []string{"Required spec.updateStrategy.rollingUpdate.scatterStrategy[1].key"}},
 		"what is wrong already may not get worse":           {"v1beta1", `{"minReadySeconds":-1}`, `{"minReadySeconds":-2}`, []string{"Invalid spec.minReadySeconds"}},
 	}
 	for name, test := range cases {
