@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -46,7 +47,7 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 }
 
 // invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid.
-// Webhooks that just deny look like missing rights (403).
+// Webhooks that just deny look like missing rights (403). Where something could not be found out, trying again may help: 500.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
 	for _, cause := range causes {
@@ -57,6 +58,9 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 		list = "[" + list + "]"
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
+	if i := slices.IndexFunc(causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseType(field.ErrorTypeInternal) }); i >= 0 {
+		return refused(http.StatusInternalServerError, fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
+	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,

@@ -187,8 +187,10 @@ func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.Sid
 func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision) error {
 	if name := wanted.RevisionName; name != nil && *name != "" {
 		revision := &appsv1.ControllerRevision{}
-		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name}, revision); err != nil {
+		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name}, revision); apierrors.IsNotFound(err) {
 			return err
+		} else if err != nil {
+			return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
 		}
 		if revision.Labels[pub.SidecarSetName] != set {
 			return fmt.Errorf("ControllerRevision %s is not of this SidecarSet", *name)
@@ -198,7 +200,7 @@ func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wante
 	var list appsv1.ControllerRevisionList
 	of := client.MatchingLabels{pub.SidecarSetName: set, pub.SidecarSetCustomVersion: *wanted.CustomVersion}
 	if err := w.live.List(ctx, &list, client.InNamespace(w.namespace), of, client.Limit(1)); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
 	}
 	if len(list.Items) == 0 {
 		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s", *wanted.CustomVersion)

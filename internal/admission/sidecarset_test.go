@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -84,6 +87,33 @@ func TestOddSidecarSets(t *testing.T) {
 					t.Errorf("%+v", answer)
 				}
 			})
+		}
+	}
+}
+
+// SS-042: what the API server could not say is no fault of the SidecarSet: whoever applied it tries again.
+func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
+	const text = `{"apiVersion":"apps.kruise.io/v1beta1","kind":"SidecarSet","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"updateStrategy":{"type":"NotUpdate"},"injectionStrategy":{"revision":{%s}},
+		"containers":[{"name":"c","image":"i","podInjectPolicy":"BeforeAppContainer","shareVolumePolicy":{"type":"disabled"},"upgradeStrategy":{"upgradeType":"ColdUpgrade"}}]}}`
+	for _, revision := range []string{`"revisionName":"r"`, `"customVersion":"v"`} {
+		for away, want := range map[bool]int32{false: http.StatusUnprocessableEntity, true: http.StatusInternalServerError} {
+			w := sidecarSetHandler(t, nil, nil)
+			w.live = interceptor.NewClient(w.live.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					if away {
+						return errors.New("etcdserver: request timed out")
+					}
+					return c.Get(ctx, key, o, options...)
+				},
+				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+					if away {
+						return errors.New("etcdserver: request timed out")
+					}
+					return c.List(ctx, l, options...)
+				}})
+			if answer := w.validate(t.Context(), sidecarSetRequest("v1beta1", fmt.Sprintf(text, revision))); answer.Allowed || answer.Result.Code != want {
+				t.Errorf("%s, the API server is away %t: %+v", revision, away, answer.Result)
+			}
 		}
 	}
 }

@@ -71,7 +71,9 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 	if len(causes) > 0 {
 		response := invalid(&request, causes).WithWarnings(warnings...)
-		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+		if response.Result.Code == http.StatusUnprocessableEntity {
+			response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+		}
 		return response
 	}
 	return admission.Allowed("").WithWarnings(warnings...)

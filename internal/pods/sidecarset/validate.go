@@ -2,6 +2,7 @@ package sidecarset
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,11 +26,14 @@ type Environment struct {
 	NativeSidecars, NativeInPlace bool
 	// Others are all SidecarSets of the cluster; the judged one may be among them.
 	Others []*appsv1beta1.SidecarSet
-	// FindRevision says why there is no such revision, nil if there is one (SS-042).
+	// FindRevision says why there is no such revision, nil if there is one (SS-042). An ErrUnknown says that this cannot be told.
 	FindRevision func(*appsv1beta1.SidecarSetInjectRevision) error
 	// WhiteList judges spec.patchPodMetadata (SS-160).
 	WhiteList func(*appsv1beta1.SidecarSet) field.ErrorList
 }
+
+// ErrUnknown is an answer that says nothing of a SidecarSet: it may be right.
+var ErrUnknown = errors.New("the API server did not say")
 
 // Verdict is what is wrong with a SidecarSet.
 type Verdict struct {
@@ -256,7 +260,9 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 		return errs // it is the revision that is about to be
 	}
 	if env.FindRevision != nil {
-		if err := env.FindRevision(revision); err != nil {
+		if err := env.FindRevision(revision); errors.Is(err, ErrUnknown) {
+			errs = append(errs, field.InternalError(path, err))
+		} else if err != nil {
 			errs = append(errs, field.Invalid(path, revision, fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
 		}
 	}
