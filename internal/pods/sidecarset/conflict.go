@@ -11,8 +11,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Its selectors must be valid; those
-// of others that are not match nothing.
+// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Selectors that are not valid match
+// nothing.
 func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")

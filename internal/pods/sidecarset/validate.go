@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -60,14 +61,10 @@ func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 		verdict.Errors = validateChange(set, old)
 	}
 	verdict.Errors = append(verdict.Errors, validateRevision(set, old, env)...)
-	verdict.add(append(judge(set, env).errs, env.whiteList(set)...), before)
-	if len(verdict.Errors) > 0 {
-		return verdict
-	}
 	if old != nil {
-		before = Conflicts(old, env.Others)
+		before = append(before, Conflicts(old, env.Others)...)
 	}
-	verdict.add(Conflicts(set, env.Others), before)
+	verdict.add(slices.Concat(judge(set, env).errs, env.whiteList(set), Conflicts(set, env.Others)), before)
 	return verdict
 }
 

@@ -221,6 +221,22 @@ func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
 	}
 }
 
+// All that is wrong is told at once, also that another SidecarSet is in the way.
+func TestAllMistakesOfASidecarSetAreTold(t *testing.T) {
+	env := capable()
+	env.Others = []*appsv1beta1.SidecarSet{full(t, "other", `{`+valid+`}`)}
+	set := full(t, "set", with(`updateStrategy: {type: Sometimes}, revisionHistoryLimit: -1`))
+	if verdict := Validate(set, nil, env); len(verdict.Errors) != 3 {
+		t.Errorf("%v", verdict.Errors)
+	}
+	for _, selector := range []string{`{matchExpressions: [{key: a, operator: Like}]}`, `{}`, `null`} {
+		set := full(t, "set", `{selector: `+selector+`, namespaceSelector: {matchLabels: {"a b": c}}, containers: [{name: c, image: i}]}`)
+		if verdict := Validate(set, set, env); len(verdict.Errors) > 0 {
+			t.Errorf("%s: %v", selector, verdict.Errors)
+		}
+	}
+}
+
 // SS-060 to SS-067, SS-D09, SS-D18.
 func TestConflicts(t *testing.T) {
 	one := func(more string) string { return `{selector: {matchLabels: {a: b}}, ` + more + `}` }
