@@ -27,7 +27,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -218,22 +217,22 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 		// Revisions of SidecarSets are kept beside the manager (SS-183).
 		cacheOptions.ByObject[&appsv1.ControllerRevision{}] = cache.ByObject{Transform: slim.Metadata, Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
 	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:                        s,
-		Cache:                         cacheOptions,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
-		HealthProbeBindAddress:        o.probeAddr,
-		PprofBindAddress:              pprofAddr,
-		LeaderElection:                o.leaderElection,
-		LeaderElectionID:              o.leaderElectionID,
-		LeaderElectionNamespace:       electionNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       ptr.To(gracefulStop),
-		LeaseDuration:                 &o.leaseDuration,
-		RenewDeadline:                 &o.renewDeadline,
-		RetryPeriod:                   &o.retryEvery,
-		Controller:                    config.Controller{CacheSyncTimeout: o.cacheSyncTimeout},
-	})
+	options := ctrl.Options{
+		Scheme:                  s,
+		Cache:                   cacheOptions,
+		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddr},
+		HealthProbeBindAddress:  o.probeAddr,
+		PprofBindAddress:        pprofAddr,
+		LeaderElection:          o.leaderElection,
+		LeaderElectionID:        o.leaderElectionID,
+		LeaderElectionNamespace: electionNamespace,
+		LeaseDuration:           &o.leaseDuration,
+		RenewDeadline:           &o.renewDeadline,
+		RetryPeriod:             &o.retryEvery,
+		Controller:              config.Controller{CacheSyncTimeout: o.cacheSyncTimeout},
+	}
+	endWithin(gracefulStop, &options)
+	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}

@@ -8,10 +8,16 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // gracefulStop is how long controllers and requests under way may take to end. Then the lease is released, also if one of them hangs.
 const gracefulStop = 10 * time.Second
+
+// endWithin has the manager release its lease when its runnables have ended, or after grace.
+func endWithin(grace time.Duration, options *ctrl.Options) {
+	options.GracefulShutdownTimeout, options.LeaderElectionReleaseOnCancel = &grace, true
+}
 
 // shutdown lets the manager outlast the signal that asks it to end. The API server calls its webhooks until it has learnt that this replica
 // goes, and refuses what is not answered. Meanwhile all goes on as before: caches are current, and the leader leads, so that no time is

@@ -2,12 +2,21 @@ package main
 
 import (
 	"context"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 )
 
@@ -67,6 +76,51 @@ func TestAManagerThatEndsByItselfWaitsForNothing(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
+}
+
+// OPS-101: a worker that hangs does not keep the lease from the replica that is to lead next.
+func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
+	server := httptest.NewServer(&lateServer{})
+	defer server.Close()
+	s, err := scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := clientfake.NewClientset()
+	lease, renew, retry := 4*time.Second, 3*time.Second, 20*time.Millisecond
+	options := ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(), LeaderElection: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		LeaderElectionResourceLockInterface: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "sys", Name: "lock"}, Client: clients.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}}
+	endWithin(50*time.Millisecond, &options)
+	mgr, err := ctrl.NewManager(&rest.Config{Host: server.URL}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	works, goOn := make(chan struct{}), make(chan struct{})
+	defer close(goOn)
+	if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { close(works); <-goOn; return nil })); err != nil {
+		t.Fatal(err)
+	}
+	holder := func() string {
+		lock, err := clients.CoordinationV1().Leases("sys").Get(t.Context(), "lock", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *lock.Spec.HolderIdentity
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	<-works
+	if got := holder(); got != "me" {
+		t.Errorf("%q leads", got)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("nothing is told of what hangs")
+	}
+	if got := holder(); got != "" {
+		t.Errorf("%q holds the lease", got)
+	}
 }
 
 // OPS-101: the kubelet waits for longer than the manager needs to end: the delay, controllers and requests that take their time, and a lease
