@@ -197,6 +197,7 @@ func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	s.EnvContainers = filter(earlier.EnvContainers, func(name string) bool { return environment(pod, name, earlier) != "" })
 	s.RestartContainers = filter(earlier.RestartContainers, func(name string) bool { return restarted(pod, name, earlier) != "" })
 	s.ResizedContainers = filter(earlier.ResizedContainers, func(name string) bool { return resized(pod, name, earlier) != "" })
+	s.UpdateLabels = s.UpdateLabels || earlier.UpdateLabels
 	s.UpdateImages = s.UpdateImages || len(s.LastContainerStatuses) > 0
 	s.UpdateEnvFromMetadata = s.UpdateEnvFromMetadata || len(s.EnvContainers) > 0
 	s.UpdateResources = s.UpdateResources || len(s.ResizedContainers) > 0

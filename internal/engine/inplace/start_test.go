@@ -139,13 +139,17 @@ func TestStart(t *testing.T) {
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
-		"IPU-034, IPU-063, IPU-064, IPU-214, IPU-308 metadata alone: nothing is recorded, the pod stays in service": {
+		"IPU-063, IPU-308 annotations alone: nothing is recorded, the pod stays in service": {
 			webPod(func(pod *corev1.Pod) { pod.Finalizers = []string{"theirs/f", "x/old"} }),
-			to("web-2", &Change{Labels: map[string]*string{"app": pointer("api"), "gone": nil}, Annotations: map[string]*string{"a": pointer("1")},
-				AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}, 30),
-			content{inService("web-2", "app", "api"), map[string]string{"theirs": "x", "a": "1",
+			to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}, AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}, 30),
+			content{inService("web-2"), map[string]string{"theirs": "x", "a": "1",
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				[]string{"x/new", "theirs/f"}, []string{"nginx:1", "proxy:1"}}},
+		"IPU-034, IPU-064, IPU-080, IPU-214 labels alone: the pod takes its turn, and no grace period": {
+			webPod(), to("web-2", &Change{Labels: map[string]*string{"app": pointer("api"), "gone": nil}}, 30),
+			content{updatedLabels("web-2", "app", "api"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateLabels":true}`},
+				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-042 no change at all: labels and record alone": {
 			webPod(), to("web-2", &Change{}, 0),
 			content{inService("web-2"), map[string]string{"theirs": "x",
@@ -175,13 +179,20 @@ func TestStart(t *testing.T) {
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-060, IPU-088 a further revision replaces the record of one that is complete": {
 			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"2025-12-31T00:00:00Z","lastContainerStatuses":{"nginx":{"imageID":"sha-0"}},"updateImages":true}`)),
-			to("web-2", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
-			content{inService("web-2", "a", "1"), map[string]string{"theirs": "x",
+			to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
+			content{inService("web-2"), map[string]string{"theirs": "x", "a": "1",
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
+		"IPU-088 a pod is watched with its new labels, whatever comes before that is over": {
+			webPod(labelled(pub.LifecycleState, "Updating"), annotated(pub.InPlaceUpdateState,
+				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":null,"updateLabels":true}`)),
+			to("web-3", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
+			content{updatedLabels("web-3"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
+				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateLabels":true}`},
+				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-150 metadata alone, the pod being updated still: the state's time is renewed": {
-			webPod(labelled(pub.LifecycleState, "PreparingUpdate")), to("web-2", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
-			content{updatedLabels("web-2", "a", "1"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
+			webPod(labelled(pub.LifecycleState, "PreparingUpdate")), to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
+			content{updatedLabels("web-2"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-088 an update that overtakes another before kubelet acted remembers what really runs": {
@@ -194,8 +205,8 @@ func TestStart(t *testing.T) {
 		"IPU-088 an update of metadata goes on waiting for the image of the one it overtakes": {
 			webPod(labelled(pub.LifecycleState, "Updating"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" }, annotated(pub.InPlaceUpdateState,
 				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+`},"updateImages":true}`)),
-			to("web-3", &Change{Labels: map[string]*string{"a": pointer("1")}}, 0),
-			content{updatedLabels("web-3", "a", "1"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
+			to("web-3", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
+			content{updatedLabels("web-3"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-304 a container replaced again records what runs at that moment": {
