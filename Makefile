@@ -51,7 +51,7 @@ test-integration: $(cluster) ## Tests against a real API server
 
 .PHONY: test-e2e
 test-e2e: local-deploy ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
-	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m $(if $(RUN),-run "$(RUN)") ./test/e2e/...
+	KUBECONFIG="$$($(cluster) kubeconfig)" AUDIT_LOG="$$($(cluster) audit)" go test -tags e2e -count=1 -v -timeout 30m -parallel 6 $(if $(RUN),-run "$(RUN)") ./test/e2e/...
 
 .PHONY: perf
 perf: build $(cluster) ## Measure speed, writes, CPU and memory: SCENARIO="cloneset-1000 rest", by default what takes about 20 minutes together

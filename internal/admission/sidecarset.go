@@ -13,7 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -112,7 +111,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
 	response := admission.Allowed("").WithWarnings(warnings...)
-	if old != nil && equality.Semantic.DeepEqual(set.Spec, old.Spec) {
+	if old != nil && sameSpec(&request) {
 		return response
 	}
 	return announced(ctx, w.announcer, &request, inject.Asks(set), response)

@@ -32,6 +32,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestDemoStory plays the demo (IPU-001, IPU-080, IPU-210) and counts the writes that it takes: at most three for a pod.
 func TestDemoStory(t *testing.T) {
+	t.Parallel()
 	var updated time.Time
 	s := story.Story{Client: kube, Limit: 10 * time.Minute, Show: func(frame story.Frame) {
 		if updated.IsZero() && strings.HasPrefix(frame.Title, "replicas") {
@@ -65,6 +66,7 @@ func TestDemoStory(t *testing.T) {
 
 // TestPartition: as many pods stay old as the partition says (CS-090, CS-221, CS-270).
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	w := create(t, "partition", `
 replicas: 4
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 3, maxUnavailable: 2}}
@@ -84,6 +86,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestRecreateFallback: a change that cannot be applied in place replaces the pods (CS-127, IPU-213).
 func TestRecreateFallback(t *testing.T) {
+	t.Parallel()
 	w := create(t, "fallback", inPlaceIfPossible)
 	w.change(`spec: {template: {spec: {containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, env: [{name: A, value: b}]}]}}}`)
 	w.settled()
@@ -97,6 +100,7 @@ func TestRecreateFallback(t *testing.T) {
 // TestInPlaceOnlyRefuses: admission refuses a change that does not qualify (CS-033); one that got past it leaves the pods alone and
 // says why (IPU-173, CS-225).
 func TestInPlaceOnlyRefuses(t *testing.T) {
+	t.Parallel()
 	w := create(t, "only", strings.ReplaceAll(inPlaceIfPossible, "InPlaceIfPossible", "InPlaceOnly"))
 	env := `spec: {template: {spec: {containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, env: [{name: A, value: b}]}]}}}`
 	if err := w.patch(env); !apierrors.IsInvalid(err) {
@@ -124,6 +128,7 @@ func TestInPlaceOnlyRefuses(t *testing.T) {
 
 // TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106, IPU-107, IPU-210).
 func TestGracePeriod(t *testing.T) {
+	t.Parallel()
 	const grace = 5 * time.Second
 	w := create(t, "grace", `
 replicas: 1
@@ -197,6 +202,7 @@ func watchPods(t *testing.T, namespace string) <-chan watch.Event {
 
 // TestSameDigest: a new tag of the digest that runs already is a complete update too (IPU-300).
 func TestSameDigest(t *testing.T) {
+	t.Parallel()
 	w := create(t, "digest", inPlaceIfPossible)
 	w.image("nginx:1.27")
 	w.settled()
@@ -207,6 +213,7 @@ func TestSameDigest(t *testing.T) {
 
 // TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045, CS-061, CS-062, IPU-215).
 func TestClaims(t *testing.T) {
+	t.Parallel()
 	w := create(t, "claims", `
 replicas: 2
 template:

@@ -131,6 +131,7 @@ const two = `
 // restarted, one without does not (CRR-001, CRR-003, CRR-004, CRR-113, CRR-114, CRR-128). Labels, the frozen facts and the clean-up
 // after the end: CRR-035, CRR-037, CRR-057, CRR-058.
 func TestRecreate(t *testing.T) {
+	t.Parallel()
 	p := pod(t, namespace(t), two)
 	begin := time.Now()
 	r := recreated(t, p, "plain", `containers: [{name: first}]`)
@@ -158,6 +159,7 @@ ttlSecondsAfterFinished: 8
 
 // TestRecreateOrdered: the second container is stopped when the first is back and has run for a while (CRR-117 to CRR-122).
 func TestRecreateOrdered(t *testing.T) {
+	t.Parallel()
 	p := pod(t, namespace(t), two)
 	r := recreated(t, p, "ordered", `
 containers: [{name: second}, {name: first}]
@@ -174,6 +176,7 @@ strategy: {orderedRecreate: true, minStartedSeconds: 2}
 // TestRecreateQueue: requests for one pod are carried out one after the other; those without force are content with a restart that came
 // after them (CRR-091 to CRR-095, CRR-128, CRR-160). Kubelet's own back-off makes each further restart wait longer (CRR-107).
 func TestRecreateQueue(t *testing.T) {
+	t.Parallel()
 	p := pod(t, namespace(t), two)
 	var requests []*appsv1beta1.ContainerRecreateRequest
 	for i := range 4 {
@@ -189,6 +192,7 @@ func TestRecreateQueue(t *testing.T) {
 
 // TestRecreateHook: a preStop hook that fails is told and stops nothing (CRR-103, CRR-105).
 func TestRecreateHook(t *testing.T) {
+	t.Parallel()
 	p := pod(t, namespace(t), `
 - name: first
   image: "app:v1"
@@ -218,6 +222,7 @@ func TestRecreateHook(t *testing.T) {
 
 // TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061, CRR-066, CRR-118, CRR-162).
 func TestRecreateCrashLoop(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	p := manifest(t, ns, `
 metadata: {name: app}
@@ -238,6 +243,7 @@ spec: {terminationGracePeriodSeconds: 1, containers: [{name: first, image: "app:
 
 // TestRecreateUnready: the pod of a workload is out of service for the grace time before its container stops (CRR-080 to CRR-086).
 func TestRecreateUnready(t *testing.T) {
+	t.Parallel()
 	w := create(t, "drained", "replicas: 1")
 	events := watchPods(t, w.key.Namespace)
 	for _, p := range w.pods() {
@@ -321,6 +327,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 // TestEnvironmentInPlace: a changed annotation that the environment is made of restarts the container, once, pod after pod as the
 // strategy says; with a new image there is one restart too (ND-110, ND-116, ND-194, IPU-023, IPU-312).
 func TestEnvironmentInPlace(t *testing.T) {
+	t.Parallel()
 	w := create(t, "environment", fmt.Sprintf(config, "a", "nginx:1.26", ""))
 	w.reported()
 	w.seen = w.pods()
@@ -377,6 +384,7 @@ func pulled(t *testing.T, namespace, text string) *appsv1beta1.ImagePullJob {
 // TestImagePullJob: an image of a private repository comes to every node, with the secret of the job's namespace; without it, and for
 // an image that does not exist, every node is told as failed (IMG-002, IMG-110, IMG-137, IMG-141).
 func TestImagePullJob(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	var nodes corev1.NodeList
 	if err := kube.List(t.Context(), &nodes); err != nil {
@@ -421,6 +429,7 @@ spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backo
 // TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200, CS-205, IMG-190,
 // IMG-191).
 func TestPreDownload(t *testing.T) {
+	t.Parallel()
 	w := create(t, "ahead", `
 replicas: 4
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1, partition: 3}}
@@ -459,6 +468,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 // TestLaunchPriority: containers start when those of higher priority are ready, and equal priorities need no barrier (ND-120 to ND-122,
 // ND-129, ND-136 to ND-138).
 func TestLaunchPriority(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	// The later one of the list takes a while to be ready and goes first.
 	p := pod(t, ns, `

@@ -19,6 +19,7 @@ import (
 // TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035, IPU-112, IPU-116, IPU-136,
 // IPU-219).
 func TestVerticalScaling(t *testing.T) {
+	t.Parallel()
 	if !served(t, "pods/resize") {
 		t.Skip("the server has no pods/resize")
 	}
@@ -56,6 +57,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184, IPU-315).
 func TestResizeThatNeverFits(t *testing.T) {
+	t.Parallel()
 	if !served(t, "pods/resize") {
 		t.Skip("the server has no pods/resize")
 	}
@@ -84,6 +86,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestNativeSidecar: the image of a restartable init container changes in place; the application goes on running (IPU-318).
 func TestNativeSidecar(t *testing.T) {
+	t.Parallel()
 	const sidecar = `
 replicas: 2
 template:
@@ -139,6 +142,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155, IPU-218).
 func TestHookByLabel(t *testing.T) {
+	t.Parallel()
 	w := create(t, "hook", `
 replicas: 1
 lifecycle: {inPlaceUpdate: {labelsHandler: {traffic: "on"}, markPodNotReady: true}}

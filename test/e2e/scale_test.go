@@ -100,6 +100,7 @@ func (w *workload) patchPods(metadata map[string]any) {
 
 // TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151, IPU-154, CS-136, CS-190, CS-191).
 func TestHookByFinalizer(t *testing.T) {
+	t.Parallel()
 	const drain = "example.com/drain"
 	w := create(t, "drain", `
 replicas: 1
@@ -127,6 +128,7 @@ template: {metadata: {finalizers: [`+drain+`]}}
 // TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100, CS-128), also for an update in place,
 // which the original pods survive (CS-102, CS-103).
 func TestSurge(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
 		t.Run(policy, func(t *testing.T) {
 			w := create(t, "surge", `
@@ -146,6 +148,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: `+policy+
 
 // TestClaimReuse: the successor of a pod that was deleted by hand has its name and its claim (CS-060, CS-061, CS-272).
 func TestClaimReuse(t *testing.T) {
+	t.Parallel()
 	w := create(t, "reuse", `
 replicas: 2
 scaleStrategy: {enablePVCReuse: true}
@@ -190,6 +193,7 @@ volumeClaimTemplates:
 // TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be deleted; maxUnavailable 1 lets
 // one go at a time (CS-132 (part)).
 func TestReadyPodsAreReplacedOneByOne(t *testing.T) {
+	t.Parallel()
 	w := create(t, "fresh", `
 replicas: 6
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
@@ -219,6 +223,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017, CS-128).
 func TestAutoscaler(t *testing.T) {
+	t.Parallel()
 	w := create(t, "hpa", `
 replicas: 2
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 50%, maxUnavailable: 1}}
@@ -247,6 +252,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestDisruptionBudget: a PodDisruptionBudget counts the pods by the scale subresource and refuses an eviction (CS-017).
 func TestDisruptionBudget(t *testing.T) {
+	t.Parallel()
 	w := create(t, "pdb", `replicas: 2`)
 	none := intstr.FromInt32(0)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "pdb"},

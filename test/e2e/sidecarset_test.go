@@ -139,6 +139,7 @@ func (w *workload) restarted(container, image string, restarts int32) {
 // TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers stay, and a pod takes at most two writes
 // (SS-002, SS-003, SS-219, SS-225, SS-228, SS-260).
 func TestSidecarInPlace(t *testing.T) {
+	t.Parallel()
 	s := createSidecars(t, "cold", `
 containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args: [sh, -c, "while true; do sleep 0.2; done"]}]
 `)
@@ -170,6 +171,7 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args:
 
 // TestNativeSidecarSet: native sidecars change in place like others (SS-W01).
 func TestNativeSidecarSet(t *testing.T) {
+	t.Parallel()
 	s := createSidecars(t, "nativeset", `
 initContainers: [{name: net, image: "app:v1", restartPolicy: Always, imagePullPolicy: IfNotPresent, args: [sh, -c, "while true; do sleep 0.2; done"]}]
 `)
@@ -207,6 +209,7 @@ template:
 // TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125, SS-240 to
 // SS-244).
 func TestHotUpgradeKeepsAnswering(t *testing.T) {
+	t.Parallel()
 	s := createSidecars(t, "hotset", hotPair)
 	w := create(t, "hotset", asking)
 	s.settled(2)
@@ -254,6 +257,7 @@ func logOf(ctx context.Context, t *testing.T, namespace, pod, container string) 
 
 // TestSharedVolumes: a sidecar sees what the application writes to its volumes, before and after its upgrade (SS-116).
 func TestSharedVolumes(t *testing.T) {
+	t.Parallel()
 	s := createSidecars(t, "sharing", `
 containers:
 - {name: reader, image: "app:v1", imagePullPolicy: IfNotPresent, shareVolumePolicy: {type: enabled},
@@ -286,6 +290,7 @@ template:
 // TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the same time,
 // resources included; neither touches what is the other's (SS-229, SS-250, SS-255, SS-D01).
 func TestSidecarsBesideCloneSet(t *testing.T) {
+	t.Parallel()
 	resize := served(t, "pods/resize")
 	const sized = `{spec: {template: {spec: {containers: [{name: nginx, image: "nginx:%s", imagePullPolicy: IfNotPresent, resources: {requests: {cpu: %s, memory: 20Mi}}}]}}}}`
 	s := createSidecars(t, "beside", `
@@ -329,6 +334,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // TestInjectionOrder: containers stand before or behind those of the application, init containers by name (SS-100 to SS-102).
 func TestInjectionOrder(t *testing.T) {
+	t.Parallel()
 	createSidecars(t, "ordered", `
 containers:
 - {name: zeta, image: "app:v1", imagePullPolicy: IfNotPresent}

@@ -65,6 +65,7 @@ func held(pod *corev1.Pod) string {
 
 // TestSidecarSetAndPodsTogether: somebody applies a SidecarSet and a Deployment in one file: no pod is without its sidecar (SS-006 (part)).
 func TestSidecarSetAndPodsTogether(t *testing.T) {
+	t.Parallel()
 	for i := range tries(t) {
 		name := fmt.Sprintf("together-%d", i)
 		ns := namespace(t)
@@ -87,6 +88,7 @@ func TestSidecarSetAndPodsTogether(t *testing.T) {
 
 // TestChangedSidecarSetAndPodsTogether: somebody applies a changed SidecarSet and a Deployment in one file: each pod has the changed sidecar.
 func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
+	t.Parallel()
 	sidecar := func(name, image string) string {
 		return `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: ` + name + `}, spec: {selector: {matchLabels: {app: ` + name + `}}, containers: [{name: sidecar, image: "` + image + `"}]}}`
 	}
@@ -117,6 +119,7 @@ func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
 
 // TestWorkloadSpreadAndPodsTogether: somebody applies a WorkloadSpread and its CloneSet in one file: every pod is in a subset (WS-050 (part)).
 func TestWorkloadSpreadAndPodsTogether(t *testing.T) {
+	t.Parallel()
 	for i := range tries(t) {
 		ns := namespace(t)
 		apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: spread, namespace: `+ns+`}, spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`)

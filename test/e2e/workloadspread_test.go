@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -38,13 +37,10 @@ func zones(t *testing.T) map[string]string {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		of[node.Name] = string(rune('a' + i))
-		label := func(ctx context.Context, value string) {
-			if err := kube.Patch(ctx, node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, zone, value))); err != nil {
-				t.Error(err)
-			}
+		// Tests run side by side: the label stays.
+		if err := kube.Patch(t.Context(), node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, zone, of[node.Name]))); err != nil {
+			t.Error(err)
 		}
-		label(t.Context(), strconv.Quote(of[node.Name]))
-		t.Cleanup(func() { label(context.Background(), "null") })
 	}
 	return of
 }
@@ -137,6 +133,7 @@ const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image:
 // WS-001, WS-002, WS-047, WS-050, WS-074 to WS-076, WS-092, WS-094, WS-142, WS-144, WS-150, WS-160 to WS-165, WS-190: a CloneSet with claims
 // is spread over three zones, with a patch; pods that were there before are adopted, surplus ones go first.
 func TestSpreadOfCloneSet(t *testing.T) {
+	t.Parallel()
 	of := zones(t)
 	w := create(t, "spread", `
 replicas: 2
@@ -173,6 +170,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 
 // WS-012, WS-080 to WS-085, WS-163, WS-196, WS-198: percentages of a Deployment; a rolling update fills the subsets anew.
 func TestSpreadOfDeployment(t *testing.T) {
+	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`, `subsets: [`+in("a", `, maxReplicas: 30%`)+`, `+in("b", `, maxReplicas: 30%`)+`, `+in("c", `, maxReplicas: 40%`)+`]`)
@@ -208,6 +206,7 @@ func TestSpreadOfDeployment(t *testing.T) {
 
 // WS-020, WS-107, WS-168: the pods of a Job are spread, and make room when they end.
 func TestSpreadOfJob(t *testing.T) {
+	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: batch/v1, kind: Job, name: work}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
@@ -219,6 +218,7 @@ func TestSpreadOfJob(t *testing.T) {
 
 // WS-060 to WS-064: the ordinals of a StatefulSet.
 func TestSpreadOfStatefulSet(t *testing.T) {
+	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
 	spread(t, space, `{apiVersion: apps/v1, kind: StatefulSet, name: db}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
