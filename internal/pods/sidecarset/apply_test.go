@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,14 +112,7 @@ func TestOneResetFails(t *testing.T) {
 // TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the pod says so, until the
 // SidecarSet asks for less (SS-W02).
 func TestResize(t *testing.T) {
-	sized := func(cpu string) func(*appsv1beta1.SidecarSet) {
-		return func(set *appsv1beta1.SidecarSet) {
-			set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		}
-	}
-	s := simulate(1, makeSet(sized("1")), 2, func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	})
+	s := simulate(1, makeSet(sized("1")), 2)
 	s.features.Resize = true
 	s.startManager()
 	is := func(what, cpu, upgradable string, restarts int32) {
@@ -151,6 +143,39 @@ func TestResize(t *testing.T) {
 	s.node.Unfit = nil
 	s.change(sized("4"))
 	is("less", "4 4", "true true", 1)
+}
+
+// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that down, and the user wants the former
+// ones again: the pod gets them, although its record never told of others (SS-231, SS-W02).
+func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
+	s := simulate(1, makeSet(sized("1")), 1)
+	s.features.Resize = true
+	s.startManager()
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.AfterWrite = func(w simulation.Write) {
+		if w.Subresource == "resize" {
+			s.AfterWrite = nil
+			s.Faults.Die = 1
+		}
+	}
+	s.change(sized("2"))
+	for range 10 {
+		s.round()
+	}
+	if cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String(); !s.Dead() || cpu != "2" {
+		t.Fatal(cpu, s.describe())
+	}
+	s.change(sized("1"))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	pod := s.pods()[0]
+	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" || s.set().Status.UpdatedReadyPods != 1 ||
+		strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
+		t.Error(cpu, s.describe())
+	}
 }
 
 // TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -370,6 +371,13 @@ func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return
 
 func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
 
+// sized gives the first sidecar a request of cpu.
+func sized(cpu string) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) {
+		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+}
+
 // imageNow sets the image of every sidecar of that name.
 func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
@@ -387,19 +395,19 @@ func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
-	add := func(name, image string) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked})
+	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: *c.Resources.DeepCopy()})
 	}
 	working := WorkingContainers{}
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
 		if !IsHot(c) {
-			add(c.Name, c.Image)
+			add(c, c.Name, c.Image)
 			continue
 		}
 		first, second := HotNames(c.Name)
-		add(first, c.Image)
-		add(second, c.UpgradeStrategy.HotUpgradeEmptyImage)
+		add(c, first, c.Image)
+		add(c, second, c.UpgradeStrategy.HotUpgradeEmptyImage)
 		working[c.Name] = first
 		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1", pub.SidecarSetVersionAltPrefix + first: "0",
 			pub.SidecarSetVersionPrefix + second: "0", pub.SidecarSetVersionAltPrefix + second: "1"} {

@@ -80,6 +80,9 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
 		used, ours := 0, 0
 		for _, pod := range p.matched {
+			if was.serves() && pod.serves() { // of those that stay in service as many as there are may be given something else (SS-219)
+				continue
+			}
 			if pod.updated && !pod.available() {
 				used++
 			}
@@ -129,7 +132,7 @@ func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range list {
 				if slices.Contains(names, list[i].Name) {
-					list[i].Image = ""
+					list[i].Image, list[i].Resources = "", corev1.ResourceRequirements{}
 				}
 			}
 		}
@@ -200,6 +203,10 @@ func (r *upgradeRun) user() {
 		r.upset()
 		return
 	}
+	if r.features.Resize && r.Chance(0.3) {
+		r.resize()
+		return
+	}
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		u := &set.Spec.UpdateStrategy
 		switch r.Rand.IntN(8) {
@@ -218,6 +225,16 @@ func (r *upgradeRun) user() {
 			imageNow("proxy", "proxy:bad")(set)
 		}
 	})
+}
+
+// resize changes the size of a sidecar, or what fits on a node.
+func (r *upgradeRun) resize() {
+	if pods := r.pods(); r.Chance(0.5) && len(pods) > 0 {
+		uid := string(pods[r.Rand.IntN(len(pods))].UID)
+		r.node.Unfit[uid] = !r.node.Unfit[uid]
+		return
+	}
+	r.change(sized(strconv.Itoa(1 + r.Rand.IntN(3))))
 }
 
 // upset changes what pods cannot be given in place, or who they belong to.
@@ -294,8 +311,16 @@ func simulatedUpgrade(seed uint64) string {
 			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
 		}
 	})
+	resizes := seed%2 == 0 && seed%8 < 4
+	if resizes {
+		sized("1")(set)
+	}
 	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
 	r.trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0
+	if r.node.Unfit = map[string]bool{}; resizes {
+		r.features.Resize = true
+		r.startManager()
+	}
 	r.node.Daemon = r.Chance(0.3)
 	r.node.Digests["proxy:bad"] = ""
 	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
@@ -311,8 +336,16 @@ func simulatedUpgrade(seed uint64) string {
 	return r.end()
 }
 
+// strange tells of a pod that was injected from a spec that was another one before the manager had kept it: nobody knows what it has.
+func (r *upgradeRun) strange(pod *podInfo) bool {
+	return r.features.Resize && !slices.ContainsFunc(r.List("ControllerRevision", false), func(o client.Object) bool {
+		return o.GetAnnotations()[pub.SidecarSetHash] == pod.record.Hash
+	})
+}
+
 // end lets the last wish come true and everything come to rest.
 func (r *upgradeRun) end() string {
+	clear(r.node.Unfit)
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
 		imageNow("proxy", "proxy:1")(set)
@@ -326,7 +359,7 @@ func (r *upgradeRun) end() string {
 	p := r.planner()
 	stay := 0
 	for _, pod := range p.matched {
-		if r.wild && !pod.updated && !pod.upgradable {
+		if (r.wild || r.strange(pod)) && !pod.updated && !pod.upgradable {
 			stay++
 			if entries := upgradableOf(pod.Pod); entries["mesh"] || entries == nil {
 				return fmt.Sprintf("pod %s does not say that it cannot be upgraded: %v%s", pod.Pod.Name, entries, r.describe())
@@ -338,6 +371,9 @@ func (r *upgradeRun) end() string {
 		}
 		if !pod.updated || !pod.available() {
 			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.updated, pod.behind, pod.notReady, r.describe())
+		}
+		if r.features.Resize && !r.wild && len(p.quantities(pod.Pod)) > 0 {
+			return fmt.Sprintf("pod %s lacks %v%s", pod.Pod.Name, p.quantities(pod.Pod), r.describe())
 		}
 		if images, changes := p.wanted(pod.Pod); len(images) > 0 || len(changes) > 0 {
 			return fmt.Sprintf("pod %s lacks %v %v%s", pod.Pod.Name, images, changes, r.describe())

@@ -264,7 +264,9 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 		return patch
 	}
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
-	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage {
+	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	begun := errStates == nil && states[p.Set.Name].Resizing != "" // it may have been given what the record does not tell
+	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
 	changes := p.quantities(pod)

@@ -76,7 +76,7 @@ func (p *planner) decide() {
 		}
 		return
 	}
-	limits.used += count(underway)
+	limits.count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
 
@@ -194,7 +194,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		}
 		return
 	}
-	l.used += count(underway)
+	l.count(underway)
 	p.walk(candidates, l, len(outdated))
 }
 
@@ -211,24 +211,30 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		return -1
 	})
-	l.used += count(candidates[:len(candidates)-kept])
+	l.count(candidates[:len(candidates)-kept])
+	used := l.used
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
-	chosen, ended, used := 0, false, l.used
+	chosen, ended := 0, false
 	for i, pod := range candidates {
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
-		case pod.underway: // it counts already, and nothing else brings it back
+		case pod.underway && !pod.serves(): // it counts already, and nothing else brings it back
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
-		case ended || pod.ready && used >= l.maxUnavailable:
+		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
+			l.down++
+			chosen++
+			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; %d of %d out of service with it", l.down, l.maxUnavailable))
+		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
-			p.verdict(pod, Wait, ReasonMaxUnavailable, "%d pods are unavailable because of the upgrade, maxUnavailable is %d", used, l.maxUnavailable)
+			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
 		default:
 			how := "it is not ready anyway"
 			if pod.ready {
-				used++
-				how = fmt.Sprintf("%d of %d unavailable with it", used, l.maxUnavailable)
+				l.used++
+				l.down++
+				how = fmt.Sprintf("%d of %d unavailable with it", l.used, l.maxUnavailable)
 			}
 			chosen++
 			p.upgradeVerdict(pod, how)
@@ -236,7 +242,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	}
 	switch {
 	case chosen > 0 || len(candidates) == 0:
-	case l.used > 0:
+	case used > 0:
 		if kept < len(candidates) {
 			p.standstill(l)
 		}
@@ -290,18 +296,6 @@ func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v.Upgradable, v.Change = &isTrue, p.change(pod)
 }
 
-// count tells how many of the pods may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
-// SidecarSet in the middle of a rollout would double what is unavailable. Once upgraded they count anyway (SS-218).
-func count(pods []*podInfo) int {
-	n := 0
-	for _, pod := range pods {
-		if pod.underway {
-			n++
-		}
-	}
-	return n
-}
-
 // change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was
 // decided about.
 func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) {
@@ -318,12 +312,13 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	}
 }
 
-// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02).
+// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02). That the
+// resources change is noted first: the pod's record tells of former ones until the last write.
 func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 	var patches []*podpatch.Patch
 	resize := p.resize(pod)
 	if !resize.Empty() {
-		patches = append(patches, resize)
+		patches = append(patches, p.noteResize(pod, now), resize)
 	}
 	images, hot := p.wanted(pod)
 	patch := &podpatch.Patch{}
@@ -357,6 +352,26 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.Set.Name))
 	}
 	return append(patches, patch), nil
+}
+
+// noteResize writes down that the pod is given the resources of the latest hash (SS-231).
+func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	if err != nil {
+		states = States{} // nobody can read what stands there (SS-215)
+	}
+	state, begun := states[p.Set.Name]
+	if state.Resizing == p.hash {
+		return patch
+	}
+	if !begun {
+		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
+	}
+	state.Resizing = p.hash
+	states[p.Set.Name] = state
+	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
+	return patch
 }
 
 // wanted are the images of cold sidecars that differ in the pod, by container, and the changes of hot ones.
