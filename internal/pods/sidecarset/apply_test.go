@@ -306,7 +306,7 @@ func TestRevisionThatIsRefused(t *testing.T) {
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, makeSet(), 2)
 	s.manage() // its writes are never delivered
-	s.due, s.wake = time.Time{}, true
+	s.queue.Add()
 	wait := func() string {
 		outcome, err := s.pass.Run(t.Context(), setKey.Name)
 		if err != nil {

@@ -66,10 +66,11 @@ const atOnce = 32
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
-	pass   *Pass
-	kube   *Kube
-	meters *meters
-	memory *pacing.Memory
+	pass    *Pass
+	kube    *Kube
+	meters  *meters
+	backOff *pacing.BackOff
+	memory  *pacing.Memory
 }
 
 // pauseAtMost is the longest pause between the plans of a SidecarSet, whose pods may be many.
@@ -84,7 +85,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		}
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{kube: kube, meters: meters}
+	r := &reconciler{kube: kube, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
 	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
 	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
 		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
@@ -93,7 +94,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
 		Watches(&corev1.Pod{}, podEvents).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the SidecarSet controller: %w", err)
@@ -206,7 +207,7 @@ func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	name, key, begin := request.Name, request.NamespacedName, r.pass.Applier.Now()
-	owner, err := r.kube.Owner(ctx, name)
+	owner, err := r.pass.Reader.Owner(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
 	}
@@ -230,10 +231,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: outcome.After}, nil
+	return r.backOff.Answer(request, outcome.After, err)
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

@@ -68,11 +68,9 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
 	s.Deliver(99) // the manager is told of nothing
-	s.wake = false
-	if s.due.IsZero() {
+	if !s.queue.Wait() {
 		t.Fatal("the manager does not come back")
 	}
-	s.Pass(s.due.Sub(s.Now()))
 	if err := s.settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
 		t.Error(err, s.describe())
 	}

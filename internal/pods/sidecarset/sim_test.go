@@ -30,8 +30,7 @@ type simulated struct {
 	pass     *Pass
 	mu       sync.Mutex // guards events while requests run in parallel
 	events   []string
-	due      time.Time
-	wake     bool
+	queue    *simulation.Queue
 	told     func(*Plan)
 	trace    bool
 	features Features
@@ -70,7 +69,7 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.wake, s.due = true, time.Time{}
+	s.queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	s.pass = &Pass{Reader: simReader{s}, Features: s.features,
 		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
 }
@@ -89,14 +88,11 @@ func (s *simulated) PodEvent(pod *corev1.Pod, eventType, reason, message string)
 
 // manage runs one pass if anything would call the manager, and tells whether it did.
 func (s *simulated) manage() bool {
-	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+	if !s.queue.Take() {
 		return false
 	}
-	s.wake, s.due = false, time.Time{}
 	outcome, err := s.pass.Run(context.Background(), setKey.Name)
-	if err != nil {
-		s.wake = true
-	}
+	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -106,15 +102,12 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	if outcome.After > 0 {
-		s.due = s.Now().Add(outcome.After)
-	}
 	return true
 }
 
 func (s *simulated) deliver(n int) {
 	if s.Deliver(n) {
-		s.wake = true
+		s.queue.Add()
 	}
 }
 
@@ -277,10 +270,9 @@ func (s *simulated) settle(limit int) error {
 		if s.Dead() {
 			return fmt.Errorf("the manager died at rest")
 		}
-		if s.due.IsZero() {
+		if !s.queue.Wait() {
 			return nil
 		}
-		s.Pass(max(s.due.Sub(s.Now()), 0))
 	}
 	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
 }
@@ -301,7 +293,7 @@ func (s *simulated) round() bool {
 	if s.others != nil && s.others() {
 		moved = true
 	}
-	return moved || s.Undelivered() > 0 || s.wake
+	return moved || s.Undelivered() > 0 || s.queue.Added()
 }
 
 func (s *simulated) describe() string {

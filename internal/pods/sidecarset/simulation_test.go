@@ -401,7 +401,7 @@ func (r *upgradeRun) end() string {
 		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
 	}
 	r.Writes = nil
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err)
 	}

@@ -112,13 +112,13 @@ func TestStandstillIsTold(t *testing.T) {
 	for range 50 {
 		s.round()
 	}
-	if told() != 0 || s.due.IsZero() {
-		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.due)
+	if told() != 0 || s.queue.Due().IsZero() {
+		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.queue.Due())
 	}
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
-	s.wake = true
+	s.queue.Add()
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,7 @@ type simulated struct {
 	pass   *Pass
 	window time.Duration
 	events []string
-	due    time.Time
-	wake   bool
+	queue  *simulation.Queue
 	told   func(*Plan)
 	trace  bool
 
@@ -72,7 +71,7 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.wake, s.due = true, time.Time{}
+	s.queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
 	s.pass = &Pass{Reader: simReader{s}, Versioned: versions, Window: s.window,
 		Applier: Applier{Cluster: simWriter{s}, Status: PlainStatusWriter{simWriter{s}}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
 }
@@ -84,14 +83,11 @@ func (s *simulated) Event(_ *appsv1beta1.WorkloadSpread, eventType, reason, mess
 
 // manage runs one pass if anything would call the manager, and tells whether it did.
 func (s *simulated) manage() bool {
-	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+	if !s.queue.Take() {
 		return false
 	}
-	s.wake, s.due = false, time.Time{}
 	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: "ws"})
-	if err != nil {
-		s.wake = true
-	}
+	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -101,15 +97,12 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	if outcome.After > 0 {
-		s.due = s.Now().Add(outcome.After)
-	}
 	return true
 }
 
 func (s *simulated) deliver(n int) {
 	if s.Deliver(n) {
-		s.wake = true
+		s.queue.Add()
 	}
 }
 
@@ -339,10 +332,9 @@ func (s *simulated) settle(limit int) error {
 		if s.round() {
 			continue
 		}
-		if s.due.IsZero() {
+		if !s.queue.Wait() {
 			return nil
 		}
-		s.Pass(max(s.due.Sub(s.Now()), 0))
 	}
 	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
 }
@@ -354,7 +346,7 @@ func (s *simulated) round() bool {
 	moved = s.workload() || moved
 	moved = s.requests() || moved
 	moved = s.kubelet() || moved
-	return moved || s.Undelivered() > 0 || s.wake
+	return moved || s.Undelivered() > 0 || s.queue.Added()
 }
 
 func (s *simulated) describe() string {

@@ -203,7 +203,7 @@ func (r *spreadRun) end() string {
 	if err := r.settle(3000); err != nil {
 		return err.Error()
 	}
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil {
 		return err.Error()
 	}
@@ -253,7 +253,7 @@ func (r *spreadRun) end() string {
 		return fmt.Sprintf("status of versions without pods: %+v", spread.Status) // WS-155
 	}
 	r.Writes = nil
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err) // WS-160, WS-178
 	}
