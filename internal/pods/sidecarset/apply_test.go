@@ -67,6 +67,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 30 {
 		s.round()
+		s.Pass(time.Second)
 	}
 	images := map[string]string{}
 	for _, pod := range s.pods() {
@@ -76,7 +77,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Error(tried, diff, s.describe())
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || len(s.pass.knowledge(s.set().UID).refused) != 0 {
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.knowledge(s.set().UID).retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
 		t.Error(err, s.describe())
 	}
 }
@@ -465,12 +466,12 @@ func TestMetrics(t *testing.T) {
 	s := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 3)
 	m := newMeters()
 	plan := Make(s)
-	m.observe(plan)
+	m.observe(plan, nil)
 	if n := len(m.known["mesh"]); n != 2 { // one revision, one reason
 		t.Errorf("%v", m.known)
 	}
 	s.Set.Spec.UpdateStrategy.Paused = true
-	m.observe(Make(s))
+	m.observe(Make(s), nil)
 	if !m.known["mesh"]["wPaused"] || m.known["mesh"]["wMaxUnavailable"] {
 		t.Errorf("%v", m.known)
 	}

@@ -226,7 +226,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Pending != "":
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
-		r.meters.observe(outcome.Plan)
+		r.meters.observe(outcome.Plan, outcome.Done)
 		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
 			logger.V(2).Info("Plan", "plan", text)
 		}

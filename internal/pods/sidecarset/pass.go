@@ -49,10 +49,19 @@ type Pass struct {
 type Outcome struct {
 	// Plan that was carried out; nil if there was nothing to plan, or not yet.
 	Plan *Plan
+	// Done is how many pods were upgraded or reset.
+	Done map[Action]int
 	// Pending is what the cache has to show before a plan can be made (SS-193).
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
+}
+
+// within sees to it that the pass is repeated after that time at the latest (CS-076).
+func (o *Outcome) within(after time.Duration) {
+	if o.After == 0 || after < o.After {
+		o.After = after
+	}
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -89,28 +98,26 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.learn(plan, result)
+	snapshot.Known.learn(plan, result, p.Applier.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, After: plan.Again}
-	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) && (outcome.After == 0 || outcome.After > mendedAfter) {
-		outcome.After = mendedAfter
+	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again}
+	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
+		outcome.within(mendedAfter)
 	}
 	if result.Retry {
-		outcome.After = retryAfter
+		outcome.within(retryAfter)
 	}
 	if result.NoRevision || equality.Semantic.DeepEqual(plan.SidecarSet.Status, plan.Status) {
 		return outcome, result.Err
 	}
 	if wait := p.statusMayWait(plan); wait > 0 {
-		if outcome.After == 0 || outcome.After > wait {
-			outcome.After = wait
-		}
+		outcome.within(wait)
 		return outcome, result.Err
 	}
 	final := Result{}
 	final.add(p.Applier.writeStatus(ctx, plan, &plan.Status))
 	if final.Retry {
-		outcome.After = retryAfter
+		outcome.within(retryAfter)
 	}
 	return outcome, errors.Join(result.Err, final.Err)
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -56,6 +57,7 @@ const (
 	ReasonMetadata         Reason = "MetadataNotMergeable"
 	ReasonNoHash           Reason = "NoHash"
 	ReasonResizeInfeasible Reason = "ResizeInfeasible"
+	ReasonRefused          Reason = "Refused"
 )
 
 // PodVerdict is the decision about one pod.
@@ -178,6 +180,13 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+	if p.NewRevision != nil || p.ChangeRevision != nil {
+		if why := p.heldBack(s.Set.UID); why != "" {
+			p.say("nothing is done: revision %s is not stored: %s", p.Status.LatestRevision, why)
+			p.NewRevision, p.ChangeRevision, p.Status = nil, nil, *s.Set.Status.DeepCopy()
+			return p.result()
+		}
+	}
 	p.history()
 	p.status()
 	p.decide()
@@ -191,7 +200,33 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
+// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID of the SidecarSet, the new one. It is
+// empty if it may be (SS-230).
+func (p *planner) heldBack(uid types.UID) string {
+	if p.Known == nil {
+		return ""
+	}
+	until, why := p.Known.retries.Held(uid, aboutOf(p.Set), p.Now)
+	if until.IsZero() {
+		return ""
+	}
+	p.comeBack(until.Sub(p.Now))
+	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+}
+
+// comeBack plans again after that time at the latest.
+func (p *planner) comeBack(after time.Duration) {
+	if after > 0 && (p.Again == 0 || after < p.Again) {
+		p.Again = after
+	}
+}
+
 func (p *planner) result() *Plan {
+	for _, v := range p.Verdicts {
+		if v.Change == nil && (v.Upgradable != nil || v.Forget) && p.heldBack(v.Pod.UID) != "" {
+			v.Upgradable, v.Forget = nil, false
+		}
+	}
 	plan := p.Plan
 	plan.planner = p
 	return &plan

@@ -176,9 +176,11 @@ func (p *planner) history() {
 		if excess <= 0 {
 			return
 		}
-		if !needed[r.Name] {
+		if needed[r.Name] {
+			continue
+		}
+		if excess--; p.heldBack(r.UID) == "" {
 			p.History = append(p.History, r)
-			excess--
 		}
 	}
 	if excess > 0 {

@@ -46,7 +46,7 @@ func (p *planner) decide() {
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			if !p.failedReset(pod.Pod) {
+			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round (SS-230)
 				resetting++
 			}
 			if !pod.updated {
@@ -113,7 +113,10 @@ func (p *planner) reset(pod *podInfo) bool {
 		return false
 	}
 	changes, waiting := p.resets(pod)
-	if len(changes) == 0 {
+	if len(changes) > 0 {
+		waiting = p.heldBack(pod.Pod.UID)
+	}
+	if len(changes) == 0 || waiting != "" {
 		if waiting != "" {
 			p.hotWaits[pod] = waiting
 		}
@@ -173,6 +176,9 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			// its verdict is given
 		case pod.busy != "":
 			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
+			underway = append(underway, pod)
+		case p.heldBack(pod.Pod.UID) != "":
+			waits(ReasonRefused, p.heldBack(pod.Pod.UID))
 			underway = append(underway, pod)
 		case len(overtaken) > 0:
 			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
@@ -283,7 +289,7 @@ func (p *planner) standstill(l limits) {
 		}
 	}
 	if wait := latest.Add(patience).Sub(p.Now); wait > 0 || len(names) == 0 {
-		p.Again = max(wait, 0)
+		p.comeBack(wait)
 		return
 	}
 	p.HeldBackReason, p.heldBackAbout = ReasonMaxUnavailable, strings.Join(names, " ")

@@ -1,14 +1,15 @@
 package sidecarset
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -132,7 +133,8 @@ func TestStandstillIsTold(t *testing.T) {
 func TestRefusedPodsThatAreNotReady(t *testing.T) {
 	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), makeSet(), 2, only(1, notReady))
 	s.Pods[1].UID = "refused"
-	s.Known = &Knowledge{refused: map[types.UID]bool{"refused": true}}
+	s.Known = &Knowledge{}
+	s.Known.retries.Failed("refused", aboutOf(s.Set), errors.New("no"), planTime.Add(-time.Hour))
 	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(Make(s))); diff != "" {
 		t.Error(diff)
 	}
