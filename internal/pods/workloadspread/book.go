@@ -80,7 +80,9 @@ func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, no
 		return Decision{Subset: alone}
 	}
 	list := align(spread, target, pod.Version)
-	if i := slices.IndexFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.CreatingPods, pod.Key) }); i >= 0 { // WS-072
+	if i := slices.IndexFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key) // with both it is of an earlier pod that nobody has counted (WS-103)
+	}); i >= 0 { // WS-072
 		d := Decision{Subset: &spread.Spec.Subsets[i], Booked: true}
 		if now.Sub(list[i].CreatingPods[pod.Key].Time) > CreationTimeout/2 {
 			// It is of a request that failed long ago, and would expire before this pod can be seen: it begins anew, in the same place.
@@ -107,12 +109,22 @@ func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, no
 	if deleted >= 0 {
 		// The name is free again, so that the place of the earlier pod is, too: it was added to the missing ones when the deletion was
 		// booked, and is taken only if the pod returns to it.
-		list[deleted].DeletingPods = maps.Clone(list[deleted].DeletingPods)
-		delete(list[deleted].DeletingPods, pod.Key)
+		gone(&list[deleted], pod.Key)
 	}
 	list[chosen].CreatingPods = with(list[chosen].CreatingPods, pod.Key, now)
 	list[chosen].MissingReplicas--
 	return Decision{Subset: subset, Booked: true, List: list}
+}
+
+// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together with the booking, so that as many are
+// missing as before.
+func gone(status *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
+	status.DeletingPods = without(status.DeletingPods, name)
+	if has(status.CreatingPods, name) {
+		status.CreatingPods = without(status.CreatingPods, name)
+	} else {
+		status.Replicas = max(status.Replicas-1, 0)
+	}
 }
 
 // Delete books the deletion of a pod (WS-102, WS-103).
@@ -259,6 +271,12 @@ func with(bookings map[string]metav1.Time, key string, now time.Time) map[string
 	}
 	added[key] = metav1.NewTime(now)
 	return added
+}
+
+func without(bookings map[string]metav1.Time, key string) map[string]metav1.Time {
+	fewer := maps.Clone(bookings)
+	delete(fewer, key)
+	return fewer
 }
 
 // places says why no subset takes a pod.

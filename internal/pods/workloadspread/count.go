@@ -99,8 +99,12 @@ func Count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus
 		if !pod.Active || pod.Subset == "" || version != AllVersions && pod.Version != version {
 			continue
 		}
+		old := c.former[pod.Subset]
+		if old != nil && c.replaced(pod, old) {
+			continue
+		}
 		active[pod.Subset]++
-		if old := c.former[pod.Subset]; old != nil && len(old.DeletingPods) > 0 {
+		if old != nil && len(old.DeletingPods) > 0 {
 			if c.deletable[pod.Subset] == nil {
 				c.deletable[pod.Subset] = sets.New[string]()
 			}
@@ -111,6 +115,23 @@ func Count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus
 		c.Subsets = append(c.Subsets, c.subset(q, active[q.Name]))
 	}
 	return c.Counted
+}
+
+// replaced tells of a pod that was booked anew under its name, in the same subset: the two of them have one place, and the cache does not show yet that
+// this one has gone.
+func (c *counter) replaced(pod *Seen, status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+	booked, ok := status.CreatingPods[pod.Name]
+	return ok && !has(status.DeletingPods, pod.Name) && earlier(pod, booked.Time) && !c.expired(booked, CreationTimeout)
+}
+
+// expired tells whether a booking is not waited for any more.
+func (c *counter) expired(at metav1.Time, timeout time.Duration) bool {
+	return c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
+}
+
+// earlier tells of a pod that is older than any request could be.
+func earlier(pod *Seen, booked time.Time) bool {
+	return pod.Created.Add(CreationTimeout).Before(booked)
 }
 
 type counter struct {
@@ -148,8 +169,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 		if deletion && !c.deletable[subset].Has(key) || !deletion && (has(ending, key) || c.came(subset, key, at.Time)) {
 			continue
 		}
-		until := at.Add(timeout)
-		if c.now.After(until) || at.After(c.now.Add(clockSkew)) {
+		if c.expired(at, timeout) {
 			lost = append(lost, key)
 			continue
 		}
@@ -157,7 +177,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 			kept = map[string]metav1.Time{}
 		}
 		kept[key] = at
-		if until = until.Add(moment); c.Next.IsZero() || until.Before(c.Next) {
+		if until := at.Add(timeout + moment); c.Next.IsZero() || until.Before(c.Next) {
 			c.Next = until
 		}
 	}
@@ -186,5 +206,5 @@ func (c *counter) came(subset, key string, booked time.Time) bool {
 		}
 	}
 	pod, ok := c.seen[key]
-	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
+	return ok && pod.Subset == subset && (pod.Booking != "" || !earlier(pod, booked))
 }
