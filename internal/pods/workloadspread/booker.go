@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -90,7 +89,7 @@ type booking struct {
 	arrived time.Time
 	version string
 	kind    string
-	decide  func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision
+	decide  func(*ledger) (Decision, func())
 	// prepare is called with a subset before anything is written, maybe again with another one; what it fails with is the answer.
 	prepare func(Decision) error
 
@@ -131,9 +130,7 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return decision, prepare(decision)
 	}
 	return b.settle(ctx, spread, &booking{version: pod.Version, kind: "creation", prepare: prepare,
-		decide: func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision {
-			return Create(spread, target, pod, now)
-		}})
+		decide: func(l *ledger) (Decision, func()) { return l.create(pod) }})
 }
 
 // byOrdinal chooses without booking. A cache may be behind in what the choice depends on: the StatefulSet is read live where it gives no place,
@@ -171,9 +168,7 @@ func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return Decision{Reason: reason}, nil
 	}
 	return b.settle(ctx, spread, &booking{version: pod.Version, kind: "deletion", prepare: func(Decision) error { return nil },
-		decide: func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision {
-			return Delete(spread, target, pod, now)
-		}})
+		decide: func(l *ledger) (Decision, func()) { return l.delete(pod) }})
 }
 
 // Locked runs a write of the status that somebody else makes, such as the controller's, with the lock held that bookings take. What it
@@ -351,7 +346,7 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 		}
 	}
 	for _, k := range open {
-		if len(k.decision.List) > 0 {
+		if k.decision.Made {
 			b.booked.WithLabelValues(k.kind).Inc()
 		}
 		k.answer(nil)
@@ -362,16 +357,11 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 // decide decides about all of a batch, each on what those before it leave, and returns the lists to be written, by version. It is not done
 // if some pod found no subset in an object, or with replicas of the target, that may be older than its request (WS-077).
 func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, asked bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
-	work := *spread
-	work.Status.VersionedSubsetStatuses = maps.Clone(spread.Status.VersionedSubsetStatuses)
-	if work.Status.VersionedSubsetStatuses == nil {
-		work.Status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
-	}
-	changed = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
-	now := b.now()
+	l := newLedger(spread, target, b.now())
 	for _, k := range batch {
+		var commit func()
 		k.err = nil
-		k.decision = k.decide(&work, target, now)
+		k.decision, commit = k.decide(l)
 		if k.decision.Subset == nil && k.kind == "creation" && !asked && (readsTarget(spread) || r.fresh.Before(k.arrived)) {
 			return nil, false
 		}
@@ -380,11 +370,9 @@ func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Tar
 				continue
 			}
 		}
-		if k.decision.List != nil {
-			work.Status.VersionedSubsetStatuses[k.version], changed[k.version] = k.decision.List, k.decision.List
-		}
+		commit()
 	}
-	return changed, true
+	return l.changed(), true
 }
 
 // read returns the newer of what was written here last and of the informer's copy, or what the API server has (WS-111). Nil: it is gone.

@@ -312,7 +312,7 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 		return &Target{Exists: true, Desired: map[bool]int32{false: 0, true: 4}[live]}, nil
 	}}
 	b, spread = s.behind(t, workloads)
-	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset == nil || d.List[0].MissingReplicas != 1 {
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset == nil || s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if diff := cmp.Diff([]string{"target live=false", "target live=true"}, workloads.asked); diff != "" {
@@ -356,7 +356,7 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone { // the old one was matched
 			t.Errorf("%+v, %v", d, err)
 		}
-		if d, err := b.Create(t.Context(), s.stored(t), Creation{Key: "q", Version: "v"}, prepared); err != nil || d.List[0].MissingReplicas != 1 {
+		if d, err := b.Create(t.Context(), s.stored(t), Creation{Key: "q", Version: "v"}, prepared); err != nil || s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		b.Forget("u2")

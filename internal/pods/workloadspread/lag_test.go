@@ -79,7 +79,7 @@ func TestBookerAsksForATargetThatIsNotCached(t *testing.T) {
 	b, spread := s.behind(t, &standing{target: func(live bool) (*Target, error) {
 		return map[bool]*Target{false: {}, true: {Exists: true, Desired: 4}}[live], nil
 	}})
-	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" || d.List[0].MissingReplicas != 1 {
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" || s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
