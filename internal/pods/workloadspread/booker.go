@@ -133,8 +133,7 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		decide: func(l *ledger) (Decision, func()) { return l.create(pod) }})
 }
 
-// byOrdinal chooses without booking. A cache may be behind in what the choice depends on: the StatefulSet is read live where it gives no place,
-// and whether subsets can be scheduled to is what was written here last, if that is newer.
+// byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if that is newer than the cache.
 func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation) (Decision, error) {
 	name := pod.Key
 	if pod.Generated {
@@ -149,17 +148,11 @@ func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 		<-r.lock
 	default: // somebody writes; what is read now may be as old as it likes
 	}
-	decision := Decision{}
-	for _, live := range []bool{false, true} {
-		target, err := b.workloads.Target(ctx, newest, live)
-		if err != nil {
-			return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
-		}
-		if decision = ByOrdinal(newest, target, name); decision.Subset != nil && target.Exists {
-			break
-		}
+	target, err := b.workload(ctx, newest)
+	if err != nil {
+		return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
 	}
-	return decision, nil
+	return ByOrdinal(newest, target, name), nil
 }
 
 // Delete books the deletion of a pod, if there is something to book (WS-102, WS-103).
@@ -287,7 +280,7 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 	backoff := wait.Backoff{Duration: bookingWait, Factor: 2, Jitter: 1, Steps: bookingAttempts, Cap: bookingWaitMost}
 	for attempt := 1; ; attempt++ {
 		var err error
-		if batch, err = b.attempt(ctx, r, of, batch, live, false); err == nil {
+		if batch, err = b.attempt(ctx, r, of, batch, live); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -310,9 +303,9 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 	}
 }
 
-// attempt reads, decides and writes once; live and ask have the object, and its target, read from the API server. It returns the bookings
-// that are not answered, with an error if there are such.
-func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live, ask bool) ([]*booking, error) {
+// attempt reads, decides and writes once; live has the object read from the API server. It returns the bookings that are not answered, with an
+// error if there are such.
+func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live bool) ([]*booking, error) {
 	if batch = awaited(batch); len(batch) == 0 {
 		return nil, nil
 	}
@@ -327,10 +320,9 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 		}
 		return nil, nil
 	}
-	target := b.target(ctx, spread, ask)
-	changed, done := b.decide(r, spread, target, batch, ask)
+	changed, done := b.decide(r, spread, b.target(ctx, spread), batch, live)
 	if !done {
-		return b.attempt(ctx, r, of, batch, true, true)
+		return b.attempt(ctx, r, of, batch, true)
 	}
 	open := batch[:0:0]
 	for _, k := range batch {
@@ -355,14 +347,14 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 }
 
 // decide decides about all of a batch, each on what those before it leave, and returns the lists to be written, by version. It is not done
-// if some pod found no subset in an object, or with replicas of the target, that may be older than its request (WS-077).
-func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, asked bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
+// if some pod found no subset in an object that may be older than its request (WS-077).
+func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, live bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
 	l := newLedger(spread, target, b.now())
 	for _, k := range batch {
 		var commit func()
 		k.err = nil
 		k.decision, commit = k.decide(l)
-		if k.decision.Subset == nil && k.kind == "creation" && !asked && (readsTarget(spread) || r.fresh.Before(k.arrived)) {
+		if k.decision.Subset == nil && k.kind == "creation" && !live && r.fresh.Before(k.arrived) {
 			return nil, false
 		}
 		if k.decision.Subset != nil {
@@ -402,14 +394,11 @@ func (b *Booker) read(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 }
 
 // target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas then count 0 (WS-133).
-func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) *Target {
+func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *Target {
 	if !readsTarget(spread) {
 		return nil
 	}
-	target, err := b.workloads.Target(ctx, spread, live)
-	if err == nil && !live && !target.Exists { // its pods come, so it is the cache that does not show it yet
-		target, err = b.workloads.Target(ctx, spread, true)
-	}
+	target, err := b.workload(ctx, spread)
 	if err == nil && target.DesiredError != nil {
 		err = target.DesiredError
 	}
@@ -418,6 +407,21 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return nil
 	}
 	return target
+}
+
+// workload reads the target from the API server: pods come because their workload was scaled, which the cache may show later than they come. The
+// cache is asked only where the API server does not answer.
+func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, error) {
+	target, err := b.workloads.Target(ctx, spread, true)
+	if err == nil {
+		return target, nil
+	}
+	cached, errCached := b.workloads.Target(ctx, spread, false)
+	if errCached != nil || !cached.Exists {
+		return nil, err
+	}
+	b.log.V(2).Info("The workload is read from the cache", "workloadspread", client.ObjectKeyFromObject(spread), "why", err.Error())
+	return cached, nil
 }
 
 // write patches the lists of some versions, for exactly this version of the object.
