@@ -89,8 +89,8 @@ func run(ctx context.Context, args []string) error {
 	if err := metrics.Registry.Register(gates.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	pods := &podindex.Index{}
-	mgr, err := newManager(o, pods)
+	pods, creations := &podindex.Index{}, &creations{}
+	mgr, err := newManager(o, pods, creations)
 	if err != nil {
 		return err
 	}
@@ -102,6 +102,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	spreads.release(creations)
 	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
+func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, err
@@ -208,6 +209,7 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme:                        s,
 		Cache:                         cacheOptions,
+		NewClient:                     creations.newClient,
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
 		HealthProbeBindAddress:        o.probeAddr,
 		PprofBindAddress:              pprofAddr,

@@ -135,6 +135,22 @@ func (l *ledger) create(pod Creation) (Decision, func()) {
 
 func nothing() {}
 
+// release decides whether the place of a creation that was refused is given back; the other result does so.
+func (l *ledger) release(pod Creation) (Decision, func()) {
+	p := l.page(pod.Version)
+	i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key) // with both it holds no place
+	})
+	if i < 0 {
+		return Decision{Reason: "it is not booked"}, nothing
+	}
+	return Decision{Subset: &l.spread.Spec.Subsets[i], Made: true}, func() {
+		status := p.change(i)
+		delete(status.CreatingPods, pod.Key)
+		l.free(status, i)
+	}
+}
+
 // delete decides about a deletion; the other result books it.
 func (l *ledger) delete(pod Deletion) (Decision, func()) {
 	if reason := unbookable(l.spread, pod.Subset); reason != "" {
@@ -156,12 +172,17 @@ func (l *ledger) delete(pod Deletion) (Decision, func()) {
 			delete(status.CreatingPods, pod.Booking)
 		}
 		status.DeletingPods[pod.Name] = metav1.NewTime(l.now)
-		// A deletion frees a place only where the pods that stay are fewer than the quota: of an over-full subset the first ones do not.
-		if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
-			status.MissingReplicas++
-		} else {
-			status.MissingReplicas = free
-		}
+		l.free(status, i)
+	}
+}
+
+// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the quota: of an over-full subset the first
+// that go free none.
+func (l *ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
+	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
+		status.MissingReplicas++
+	} else {
+		status.MissingReplicas = free
 	}
 }
 

@@ -62,7 +62,7 @@ func NewBooker(c client.Client, live client.Reader, cached func(types.Namespaced
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
 			Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."}, []string{"result"}),
 		booked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_bookings_total",
-			Help: "Pods whose creation or deletion was booked."}, []string{"kind"}),
+			Help: "Pods whose creation or deletion was booked, and creations whose place was given back (release)."}, []string{"kind"}),
 	}
 }
 
@@ -162,6 +162,17 @@ func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	}
 	return b.settle(ctx, spread, &booking{version: pod.Version, kind: "deletion", prepare: func(Decision) error { return nil },
 		decide: func(l *ledger) (Decision, func()) { return l.delete(pod) }})
+}
+
+// Release gives back the place of a pod whose creation was refused for certain, so that another one need not wait until its booking expires
+// (WS-152). Who does not know that for certain must not: two pods would have the place.
+func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation) error {
+	if Ordinal(TargetOf(spread).GroupKind) || Alone(spread) != nil {
+		return nil
+	}
+	_, err := b.settle(ctx, spread, &booking{version: pod.Version, kind: "release", prepare: func(Decision) error { return nil },
+		decide: func(l *ledger) (Decision, func()) { return l.release(pod) }})
+	return err
 }
 
 // Locked runs a write of the status that somebody else makes, such as the controller's, with the lock held that bookings take. What it
@@ -347,14 +358,14 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 }
 
 // decide decides about all of a batch, each on what those before it leave, and returns the lists to be written, by version. It is not done
-// if some pod found no subset in an object that may be older than its request (WS-077).
+// if some pod found no subset, or no booking to be given back, in an object that may be older than its request (WS-077).
 func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, live bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
 	l := newLedger(spread, target, b.now())
 	for _, k := range batch {
 		var commit func()
 		k.err = nil
 		k.decision, commit = k.decide(l)
-		if k.decision.Subset == nil && k.kind == "creation" && !live && r.fresh.Before(k.arrived) {
+		if k.decision.Subset == nil && k.kind != "deletion" && !live && r.fresh.Before(k.arrived) {
 			return nil, false
 		}
 		if k.decision.Subset != nil {
