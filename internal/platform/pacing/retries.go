@@ -50,6 +50,17 @@ func (r *Retries) Held(uid types.UID, about string, now time.Time) (until time.T
 	return time.Time{}, ""
 }
 
+// All returns the objects that are held back, with the times until when.
+func (r *Retries) All(about string, now time.Time) map[types.UID]time.Time {
+	held := map[types.UID]time.Time{}
+	for uid := range r.failed {
+		if until, _ := r.Held(uid, about, now); !until.IsZero() {
+			held[uid] = until
+		}
+	}
+	return held
+}
+
 // Keep forgets all objects but those.
 func (r *Retries) Keep(present func(types.UID) bool) {
 	for uid := range r.failed {

@@ -34,6 +34,9 @@ func TestRetries(t *testing.T) {
 	if until, _ := r.Held("a", "y", now); until.Sub(now) != time.Second {
 		t.Error("something else waits for longer than a second", until.Sub(now))
 	}
+	if all := r.All("y", now); len(all) != 1 || all["a"].Sub(now) != time.Second || len(r.All("x", now)) != 0 {
+		t.Errorf("%v", all)
+	}
 	r.Failed("b", "x", refused, now)
 	r.Failed("c", "x", refused, now)
 	r.Done("b")

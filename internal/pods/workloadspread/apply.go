@@ -63,6 +63,8 @@ type Result struct {
 	Deleted []*corev1.Pod
 	// DeleteErrors are those of pods that could not be deleted (WS-175).
 	DeleteErrors []error
+	// Tried are the pods that were written or deleted, with nil, or could not be, though nothing changed meanwhile.
+	Tried map[types.UID]error
 	// Written is the change of the status that was written; nil if there was none to write.
 	Written *StatusChange
 }
@@ -79,12 +81,22 @@ func (r *Result) add(err error) (failed bool) {
 	return false
 }
 
+// tried adds what came of a pod.
+func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
+	if failed = r.add(err); failed {
+		r.Tried[pod.UID] = err
+	} else if _, before := r.Tried[pod.UID]; !before {
+		r.Tried[pod.UID] = nil
+	}
+	return failed
+}
+
 // Apply carries out a plan: pods are patched, then the status is written, and only after that pods are deleted, so that their replacements
 // already find their subset passed over (WS-130). writeStatus tells whether the status may not wait.
 func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
-	var result Result
+	result := Result{Tried: map[types.UID]error{}}
 	for i, err := range parallel.Do(ctx, len(plan.Writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, plan.Writes[i]) }) {
-		if result.add(err) && plan.Writes[i].Cost != "" {
+		if result.tried(plan.Writes[i].Pod, err) && plan.Writes[i].Cost != "" {
 			result.CostErrors = append(result.CostErrors, err)
 		}
 	}
@@ -96,7 +108,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		return result
 	}
 	for i, err := range parallel.Do(ctx, len(plan.Delete), a.Parallel, func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
-		if result.add(err) {
+		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
 		}
 		if err == nil {

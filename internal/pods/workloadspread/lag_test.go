@@ -239,6 +239,13 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != ReasonReplicasUnknown || !strings.Contains(err.Error(), "no rights") {
 		t.Errorf("%v, %v", outcome.Plan, err)
 	}
+	for range 20 { // in vain
+		s.queue.Add()
+		s.manage()
+	}
+	if late := s.queue.Due().Sub(s.Now()); late > unknownAfter {
+		t.Errorf("once the right is given, that is seen after %s", late)
+	}
 }
 
 // forbiddenPods finds no pods without rights.

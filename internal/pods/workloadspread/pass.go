@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
@@ -51,6 +52,8 @@ type Pass struct {
 	mu sync.Mutex
 	// unfit are pods that were looked at and fit in no subset, with what that depended on, so that they are not read again at each pass.
 	unfit map[types.UID]map[types.UID]uint64
+	// retries are pods that could not be written, or deleted, when it was tried last.
+	retries map[types.UID]*pacing.Retries
 	// written is when a status was last written.
 	written map[types.UID]time.Time
 	// said is what events that repeat were last about, by reason.
@@ -119,6 +122,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 			return outcome, nil
 		}
 		p.say(plan, plan.Reason, plan.Problem.Error())
+		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
+			outcome.within(unknownAfter)
+		}
 		return outcome, plan.Problem
 	}
 	if !plan.Again.IsZero() {
@@ -129,6 +135,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(wait)
 	}
 	result := p.Applier.Apply(ctx, plan, wait == 0)
+	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
 	if result.Written != nil {
@@ -149,6 +156,7 @@ func (p *Pass) Forget(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.unfit, owner)
+	delete(p.retries, owner)
 	delete(p.written, owner)
 	delete(p.said, owner)
 }
@@ -158,7 +166,7 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if err != nil {
 		return nil, false, err
 	}
-	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now}
+	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Held: p.retriesOf(spread.UID).All(aboutOf(spread), now)}
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
@@ -175,6 +183,38 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return nil, false, err
 	}
 	return s, known, p.strangers(ctx, s)
+}
+
+// aboutOf is what pods are tried to be given.
+func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
+
+// retriesOf is used by one worker at a time.
+func (p *Pass) retriesOf(owner types.UID) *pacing.Retries {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.retries[owner] == nil {
+		if p.retries == nil {
+			p.retries = map[types.UID]*pacing.Retries{}
+		}
+		p.retries[owner] = &pacing.Retries{}
+	}
+	return p.retries[owner]
+}
+
+// learn keeps what came of the pods of a plan.
+func (p *Pass) learn(plan *Plan, result *Result) {
+	retries, present := p.retriesOf(plan.Spread.UID), make(map[types.UID]bool, len(plan.members))
+	for _, m := range plan.members {
+		present[m.pod.UID] = true
+	}
+	retries.Keep(func(uid types.UID) bool { return present[uid] })
+	for uid, err := range result.Tried {
+		if err == nil {
+			retries.Done(uid)
+		} else {
+			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.Now())
+		}
+	}
 }
 
 // stranger is a pod that is in no subset yet, though it has a node.

@@ -210,6 +210,9 @@ func (p *Plan) reschedule() {
 		}
 		m.timedOut = true
 		p.stuck[m.subset]++
+		if p.held(m) {
+			continue
+		}
 		p.Delete = append(p.Delete, m.pod)
 		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s", p.nameOf(m), p.patience)
 	}
@@ -243,10 +246,20 @@ func (p *Plan) rank() {
 			annotate(write.Metadata, pub.PodDeletionCost, write.Cost)
 			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost], p.whyCost(m, cost))
 		}
-		if write.Adopt != "" || write.Cost != "" {
+		if (write.Adopt != "" || write.Cost != "") && !p.held(m) {
 			p.Writes = append(p.Writes, write)
 		}
 	}
+}
+
+// held tells whether a pod that was refused is not tried again yet.
+func (p *Plan) held(m *member) bool {
+	until, held := p.snapshot.Held[m.pod.UID]
+	if held {
+		p.look(until, "pod "+m.pod.Name+", which was refused, is tried again")
+		p.say(m.pod, "tried again at %s, because the last attempt failed", until.UTC().Format("15:04:05"))
+	}
+	return held
 }
 
 func (p *Plan) costs() map[*member]int {

@@ -9,13 +9,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // TestRefusedPodsDoNotUseUpTheirSubsets: a quota of the namespace refuses the pods of a workload again and again, each under another name, and then lets
@@ -169,5 +171,52 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	}
 	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; !cmp.Equal(keysOf(a.CreatingPods), []string{"q"}) {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestARefusedPodIsNotTriedAtEveryEvent: a pod whose deletion cost cannot be written, or that cannot be deleted, is tried again after a second and then
+// less and less often, while pods come and go and each event calls for a pass (WS-166, WS-175).
+func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
+	for name, test := range map[string]struct {
+		setup func(*testing.T) *simulated
+		verb  string
+	}{
+		"cost": {func(t *testing.T) *simulated {
+			s := simulate(1, makeSpread(makeSubset("a", 20, zone("a", "b", "c"))), 3)
+			rests(t, s)
+			s.change(func(spread *appsv1beta1.WorkloadSpread) {
+				spread.Spec.Subsets = append(spread.Spec.Subsets, makeSubset("b", nil))
+			})
+			return s
+		}, "patch"},
+		"given up": {stuck, "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := test.setup(t)
+			tried := map[string]int{}
+			s.Refused = func(w simulation.Write) bool {
+				if w.Key.Kind != "Pod" || w.Verb != test.verb {
+					return false
+				}
+				tried[w.Key.Name]++
+				return true
+			}
+			for range 300 {
+				s.queue.Add()
+				s.deliver(1 << 20)
+				s.manage()
+				s.Pass(100 * time.Millisecond)
+			}
+			if len(tried) == 0 {
+				t.Error("nothing was tried")
+			}
+			for pod, n := range tried {
+				if n < 4 || n > 6 {
+					t.Errorf("pod %s was tried %d times in 30 s", pod, n)
+				}
+			}
+			s.Refused = nil
+			rests(t, s)
+		})
 	}
 }

@@ -24,6 +24,8 @@ type Snapshot struct {
 	Fits map[types.UID][]Fit
 	// NodeUnknown are pods, by UID, whose node was not found (WS-141).
 	NodeUnknown map[types.UID]bool
+	// Held are pods, by UID, that could not be written, or deleted, with the times until when they are not tried again.
+	Held map[types.UID]time.Time
 	// Versioned are the kinds whose pods are counted by version (WS-081).
 	Versioned Versioned
 	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).
