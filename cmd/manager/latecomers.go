@@ -15,7 +15,7 @@ import (
 )
 
 // servedEvery is how often kinds are looked for that were not served at the start.
-const servedEvery = time.Minute
+const servedEvery = 10 * time.Second
 
 // latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the manager has started.
 type latecomer struct {
@@ -27,8 +27,9 @@ type latecomer struct {
 
 var _ manager.LeaderElectionRunnable = &latecomer{}
 
-// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does.
-func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, setup func(context.Context) error, kinds ...string) error {
+// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does; then absent is called before, unless
+// it is nil.
+func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error, kinds ...string) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
 	switch missing, err := l.missing(); {
 	case err != nil:
@@ -37,6 +38,9 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, setu
 		return setup(ctx)
 	default:
 		mgr.GetLogger().Info("A kind is not served: its controller starts when it is", "kind", missing, "version", appsv1beta1.GroupVersion)
+		if absent != nil {
+			absent()
+		}
 	}
 	if err := mgr.Add(l); err != nil {
 		return fmt.Errorf("adding what waits for %v: %w", kinds, err)

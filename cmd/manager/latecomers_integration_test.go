@@ -51,7 +51,7 @@ func TestACRDThatComesLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = whenServed(t.Context(), mgr, 100*time.Millisecond, func(ctx context.Context) error {
+	err = whenServed(t.Context(), mgr, 100*time.Millisecond, nil, func(ctx context.Context) error {
 		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: 1})
 	}, "ContainerRecreateRequest")
 	if err != nil {

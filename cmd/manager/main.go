@@ -27,6 +27,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +50,7 @@ import (
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
@@ -68,11 +70,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(signal context.Context, args []string) error {
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
+	ending := &shutdown{signal: signal, delay: o.shutdownDelay}
+	ctx, cancel := ending.context()
+	defer cancel()
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
@@ -103,10 +108,17 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	spreads.release(creations)
-	if err := addWebhooks(ctx, mgr, o, gates, qualifies, spreads); err != nil {
+	sidecars, err := newSidecars(mgr, o, gates)
+	if err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o, gates, qualifies, pods, spreads); err != nil {
+	if err := addWebhooks(ctx, mgr, o, gates, qualifies, sidecars, spreads, signal.Done()); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
+		return fmt.Errorf("adding the readiness check: %w", err)
+	}
+	if err := addControllers(ctx, mgr, o, gates, qualifies, pods, sidecars, spreads); err != nil {
 		return err
 	}
 	if err := showLeadership(mgr); err != nil {
@@ -115,6 +127,7 @@ func run(ctx context.Context, args []string) error {
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
 		return fmt.Errorf("adding what frees memory: %w", err)
 	}
+	ending.serving.Store(true)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
@@ -217,6 +230,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		LeaderElectionID:              o.leaderElectionID,
 		LeaderElectionNamespace:       electionNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       ptr.To(gracefulStop),
 		LeaseDuration:                 &o.leaseDuration,
 		RenewDeadline:                 &o.renewDeadline,
 		RetryPeriod:                   &o.retryEvery,
@@ -269,7 +283,7 @@ func servesResize(cfg *rest.Config) (bool, error) {
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index, spreads *spreads) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index, sidecars *inject.Watch, spreads *spreads) error {
 	limiter := func() workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
@@ -284,32 +298,42 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := launchpriority.Setup(mgr, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: limiter()}); err != nil {
 		return err
 	}
-	if err := addSidecarSets(ctx, mgr, o, gates, pods, limiter()); err != nil {
+	if err := addSidecarSets(ctx, mgr, o, gates, pods, limiter(), sidecars); err != nil {
 		return err
 	}
 	if err := spreads.addController(ctx, mgr, o, pods, limiter()); err != nil {
 		return err
 	}
-	return cloneset.Setup(ctx, mgr, cloneset.Options{
-		Features: cloneset.Features{
-			ShortHash:               gates.Enabled(features.CloneSetShortHash),
-			PartitionRollback:       gates.Enabled(features.CloneSetPartitionRollback),
-			RecreateOnClaimChange:   gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
-			PreparingUpdateAsUpdate: gates.Enabled(features.PreparingUpdateAsUpdate),
-			ExcludePreparingDelete:  o.excludePreparingDelete,
-			InPlace:                 qualifies,
-			DeferredResize:          o.deferredResize,
-			PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
-		},
-		Workers:     *o.workers["cloneset"],
-		Pods:        pods,
-		RateLimiter: limiter(),
-	})
+	return whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
+		return cloneset.Setup(ctx, mgr, cloneset.Options{
+			Features: cloneset.Features{
+				ShortHash:               gates.Enabled(features.CloneSetShortHash),
+				PartitionRollback:       gates.Enabled(features.CloneSetPartitionRollback),
+				RecreateOnClaimChange:   gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
+				PreparingUpdateAsUpdate: gates.Enabled(features.PreparingUpdateAsUpdate),
+				ExcludePreparingDelete:  o.excludePreparingDelete,
+				InPlace:                 qualifies,
+				DeferredResize:          o.deferredResize,
+				PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+			},
+			Workers:     *o.workers["cloneset"],
+			Pods:        pods,
+			RateLimiter: limiter(),
+		})
+	}, "CloneSet")
 }
 
-// addSidecarSets adds the controller of SidecarSets, as soon as they are served (SS-280).
-func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, limiter workqueue.TypedRateLimiter[reconcile.Request]) error {
-	minor, err := serverMinor(mgr.GetConfig())
+// newSidecars chooses what SidecarSets give to pods, on every replica; nil without gate PodWebhook.
+func newSidecars(mgr ctrl.Manager, o *options, gates *features.Gates) (*inject.Watch, error) {
+	if !gates.Enabled(features.PodWebhook) {
+		return nil, nil
+	}
+	return inject.NewWatch(mgr, o.installNamespace)
+}
+
+// addSidecarSets follows SidecarSets on every replica, and adds their controller, as soon as they are served (SS-280).
+func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, limiter workqueue.TypedRateLimiter[reconcile.Request], sidecars *inject.Watch) error {
+	minor, err := serverMinor(ctx, mgr.GetConfig())
 	if err != nil {
 		return err
 	}
@@ -319,10 +343,16 @@ func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			return err
 		}
 	}
-	late := false
-	err = whenServed(ctx, mgr, servedEvery, func(context.Context) error {
-		if late {
-			return errors.New("SidecarSets are served now: this manager must start again, or pods would do without them")
+	absent := func() {
+		if sidecars != nil {
+			sidecars.Absent()
+		}
+	}
+	return whenServed(ctx, mgr, servedEvery, absent, func(ctx context.Context) error {
+		if sidecars != nil {
+			if err := sidecars.Follow(ctx, mgr); err != nil {
+				return err
+			}
 		}
 		return sidecarset.Setup(mgr, sidecarset.Options{
 			Features:    sidecarset.Features{NativeSidecars: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
@@ -332,8 +362,6 @@ func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 			Namespace:   o.installNamespace,
 		})
 	}, "SidecarSet")
-	late = true
-	return err
 }
 
 // addDaemonControllers adds what needs the node daemon, as soon as its kinds are served: an older installation may lack their definitions.
@@ -341,13 +369,13 @@ func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gat
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
 	}
-	err := whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
+	err := whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
 		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()})
 	}, "ContainerRecreateRequest")
 	if err != nil {
 		return err
 	}
-	return whenServed(ctx, mgr, servedEvery, func(ctx context.Context) error {
+	return whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
 		return imagepull.Setup(ctx, mgr, imagepull.Options{
 			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
 			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,

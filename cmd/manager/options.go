@@ -31,6 +31,7 @@ type options struct {
 	syncPeriod             string
 	cacheSyncTimeout       time.Duration
 	webhookInitTimeout     time.Duration
+	shutdownDelay          time.Duration
 	qps                    float32
 	burst                  int
 	kubeconfig             string
@@ -86,6 +87,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.syncPeriod, "sync-period", "", "informer resync; empty or 0 is none")
 	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute, "how long controllers wait for their caches")
 	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute, "how long the first pass over certificates and webhooks may take")
+	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second, "for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
 	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
 	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
@@ -135,7 +137,34 @@ func parseOptions(args []string) (*options, error) {
 	if o.unschedulableWindow < 5*time.Second {
 		return nil, fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", o.unschedulableWindow) // WS-199
 	}
+	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
+		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
+	}
+	if err := o.pacing(); err != nil {
+		return nil, err
+	}
 	return o, o.environment()
+}
+
+// pacing refuses what would make controllers never try again, or without any pause.
+func (o *options) pacing() error {
+	for flag, value := range map[string]int{"rate-limiter-qps": o.queueQPS, "rate-limiter-bucket-size": o.queueBucket} {
+		if value < 1 {
+			return fmt.Errorf("--%s: %d is less than 1: what failed would never be tried again", flag, value)
+		}
+	}
+	for flag, value := range map[string]time.Duration{"rate-limiter-base-delay": o.baseDelay, "rate-limiter-max-delay": o.maxDelay} {
+		if value <= 0 {
+			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause", flag, value)
+		}
+	}
+	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout, "webhook-initialize-timeout": o.webhookInitTimeout,
+		"nodeimage-creation-delay": o.nodeImageDelay, "deferred-resize-timeout": o.deferredResize} {
+		if value < 0 {
+			return fmt.Errorf("--%s: %s is negative", flag, value)
+		}
+	}
+	return nil
 }
 
 func (o *options) environment() error {
@@ -177,6 +206,9 @@ func (o *options) resync() (*time.Duration, error) {
 	period, err := time.ParseDuration(o.syncPeriod)
 	if err != nil {
 		return nil, fmt.Errorf("--sync-period: %w", err)
+	}
+	if period < 0 {
+		return nil, fmt.Errorf("--sync-period: %s is negative", period)
 	}
 	return &period, nil
 }

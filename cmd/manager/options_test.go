@@ -39,6 +39,17 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// A number by which controllers would never try again, or without a pause, is refused with the name of its flag.
+func TestFlagsThatWouldStopControllers(t *testing.T) {
+	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s", "rate-limiter-max-delay=-1s", "sync-period=-5m",
+		"controller-cache-sync-timeout=-1s", "webhook-initialize-timeout=-1s", "nodeimage-creation-delay=-1s", "deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h"} {
+		name, _, _ := strings.Cut(flag, "=")
+		if _, err := parseOptions([]string{"--" + flag}); err == nil || !strings.Contains(err.Error(), "--"+name) {
+			t.Errorf("--%s: %v", flag, err)
+		}
+	}
+}
+
 // ND-146, WS-185: how many objects are worked on at once if nothing is said.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)

@@ -53,7 +53,7 @@ func TestRollingUpdateNeedsReadiness(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)
 	rolling := deployment.Spec.Strategy.RollingUpdate
-	if rolling.MaxUnavailable.String() != "0" || rolling.MaxSurge.String() != "100%" || deployment.Spec.MinReadySeconds != 3 || *deployment.Spec.Template.Spec.TerminationGracePeriodSeconds != 10 {
+	if rolling.MaxUnavailable.String() != "0" || rolling.MaxSurge.String() != "100%" || deployment.Spec.MinReadySeconds != 3 || *deployment.Spec.Template.Spec.TerminationGracePeriodSeconds != 45 {
 		t.Errorf("%+v", rolling)
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]

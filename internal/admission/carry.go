@@ -2,38 +2,28 @@ package admission
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// What the types do not have is carried over by conversion as it is: the CRD may be of a newer release than this manager (OPS-112), and
-// conversion must not lose what was stored (OPS-072).
+// What the types do not have is carried over as it is where an object is written through them: the CRD may be of a newer release than this
+// manager (OPS-112), and neither conversion nor defaults may lose what was stored (OPS-072).
 
-// decodeStrictly decodes as an API server does, and returns the paths of the fields that into has no place for.
-func decodeStrictly(raw []byte, into any) (unknown []string, err error) {
+// decode decodes as an API server does, and tells whether there are fields that into has no place for.
+func decode(raw []byte, into any) (unknown bool, err error) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields)
-	if err != nil {
-		return nil, err
-	}
-	for _, problem := range strict {
-		var at kjson.FieldError
-		if errors.As(problem, &at) {
-			unknown = append(unknown, at.FieldPath())
-		}
-	}
-	return unknown, nil
+	return len(strict) > 0, err
 }
 
-// Members of these have another place in the other version of a CloneSet (CS-253).
-var alphaStrategy, betaStrategy = []string{"spec", "updateStrategy"}, []string{"spec", "updateStrategy", "rollingUpdate"}
-
-// carry copies the fields at the paths from one document to the other, unless they are there.
-func carry(from, to []byte, paths []string) ([]byte, error) {
+// carry copies the fields that type t has no place for from one document to the other, unless they are there. place, if not nil, says
+// where a path of the one is in the other.
+func carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
 	source, err := decodeDocument(from)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
@@ -42,76 +32,60 @@ func carry(from, to []byte, paths []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
-	for _, path := range paths {
-		from := steps(source, path)
-		place := from
-		if rest, ok := cutSteps(from, betaStrategy); ok {
-			place = slices.Concat(alphaStrategy, rest)
-		} else if rest, ok := cutSteps(from, alphaStrategy); ok {
-			place = slices.Concat(betaStrategy, rest)
-		}
-		if value, ok := lookUp(source, from); ok {
-			insert(target, place, value)
-		}
-	}
+	unknownFields(source, t, nil, func(path []string, value any) {
+		leaves(value, path, func(path []string, value any) {
+			if place != nil {
+				path = place(path)
+			}
+			insert(target, path, value)
+		})
+	})
 	return json.Marshal(target)
 }
 
-func cutSteps(path, prefix []string) ([]string, bool) {
-	if len(path) <= len(prefix) || !slices.Equal(path[:len(prefix)], prefix) {
-		return nil, false
+// unknownFields finds the fields in value that type t has no place for. The list of the JSON library ends at a hundred, and its paths
+// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know.
+func unknownFields(value any, t reflect.Type, path []string, found func(path []string, value any)) {
+	t = jsonfields.Elem(t)
+	if jsonfields.Decodes(t) {
+		return
 	}
-	return path[len(prefix):], true
-}
-
-// steps splits a path in value such as spec.conditions[0].type. Keys of maps, such as names of images, may have dots in them: the
-// longest key that is there counts.
-func steps(value any, path string) []string {
-	words := strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(path), ".")
-	var found []string
-	for len(words) > 0 {
-		key, used := words[0], 1
-		if _, isObject := value.(document); isObject {
-			for n := len(words); n > 1; n-- {
-				if joined := strings.Join(words[:n], "."); has(value, joined) {
-					key, used = joined, n
-					break
-				}
-			}
-		}
-		value, _ = member(value, key)
-		found, words = append(found, key), words[used:]
-	}
-	return found
-}
-
-func has(value any, key string) bool {
-	_, ok := member(value, key)
-	return ok
-}
-
-func lookUp(value any, path []string) (any, bool) {
-	for _, key := range path {
-		var ok bool
-		if value, ok = member(value, key); !ok {
-			return nil, false
-		}
-	}
-	return value, true
-}
-
-func member(value any, key string) (any, bool) {
 	switch value := value.(type) {
 	case document:
-		found, ok := value[key]
-		return found, ok
+		for key, member := range value {
+			switch t.Kind() {
+			case reflect.Struct:
+				if known, ok := jsonfields.Of(t)[key]; ok {
+					unknownFields(member, known, below(path, key), found)
+				} else {
+					found(below(path, key), member)
+				}
+			case reflect.Map:
+				unknownFields(member, t.Elem(), below(path, key), found)
+			}
+		}
 	case []any:
-		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(value) {
-			return value[i], true
+		if t.Kind() == reflect.Slice {
+			for i, item := range value {
+				unknownFields(item, t.Elem(), below(path, strconv.Itoa(i)), found)
+			}
 		}
 	}
-	return nil, false
 }
+
+// leaves finds what in value is no object with members.
+func leaves(value any, path []string, found func(path []string, value any)) {
+	object, ok := value.(document)
+	if !ok || len(object) == 0 {
+		found(path, value)
+		return
+	}
+	for key, member := range object {
+		leaves(member, below(path, key), found)
+	}
+}
+
+func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
 // insert sets a value where there is none; objects on the way are made, items of lists are not.
 func insert(into any, path []string, value any) {
@@ -128,4 +102,17 @@ func insert(into any, path []string, value any) {
 			object[path[0]] = value
 		}
 	}
+}
+
+func member(value any, key string) (any, bool) {
+	switch value := value.(type) {
+	case document:
+		found, ok := value[key]
+		return found, ok
+	case []any:
+		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(value) {
+			return value[i], true
+		}
+	}
+	return nil, false
 }

@@ -60,7 +60,11 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	operations, err := cloneset.Default(defaults)
 	response := admission.Patched("", operations...)
 	if err != nil && !refusal(err) { // else validation tells the user
-		response = response.WithWarnings("spec.template was stored without defaults: " + err.Error())
+		how := "is stored without the API server's defaults"
+		if old != nil {
+			how = "keeps the defaults that are stored, and gets no others"
+		}
+		response = response.WithWarnings(fmt.Sprintf("spec.template %s: %v", how, err))
 	}
 	return response
 }
@@ -88,7 +92,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 	var old *cloneset.Written
 	if oldDoc != nil {
 		if old, err = written(version, request.OldObject.Raw); err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+			old = nil // what is stored cannot be read, so all is new
 		}
 	}
 	causes := causesOf(cloneset.Validate(updated, old, w.inPlace))
@@ -139,17 +143,7 @@ func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, 
 	if err != nil {
 		return causes, nil
 	}
-	known := map[metav1.StatusCause]bool{}
-	for _, cause := range before {
-		known[cause] = true
-	}
-	var fresh []metav1.StatusCause
-	for _, cause := range causes {
-		if !known[cause] {
-			fresh = append(fresh, cause)
-		}
-	}
-	return fresh, nil
+	return fresh(causes, before), nil
 }
 
 func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
@@ -220,13 +214,13 @@ func written(version string, raw []byte) (*cloneset.Written, error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		set := &appsv1alpha1.CloneSet{}
-		if _, err := decodeStrictly(raw, set); err != nil {
+		if _, err := decode(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1alpha1(set), nil
 	case appsv1beta1.GroupVersion.Version:
 		set := &appsv1beta1.CloneSet{}
-		if _, err := decodeStrictly(raw, set); err != nil {
+		if _, err := decode(raw, set); err != nil {
 			return nil, err
 		}
 		return cloneset.WrittenInV1beta1(set), nil
@@ -260,6 +254,16 @@ func versionOf(object document, request *admission.Request) string {
 		}
 	}
 	return request.Kind.Version
+}
+
+// sameSpec tells whether an update leaves the spec as it is.
+func sameSpec(request *admission.Request) bool {
+	updated, err := decodeDocument(request.Object.Raw)
+	if err != nil {
+		return false
+	}
+	old, err := decodeDocument(request.OldObject.Raw)
+	return err == nil && sameJSON(updated["spec"], old["spec"])
 }
 
 func sameJSON(a, b any) bool {

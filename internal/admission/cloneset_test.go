@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
 // apiServer answers dry runs of pod templates, as answer says, and keeps the last body.
 type apiServer struct {
 	answer func(template document) (code int, body any)
+	asking sync.Mutex
 	asked  []document
 	query  string
 }
@@ -39,8 +45,10 @@ func (s *apiServer) judge(t *testing.T) TemplateJudge {
 		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
 			t.Errorf("%s %s: %v", r.URL, body, err)
 		}
+		s.asking.Lock()
 		s.query = r.URL.RawQuery
 		s.asked = append(s.asked, doc)
+		s.asking.Unlock()
 		code, answer := s.answer(doc["template"].(document))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -49,7 +57,7 @@ func (s *apiServer) judge(t *testing.T) TemplateJudge {
 		}
 	}))
 	t.Cleanup(server.Close)
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +184,12 @@ func TestTemplateAnswers(t *testing.T) {
 		"invalid without causes":        {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"}, asked: 1},
 		"no rights lets through":        {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true, warning: "spec.template could not be validated: no rights", asked: 1},
 		"server trouble lets through":   {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true, warning: "trouble", asked: 1},
+		"a policy of others denies": {answer: answers(422, metav1.StatusReasonInvalid, `podtemplates "afloat-dry-run-x" is forbidden: ValidatingAdmissionPolicy 'owner' with binding 'owner' denied request: no owner`,
+			metav1.StatusCause{Message: "no owner"}), allowed: true, warning: "ValidatingAdmissionPolicy 'owner'", asked: 1},
+		"a proxy answers 400": {answer: answers(400, metav1.StatusReasonBadRequest, "the server rejected our request for an unknown reason",
+			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true, warning: "unknown reason", asked: 1},
+		"a proxy answers 422": {answer: answers(422, metav1.StatusReasonInvalid, "the server rejected our request due to an error in our request",
+			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true, warning: "an error in our request", asked: 1},
 		"a webhook of others refuses":   {answer: answers(400, metav1.StatusReasonBadRequest, `admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
 		"unchanged template on update":  {answer: answers(422, metav1.StatusReasonInvalid, "bad"), old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
 		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause), old: object("v1beta1", ported, ""), allowed: true, asked: 2},
@@ -202,6 +216,31 @@ func TestTemplateAnswers(t *testing.T) {
 	}
 }
 
+// CS-022: what was wrong before an update may have moved by it; where it is wrong once more it is told.
+func TestAnErrorThatMovedIsNotNew(t *testing.T) {
+	server := &apiServer{answer: func(template document) (int, any) {
+		var causes []metav1.StatusCause
+		for i, item := range template["spec"].(document)["containers"].([]any) {
+			if item.(document)["image"] == nil {
+				causes = append(causes, metav1.StatusCause{Type: "FieldValueRequired", Field: fmt.Sprintf("template.spec.containers[%d].image", i), Message: "Required value"})
+			}
+		}
+		return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
+	}}
+	containers := func(list string) string {
+		return object("v1beta1", `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[`+list+`]}}`, "")
+	}
+	for updated, want := range map[string][]string{
+		`{"name":"new","image":"i"},{"name":"a"}`: nil,
+		`{"name":"new"},{"name":"a"}`:             {"spec.template.spec.containers[1].image"},
+	} {
+		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated), containers(`{"name":"a"}`))
+		if diff := cmp.Diff(want, fields(got)); diff != "" {
+			t.Errorf("%s: %s", updated, diff)
+		}
+	}
+}
+
 // OPS-066: the version is that of the object; the request's kind says v1beta1 throughout these tests.
 func TestVersionOfTheObjectCounts(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
@@ -214,7 +253,7 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 	}
 }
 
-// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without the server it is stored as it is.
+// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without the server it gets what needs none.
 func TestMutateCompletesChangedTemplates(t *testing.T) {
 	completes := func(template document) (int, any) {
 		template["spec"].(document)["restartPolicy"] = "Always"
@@ -232,8 +271,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 		"create":                        {answer: completes, has: []string{pullPolicy, restart}},
 		"template changed":              {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy}, not: []string{restart}},
 		"template unchanged":            {answer: completes, old: object("v1beta1", goodTemplate, `"minReadySeconds":1`), not: []string{"template"}},
-		"no answer":                     {answer: answers(500, "", "trouble"), not: []string{"template"}, warnings: 1},
-		"invalid is told by validation": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{"template"}},
+		"no answer":                     {answer: answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart}, warnings: 1},
+		"invalid is told by validation": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{restart}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -254,6 +293,57 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 				if strings.Contains(string(got.Patch), part) {
 					t.Errorf("patch has %s: %s", part, got.Patch)
 				}
+			}
+		})
+	}
+}
+
+// CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason, makes no revision: no pod is
+// touched. An API server that has become stricter than when the template was stored is such a reason too.
+func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
+	const stored = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","future":"kept"}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}`
+	const applied = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i"}]}}`
+	for name, answer := range map[string]func(document) (int, any){
+		"quota on podtemplates": answers(403, metav1.StatusReasonForbidden, "exceeded quota"),
+		"server trouble":        answers(500, metav1.StatusReasonInternalError, "etcdserver: request timed out"),
+		"timeout":               answers(504, metav1.StatusReasonTimeout, "timeout"),
+		"a policy":              answers(422, metav1.StatusReasonInvalid, "denied", metav1.StatusCause{Message: "no owner"}),
+		"a stricter server":     answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := webhooks(t, &apiServer{answer: answer})
+			given := object("v1beta1", applied, "")
+			got := review(t, inTime(w.mutate), admissionv1.Update, given, object("v1beta1", stored, ""))
+			patch, err := jsonpatchapply.DecodePatch(got.Patch)
+			if err != nil || !got.Allowed {
+				t.Fatalf("%v: %+v", err, got)
+			}
+			after, err := patch.Apply([]byte(given))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if validated := review(t, inTime(w.validate), admissionv1.Update, string(after), object("v1beta1", stored, "")); !validated.Allowed {
+				t.Errorf("%+v", validated.Result)
+			}
+			doc, err := decodeDocument(after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			template, err := json.Marshal(doc["spec"].(document)["template"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var revisions [2][]byte
+			for i, text := range [][]byte{[]byte(stored), template} {
+				if revisions[i], err = revision.Data(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !revision.Equal(revisions[0], revisions[1]) {
+				t.Errorf("a new revision: %s", template)
+			}
+			if refused := name == "a stricter server"; (len(got.Warnings) == 0) != refused || !refused && !strings.Contains(got.Warnings[0], "keeps the defaults that are stored") {
+				t.Errorf("warnings: %q", got.Warnings)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func readRecreate(raw []byte, request *admission.Request) (acquired string, hub 
 	switch version := versionOf(document, request); version {
 	case appsv1alpha1.GroupVersion.Version:
 		given := &appsv1alpha1.ContainerRecreateRequest{}
-		if _, err := decodeStrictly(raw, given); err != nil {
+		if _, err := decode(raw, given); err != nil {
 			return "", nil, nil, err
 		}
 		for _, key := range given.UnreadableAnnotations() {
@@ -80,7 +80,7 @@ func readRecreate(raw []byte, request *admission.Request) (acquired string, hub 
 		return given.Annotations[pub.RecreateUnreadyAcquired], given.ToV1beta1(), warnings, nil
 	case appsv1beta1.GroupVersion.Version:
 		given := &appsv1beta1.ContainerRecreateRequest{}
-		_, err := decodeStrictly(raw, given)
+		_, err := decode(raw, given)
 		return "", given, nil, err
 	default:
 		return "", nil, nil, fmt.Errorf("version %q of ContainerRecreateRequest is not known", version)

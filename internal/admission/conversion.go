@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,13 +22,13 @@ const convertPath = "/convert"
 // one, and objects have less than 2 MiB.
 const maxReview = 32 << 20
 
-// converter converts an object of one version, as JSON, to another. unknown are the paths of fields that the types do not have.
-type converter func(raw []byte) (out any, unknown []string, err error)
+// converter converts an object of one version, as JSON, to another version as kind.
+type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
 // converters of the kinds whose versions differ (OPS-070), by kind and from-version and to-version.
 var converters = map[[3]string]converter{
-	{"CloneSet", alpha, beta}:                 between((*appsv1alpha1.CloneSet).ToV1beta1),
-	{"CloneSet", beta, alpha}:                 between(appsv1alpha1.CloneSetFromV1beta1),
+	{"CloneSet", alpha, beta}:                 between((*appsv1alpha1.CloneSet).ToV1beta1, movedInCloneSets),
+	{"CloneSet", beta, alpha}:                 between(appsv1alpha1.CloneSetFromV1beta1, movedInCloneSets),
 	{"ContainerRecreateRequest", alpha, beta}: between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1),
 	{"ContainerRecreateRequest", beta, alpha}: between(appsv1alpha1.ContainerRecreateRequestFromV1beta1),
 	{"NodeImage", alpha, beta}:                between((*appsv1alpha1.NodeImage).ToV1beta1),
@@ -40,16 +41,43 @@ var converters = map[[3]string]converter{
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
 
-// between makes a converter of a function between two types. The caller writes the version of the result.
-func between[From any, To any](convert func(*From) *To) converter {
-	return func(raw []byte) (any, []string, error) {
+// between makes a converter of a function between two types. Fields that the first has no place for keep theirs, or get the one that place
+// says.
+func between[From, To any](convert func(*From) *To, place ...func(path []string) []string) converter {
+	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
-		unknown, err := decodeStrictly(raw, in)
+		unknown, err := decode(raw, in)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return convert(in), unknown, nil
+		out := any(convert(in))
+		if object, ok := out.(schema.ObjectKind); ok {
+			object.SetGroupVersionKind(kind)
+		}
+		converted, err := json.Marshal(out)
+		if err != nil || !unknown {
+			return converted, err
+		}
+		var moved func(path []string) []string
+		if len(place) > 0 {
+			moved = place[0]
+		}
+		return carry(raw, converted, reflect.TypeFor[From](), moved)
 	}
+}
+
+// movedInCloneSets is where a field of one version of a CloneSet is in the other. What v1beta1 has in updateStrategy.rollingUpdate v1alpha1
+// has in updateStrategy itself (CS-253). What v1beta1 has in updateStrategy itself takes the place that this leaves free, so that every
+// field comes back to where it was.
+func movedInCloneSets(path []string) []string {
+	const strategy, rolling = "updateStrategy", "rollingUpdate"
+	switch {
+	case len(path) < 3 || path[0] != "spec" || path[1] != strategy:
+		return path
+	case len(path) > 3 && path[2] == rolling:
+		return append([]string{"spec", strategy}, path[3:]...)
+	}
+	return append([]string{"spec", strategy, rolling}, path[2:]...)
 }
 
 // conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.
@@ -125,17 +153,7 @@ func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (conve
 			err = fmt.Errorf("panic in conversion: %v", cause)
 		}
 	}()
-	out, unknown, err := convert(raw)
-	if err != nil {
-		return nil, err
-	}
-	if object, ok := out.(schema.ObjectKind); ok {
-		object.SetGroupVersionKind(kind)
-	}
-	if converted, err = json.Marshal(out); err != nil || len(unknown) == 0 {
-		return converted, err
-	}
-	return carry(raw, converted, unknown)
+	return convert(raw, kind)
 }
 
 func nameOf(raw []byte) string {

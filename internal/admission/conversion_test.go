@@ -73,7 +73,7 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte) (any, []string, error) { panic("oops") }, nil, schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
+	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil, schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: %v", err)
 	}
 }
@@ -84,6 +84,8 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 		"in the spec":                  {"v1beta1", "v1alpha1", `"future":{"a":[1,12345678901234567890]}`, "spec.future.a.1"},
 		"in an object that moves":      {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"future":"x"}}`, "spec.updateStrategy.future"},
 		"in an object that moves back": {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"InPlaceOnly","inPlaceUpdateStrategy":{"future":"x"}}`, "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.future"},
+		"beside what moves":            {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`, "spec.updateStrategy.rollingUpdate.future.x"},
+		"beside what does not move":    {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`, "spec.updateStrategy.rollingUpdate.future.y"},
 		"in an item":                   {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"ReCreate","scatterStrategy":[{"key":"a","value":"b"},{"key":"c","value":"d","future":true}]}`, "spec.updateStrategy.rollingUpdate.scatterStrategy.1.future"},
 		"in another case of letters":   {"v1beta1", "v1alpha1", `"Replicas":7`, "spec.Replicas"},
 	}
@@ -91,7 +93,7 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := object(test.from, goodTemplate, test.members)
 			there := convertOne(t, given, test.to)
-			if _, ok := lookUp(there, strings.Split(test.at, ".")); !ok {
+			if !has(there, test.at) {
 				t.Errorf("%s is not in %v", test.at, there)
 			}
 			text, err := json.Marshal(there)
@@ -136,6 +138,17 @@ func TestConvertAllKinds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// has tells whether there is something at a path such as spec.containers.0.name.
+func has(value any, path string) bool {
+	for key := range strings.SplitSeq(path, ".") {
+		var ok bool
+		if value, ok = member(value, key); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 func convertOne(t *testing.T, object, to string) document {

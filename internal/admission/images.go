@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -94,13 +93,13 @@ func (w *imageWebhooks) validateNode(request *admission.Request) admission.Respo
 func readNodeImage(raw []byte, alpha bool) (*appsv1beta1.NodeImage, error) {
 	if alpha {
 		given := &appsv1alpha1.NodeImage{}
-		if _, err := decodeStrictly(raw, given); err != nil {
+		if _, err := decode(raw, given); err != nil {
 			return nil, err
 		}
 		return given.ToV1beta1(), nil
 	}
 	node := &appsv1beta1.NodeImage{}
-	_, err := decodeStrictly(raw, node)
+	_, err := decode(raw, node)
 	return node, err
 }
 
@@ -123,15 +122,14 @@ func (w *imageWebhooks) mutateList(request *admission.Request) admission.Respons
 // Both versions of the jobs have the same fields (IMG-010), so one type reads them (IMG-041).
 func (w *imageWebhooks) validateJob(request *admission.Request) admission.Response {
 	job, old := &appsv1beta1.ImagePullJob{}, (*appsv1beta1.ImagePullJob)(nil)
-	if _, err := decodeStrictly(request.Object.Raw, job); err != nil {
+	if _, err := decode(request.Object.Raw, job); err != nil {
 		return undecodable(request, err)
 	}
 	if request.Operation == admissionv1.Update {
 		old = &appsv1beta1.ImagePullJob{}
-		if _, err := decodeStrictly(request.OldObject.Raw, old); err != nil {
-			return undecodable(request, fmt.Errorf("stored object: %w", err))
-		}
-		if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
+		if _, err := decode(request.OldObject.Raw, old); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		} else if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
 			return admission.Allowed("") // metadata only, such as the last finalizer
 		}
 	}
@@ -143,16 +141,19 @@ func (w *imageWebhooks) validateJob(request *admission.Request) admission.Respon
 }
 
 func (w *imageWebhooks) validateList(request *admission.Request) admission.Response {
-	list, old := &appsv1beta1.ImageListPullJob{}, &appsv1beta1.ImageListPullJob{}
-	if _, err := decodeStrictly(request.Object.Raw, list); err != nil {
+	list, old := &appsv1beta1.ImageListPullJob{}, (*appsv1beta1.ImageListPullJob)(nil)
+	if _, err := decode(request.Object.Raw, list); err != nil {
 		return undecodable(request, err)
 	}
 	if request.Operation == admissionv1.Update {
-		if _, err := decodeStrictly(request.OldObject.Raw, old); err == nil && equality.Semantic.DeepEqual(list.Spec, old.Spec) {
+		old = &appsv1beta1.ImageListPullJob{}
+		if _, err := decode(request.OldObject.Raw, old); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		} else if equality.Semantic.DeepEqual(list.Spec, old.Spec) {
 			return admission.Allowed("")
 		}
 	}
-	return judged(imagepull.CheckList(list))
+	return judged(imagepull.CheckList(list, old))
 }
 
 func judged(err error) admission.Response {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -20,6 +21,28 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(err.Type), Message: err.ErrorBody(), Field: err.Field})
 	}
 	return causes
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// fresh are the causes that were none before an update: what is stored is not refused again (CS-022, SS-034, WS-044). Where in a list an
+// item is does not matter, since others may have come before it; how often it is wrong does.
+func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
+	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
+		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
+		return cause
+	}
+	known := map[metav1.StatusCause]int{}
+	for _, cause := range before {
+		known[likeness(cause)]++
+	}
+	var found []metav1.StatusCause
+	for _, cause := range causes {
+		if known[likeness(cause)]--; known[likeness(cause)] < 0 {
+			found = append(found, cause)
+		}
+	}
+	return found
 }
 
 // invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid.

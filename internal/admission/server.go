@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net/http"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -17,6 +18,10 @@ type server struct {
 	keeper *certificate.Keeper
 	// timeout is for the first pass.
 	timeout time.Duration
+	// stopping is closed when the process is asked to end. It goes on serving for a while, since callers learn of it later.
+	stopping <-chan struct{}
+	// ctx is what Start runs with.
+	ctx context.Context
 }
 
 // newServer returns a server for callers that speak TLS 1.2 or newer.
@@ -26,13 +31,34 @@ func newServer(o Options) webhook.Server {
 	}}})
 }
 
-// Start serves as soon as there is a certificate, until ctx ends.
+// Register serves a handler, whose requests are answered whatever becomes of the process: an object whose admission is cut short would be
+// stored without defaults and without judgement, or be refused.
+func (s *server) Register(path string, handler http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(r.Context(), func() {
+			if s.ctx == nil || s.ctx.Err() == nil {
+				cancel() // the caller went away
+			}
+		})()
+		select {
+		case <-s.stopping:
+			w.Header().Set("Connection", "close") // so that the caller connects anew, elsewhere as soon as it knows
+		default:
+		}
+		handler.ServeHTTP(w, r.WithContext(ctx))
+	}))
+}
+
+// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no connection any more, and answers what it was asked.
 func (s *server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.keeper.First(ctx, s.timeout); err != nil || ctx.Err() != nil {
 		return err
 	}
+	s.ctx = ctx
 	ended := make(chan error, 1)
 	go func() { ended <- s.keeper.Start(ctx) }()
 	err := s.Server.Start(ctx)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,56 +39,92 @@ func testServer(t *testing.T, options Options) *server {
 	return s
 }
 
-// OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no TLS older than 1.2.
-func TestServer(t *testing.T) {
+// replica is a server that runs on a port of its own.
+type replica struct {
+	address string
+	// asked asks it to end, as a signal does; over ends its context.
+	asked, over func()
+	// ended is closed when it has ended.
+	ended chan struct{}
+}
+
+func startReplica(t *testing.T, handlers map[string]http.Handler) *replica {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := &replica{address: listener.Addr().String(), ended: make(chan struct{})}
 	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(), Port: listener.Addr().(*net.TCPAddr).Port}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := testServer(t, options).Start(ctx); err != nil {
+	stopping := make(chan struct{})
+	r.asked = func() { close(stopping) }
+	var ctx context.Context
+	ctx, r.over = context.WithCancel(context.Background())
+	s := testServer(t, options)
+	s.stopping = stopping
+	for path, handler := range handlers {
+		s.Register(path, handler)
+	}
+	go func() {
+		defer close(r.ended)
+		if err := s.Start(ctx); err != nil {
 			t.Error(err)
 		}
-	})
-	defer running.Wait()
-	defer cancel()
-	get := func(newest uint16) error {
-		// Whom the certificate is for is the keeper's business, and tested there.
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: newest}} //nolint:gosec // see above
-		defer transport.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", options.Port), nil)
-		if err != nil {
-			return err
-		}
-		answer, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
-			return err
-		}
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("/healthz: %s", answer.Status)
-		}
-		return answer.Body.Close()
-	}
+	}()
+	t.Cleanup(func() { r.over(); <-r.ended })
 	tick, timeout := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
 	defer tick.Stop()
-	for err = get(tls.VersionTLS13); err != nil; err = get(tls.VersionTLS13) {
+	for err = r.get(t, tls.VersionTLS13); err != nil; err = r.get(t, tls.VersionTLS13) {
 		select {
 		case <-tick.C:
 		case <-timeout:
 			t.Fatal(err)
 		}
 	}
-	if err := get(tls.VersionTLS12); err != nil {
+	return r
+}
+
+// get asks for /healthz on a new connection.
+func (r *replica) get(t *testing.T, newest uint16) error {
+	t.Helper()
+	transport := insecure()
+	transport.TLSClientConfig.MinVersion, transport.TLSClientConfig.MaxVersion = tls.VersionTLS10, newest
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.address+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("/healthz: %s", answer.Status)
+	}
+	return answer.Body.Close()
+}
+
+// insecure trusts every certificate: whom it is for is the keeper's business, and tested there. As API servers do for webhooks, it speaks HTTP/1.1.
+func insecure() *http.Transport {
+	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}} //nolint:gosec // see above
+}
+
+// OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no TLS older than 1.2.
+func TestServer(t *testing.T) {
+	r := startReplica(t, nil)
+	if err := r.get(t, tls.VersionTLS12); err != nil {
 		t.Errorf("TLS 1.2: %v", err)
 	}
-	if err := get(tls.VersionTLS11); err == nil || !strings.Contains(err.Error(), "protocol version") {
+	if err := r.get(t, tls.VersionTLS11); err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.1: %v", err)
+	}
+	r.over()
+	<-r.ended
+	if err := r.get(t, tls.VersionTLS13); err == nil {
+		t.Error("it answers after its end")
 	}
 }
 

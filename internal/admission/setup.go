@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -52,6 +50,8 @@ type Options struct {
 	External bool
 	Port     int
 	CertDir  string
+	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil is never.
+	Stopping <-chan struct{}
 	// RenewBefore is how long before its end a certificate is replaced; zero is certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
@@ -77,8 +77,9 @@ type Options struct {
 	Listed          *workloadspread.Listed
 	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
 	UnschedulableWindow time.Duration
-	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate, and where
-	// the kind is not served.
+	// Sidecars chooses what SidecarSets give to pods; nil without gate PodWebhook.
+	Sidecars *inject.Watch
+	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspread.Watch
 	Versioned workloadspread.Versioned
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
@@ -112,7 +113,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	chain, injection, err := options.podChain(ctx, mgr, spreads)
+	chain, err := options.podChain(spreads)
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 			listed: options.Listed, window: options.UnschedulableWindow},
 		pods: chain, removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
-	options.follow(ctx, injection, &keeping)
+	options.follow(ctx, &keeping)
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
@@ -145,7 +146,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
-	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout()}
+	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
@@ -220,26 +221,14 @@ func removalsOf(spreads *pod.Spreads) (*pod.Removals, error) {
 	return removals, register(removals.Metric())
 }
 
-// podChain is what changes pods, and what knows SidecarSets; nil without gate PodWebhook, or where the kind is not served (SS-280).
-func (o Options) podChain(ctx context.Context, mgr manager.Manager, spreads *pod.Spreads) (*pod.Chain, *inject.Watch, error) {
+// podChain is what changes pods; nil without gate PodWebhook.
+func (o Options) podChain(spreads *pod.Spreads) (*pod.Chain, error) {
 	if !o.Pods {
-		return nil, nil, nil
+		return nil, nil
 	}
-	kind := appsv1beta1.GroupVersion.WithKind("SidecarSet")
-	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
-		mgr.GetLogger().Info("SidecarSets are not served, pods are admitted without them", "why", err.Error())
-		chain := newPodChain(o.GateAllPods, spreads, nil)
-		return chain, nil, register(chain.Metric())
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("looking for SidecarSets: %w", err)
-	}
-	watch, err := inject.NewWatch(ctx, mgr, o.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
-	sidecars := pod.NewSidecars(watch, o.SortSidecars, time.Now)
+	sidecars := pod.NewSidecars(o.Sidecars, o.SortSidecars, time.Now)
 	chain := newPodChain(o.GateAllPods, spreads, sidecars)
-	return chain, watch, register(chain.Metric(), sidecars.Metric())
+	return chain, register(chain.Metric(), sidecars.Metric())
 }
 
 // newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and who adds containers comes before
@@ -265,16 +254,12 @@ func register(collectors ...prometheus.Collector) error {
 }
 
 // follow makes the keeper ask for the pods that SidecarSets and WorkloadSpreads ask for, as soon as they do.
-func (o Options) follow(ctx context.Context, injection *inject.Watch, keeping *certificate.Options) {
-	spreads := o.Spreads
+func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
 	}
-	var changes []<-chan struct{}
-	known := func() bool { return (injection == nil || injection.Synced()) && (spreads == nil || spreads.Synced()) }
-	if injection != nil {
-		changes = append(changes, injection.Changed())
-	}
+	sidecars, spreads := o.Sidecars, o.Spreads
+	changes := []<-chan struct{}{sidecars.Changed()}
 	if spreads != nil {
 		changes = append(changes, spreads.Changed())
 		keeping.Scopes[validateEvictionName] = certificate.Scope{Policy: admissionv1.Ignore, Conditions: func() ([]admissionv1.MatchCondition, bool) { // WS-106
@@ -283,25 +268,19 @@ func (o Options) follow(ctx context.Context, injection *inject.Watch, keeping *c
 	}
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		if !known() {
+		if !sidecars.Synced() || spreads != nil && !spreads.Synced() {
 			return nil, false
 		}
-		ofSets, ofSpreads := "false", "false"
-		if injection != nil {
-			ofSets = injection.Scope.Expression()
-		}
+		ofSpreads := "false"
 		if spreads != nil {
 			ofSpreads = spreads.Scope.Creations()
 		}
-		return otherPods(o.GateAllPods, ofSets, ofSpreads), true
+		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads), true
 	}}
 }
 
-// either has a value when one of the channels had one; nil if there are none.
+// either has a value when one of the channels had one.
 func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
-	if len(channels) == 0 {
-		return nil
-	}
 	joined := make(chan struct{}, 1)
 	for _, from := range channels {
 		go func() {

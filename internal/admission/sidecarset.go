@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -81,11 +82,9 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		stored, err := readSidecarSet(request.OldObject.Raw, &request)
-		if err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // else all is new
+			old = stored.hub()
 		}
-		old = stored.hub()
 	}
 	var list appsv1beta1.SidecarSetList
 	if err := w.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -143,17 +142,7 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if err != nil {
 		return causes, nil
 	}
-	known := map[metav1.StatusCause]bool{}
-	for _, cause := range before {
-		known[cause] = true
-	}
-	var fresh []metav1.StatusCause
-	for _, cause := range causes {
-		if !known[cause] {
-			fresh = append(fresh, cause)
-		}
-	}
-	return fresh, nil
+	return fresh(causes, before), nil
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
@@ -233,7 +222,7 @@ func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.Sid
 // givenSidecarSet is a SidecarSet in the version in which it is written.
 type givenSidecarSet struct {
 	raw     []byte
-	unknown []string
+	unknown bool
 	alpha   *appsv1alpha1.SidecarSet
 	beta    *appsv1beta1.SidecarSet
 }
@@ -246,10 +235,10 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 	given := &givenSidecarSet{raw: raw}
 	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
 		given.alpha = &appsv1alpha1.SidecarSet{}
-		given.unknown, err = decodeStrictly(raw, given.alpha)
+		given.unknown, err = decode(raw, given.alpha)
 	} else {
 		given.beta = &appsv1beta1.SidecarSet{}
-		given.unknown, err = decodeStrictly(raw, given.beta)
+		given.unknown, err = decode(raw, given.beta)
 	}
 	return given, err
 }
@@ -303,8 +292,8 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the SidecarSet: %w", err)
 	}
-	if len(g.unknown) == 0 {
+	if !g.unknown {
 		return text, nil
 	}
-	return carry(g.raw, text, g.unknown)
+	return carry(g.raw, text, reflect.TypeOf(object), nil)
 }

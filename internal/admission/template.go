@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type TemplateJudge interface {
 // +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
 
 // dryRun asks the API server by a dry-run create of a core/v1 PodTemplate, to which exactly the rules of the cluster's own version
-// apply, without pod admission or quota. The template goes as the document it is.
+// apply, without those for pods. The template goes as the document it is.
 type dryRun struct {
 	core    rest.Interface
 	timeout time.Duration
@@ -97,15 +98,27 @@ func (d *dryRun) Judge(ctx context.Context, namespace string, template document,
 	return templateCauses(answer, volumes), nil
 }
 
-// refusal says whether the API server itself found the template invalid. What webhooks of others think of a PodTemplate says nothing
-// about pods: these they see themselves.
+// refusal says whether the API server itself found the template invalid: it names fields, or says that the document does not fit its types.
+// What policies, quotas and webhooks of others think of a PodTemplate says nothing about pods, which they see themselves; a
+// ValidatingAdmissionPolicy answers Invalid too, with a cause that names no field. Nor does an answer count that no API server gave.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || strings.HasPrefix(status.Status().Message, "admission webhook ") {
 		return false
 	}
 	answer := status.Status()
-	return answer.Code == http.StatusUnprocessableEntity && answer.Reason == metav1.StatusReasonInvalid || answer.Code == http.StatusBadRequest
+	var causes []metav1.StatusCause
+	if answer.Details != nil {
+		causes = answer.Details.Causes
+	}
+	switch answer.Code {
+	case http.StatusUnprocessableEntity:
+		return answer.Reason == metav1.StatusReasonInvalid &&
+			(len(causes) == 0 || slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Field != "" }))
+	case http.StatusBadRequest:
+		return !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
+	}
+	return false
 }
 
 // placedClaims is what withClaims put where.

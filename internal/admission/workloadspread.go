@@ -50,22 +50,24 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	spread.Namespace = request.Namespace
 	var old *appsv1beta1.WorkloadSpread
 	if request.Operation == admissionv1.Update {
+		if sameSpec(&request) {
+			return admission.Allowed("") // metadata only, such as the last finalizer
+		}
 		if old, err = readWorkloadSpread(request.OldObject.Raw, &request); err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+			old = nil // what is stored cannot be read, so all is new
 		}
 	}
 	var others appsv1beta1.WorkloadSpreadList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
 	}
-	errs := workloadspread.Validate(spread, old, workloadspread.Environment{Others: others.Items, Listed: w.listed.Kinds(), ListError: w.listed.Err(), Window: w.window})
-	causes := causesOf(errs)
-	var warnings []string
-	if len(causes) == 0 {
-		causes, warnings = w.judgeAll(ctx, spread)
+	env := workloadspread.Environment{Others: others.Items, Listed: w.listed.Kinds(), ListError: w.listed.Err(), Window: w.window}
+	causes, warnings := w.judgeAll(ctx, spread, old, env)
+	if len(causes) > 0 && old != nil {
+		before, _ := w.judgeAll(ctx, old, nil, env)
+		causes = fresh(causes, before)
 	}
 	if len(causes) > 0 {
 		response := invalid(&request, causes).WithWarnings(warnings...)
@@ -80,18 +82,26 @@ func readWorkloadSpread(raw []byte, request *admission.Request) (*appsv1beta1.Wo
 	if err != nil {
 		return nil, err
 	}
+	spread := &appsv1beta1.WorkloadSpread{}
 	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
 		given := &appsv1alpha1.WorkloadSpread{}
-		_, err = decodeStrictly(raw, given)
-		return given.ToV1beta1(), err
+		_, err = decode(raw, given)
+		spread = given.ToV1beta1()
+	} else {
+		_, err = decode(raw, spread)
 	}
-	given := &appsv1beta1.WorkloadSpread{}
-	_, err = decodeStrictly(raw, given)
-	return given, err
+	spread.Namespace = request.Namespace
+	return spread, err
 }
 
-// judgeAll has the API server judge node selectors and tolerations, and what the patches make of the target (WS-035, WS-046).
-func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (causes []metav1.StatusCause, warnings []string) {
+// judgeAll judges a WorkloadSpread by itself, and has the API server judge node selectors and tolerations, and what the patches make of the
+// target (WS-035, WS-046).
+func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread, env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
+	causes = causesOf(workloadspread.Validate(spread, old, env))
+	wrong := map[string]bool{}
+	for _, cause := range causes {
+		wrong[cause.Field] = true
+	}
 	if template, translate := workloadspread.Selectors(spread); template != nil {
 		found, err := w.judgeOne(ctx, spread.Namespace, template)
 		if err != nil {
@@ -116,6 +126,9 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread *appsv1beta
 			continue
 		}
 		at := fmt.Sprintf("spec.subsets[%d].patch", i)
+		if wrong[at] {
+			continue
+		}
 		template, err := workloadspread.Patched(workload, patch)
 		if err != nil { // WS-048
 			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: at, Message: err.Error()})

@@ -188,8 +188,15 @@ func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 		return false
 	}
 	if status.Resources != nil && n.Unfit[string(pod.UID)] {
-		return n.set(pod, corev1.PodResizePending, corev1.ConditionTrue, corev1.PodReasonInfeasible)
+		changed := n.set(pod, corev1.PodResizePending, corev1.ConditionTrue, corev1.PodReasonInfeasible)
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; n.Observes && c.Type == corev1.PodResizePending && c.ObservedGeneration != pod.Generation {
+				c.ObservedGeneration, changed = pod.Generation, true
+			}
+		}
+		return changed
 	}
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	status.Resources = spec.Resources.DeepCopy()
 	return true
 }

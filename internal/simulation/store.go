@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -175,6 +176,12 @@ func (c *Cluster) Deliver(n int) bool {
 // Undelivered is the number of events that the cache lacks.
 func (c *Cluster) Undelivered() int { return len(c.feed) }
 
+// Kill ends the manager.
+func (c *Cluster) Kill() { c.dead = true }
+
+// Hide takes an object out of the manager's cache, as if it had not been delivered yet.
+func (c *Cluster) Hide(key Key) { delete(c.cache, key) }
+
 // Dead tells whether the manager has died.
 func (c *Cluster) Dead() bool { return c.dead }
 
@@ -211,6 +218,8 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 		c.AfterWrite(w)
 	}
 	switch {
+	case c.dead:
+		return ErrDead
 	case c.Chance(c.Faults.Die):
 		c.dead = true
 		return ErrDead
@@ -238,6 +247,9 @@ func (c *Cluster) Create(key Key, object client.Object) (client.Object, error) {
 	}
 	if c.truth[key] != nil {
 		return nil, apierrors.NewAlreadyExists(group, key.Name)
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		defaults(pod)
 	}
 	return object, c.write(Write{Verb: "create", Key: key}, nil, object, func() { c.Store(key, object) })
 }
@@ -333,6 +345,10 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 			for i := range resized {
 				pod.Spec.Containers[i].Resources = resized[i].Resources
 			}
+			if qualityOf(old) != qualityOf(pod) {
+				return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, key.Name, field.ErrorList{
+					field.Invalid(field.NewPath("metadata"), key.Name, "Pod QOS Class may not change as a result of resizing")})
+			}
 			pod.Generation++
 		default:
 			pod.Status = old.Status
@@ -343,6 +359,42 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 		}
 	}
 	return after, nil
+}
+
+// defaults gives containers with a limit alone a request of the same size, as the API server does.
+func defaults(pod *corev1.Pod) {
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		for name, limit := range r.Limits {
+			if _, ok := r.Requests[name]; !ok {
+				if r.Requests == nil {
+					r.Requests = corev1.ResourceList{}
+				}
+				r.Requests[name] = limit
+			}
+		}
+	}
+}
+
+// qualityOf is the QoS class of a pod by its regular containers.
+func qualityOf(pod *corev1.Pod) corev1.PodQOSClass {
+	some, guaranteed := false, true
+	for i := range pod.Spec.Containers {
+		r := &pod.Spec.Containers[i].Resources
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, limited := r.Limits[name]
+			request, requested := r.Requests[name]
+			some = some || limited || requested
+			guaranteed = guaranteed && limited && requested && limit.Equal(request)
+		}
+	}
+	switch {
+	case !some:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
 }
 
 // decodeInto decodes into the object, nothing of which is kept.

@@ -22,7 +22,7 @@ func (c *cluster) apiServer() program {
 		fmt.Sprintf("--etcd-servers=https://127.0.0.1:%d", c.spec.Ports.Etcd), "--etcd-cafile=" + c.pki("ca.crt"),
 		"--etcd-certfile=" + c.pki("etcd-client.crt"), "--etcd-keyfile=" + c.pki("etcd-client.key"),
 		"--service-cluster-ip-range=" + c.serviceCIDR(),
-		"--allow-privileged", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 		"--client-ca-file=" + c.pki("ca.crt"),
 		"--tls-cert-file=" + c.pki("kube-apiserver.crt"), "--tls-private-key-file=" + c.pki("kube-apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.pki("sa.pub"),

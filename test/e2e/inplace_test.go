@@ -22,26 +22,36 @@ func TestVerticalScaling(t *testing.T) {
 	if !served(t, "pods/resize") {
 		t.Skip("the server has no pods/resize")
 	}
-	const sized = `
+	for name, sizes := range map[string][2]string{
+		"burstable":    {"{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 100m, memory: 64Mi}}", "{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 200m, memory: 96Mi}}"},
+		"limits-alone": {"{limits: {cpu: 20m, memory: 64Mi}}", "{limits: {cpu: 40m, memory: 96Mi}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sized := func(resources string) string {
+				return `
 replicas: 2
 template:
   spec:
     containers:
-    - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, resources: {requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: %s, memory: %s}}}
+    - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, resources: ` + resources + `}
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `
-	w := create(t, "vertical", fmt.Sprintf(sized, "100m", "64Mi"))
-	events := watchPods(t, w.key.Namespace)
-	w.change("spec:\n" + indent(fmt.Sprintf(sized, "200m", "96Mi")))
-	w.settled()
-	w.inPlace("nginx:1.26", 0)
-	for name, pod := range w.pods() {
-		limits := pod.Status.ContainerStatuses[0].Resources
-		if limits == nil || limits.Limits.Cpu().Cmp(resource.MustParse("200m")) != 0 || limits.Limits.Memory().Cmp(resource.MustParse("96Mi")) != 0 {
-			t.Errorf("pod %s has %v", name, limits)
-		}
+			}
+			w := create(t, name, sized(sizes[0]))
+			events := watchPods(t, w.key.Namespace)
+			w.change("spec:\n" + indent(sized(sizes[1])))
+			w.settled()
+			w.inPlace("nginx:1.26", 0)
+			want := w.get().Spec.Template.Spec.Containers[0].Resources.Limits
+			for name, pod := range w.pods() {
+				limits := pod.Status.ContainerStatuses[0].Resources
+				if limits == nil || limits.Limits.Cpu().Cmp(*want.Cpu()) != 0 || limits.Limits.Memory().Cmp(*want.Memory()) != 0 || pod.Status.QOSClass != w.seen[name].Status.QOSClass {
+					t.Errorf("pod %s has %v and class %s", name, limits, pod.Status.QOSClass)
+				}
+			}
+			notBelow(t, events, 2, 2)
+		})
 	}
-	notBelow(t, events, 2, 2)
 }
 
 // TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184, IPU-315).

@@ -158,24 +158,16 @@ volumeClaimTemplates:
   spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Mi}}}
 `)
 	before := claimUIDs(t, w.key.Namespace)
-	// With nobody to make successors meanwhile the old pods are gone when there is somebody again, so that their names are free.
-	w.change(`spec: {updateStrategy: {type: OnDelete}, scaleStrategy: {maxUnavailable: 0}}`)
-	for _, pod := range w.pods() {
-		if err := kube.Delete(t.Context(), &pod, client.GracePeriodSeconds(1)); err != nil {
+	for i, name := range slices.Sorted(maps.Keys(w.seen)) {
+		pod := w.seen[name]
+		options := []client.DeleteOption{}
+		if i > 0 {
+			options = append(options, client.GracePeriodSeconds(0)) // by force
+		}
+		if err := kube.Delete(t.Context(), &pod, options...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the end of the pods", func(ctx context.Context) string {
-		var list corev1.PodList
-		if err := kube.List(ctx, &list, client.InNamespace(w.key.Namespace)); err != nil {
-			return err.Error()
-		}
-		if len(list.Items) > 0 {
-			return fmt.Sprint(len(list.Items), " pods")
-		}
-		return ""
-	})
-	w.change(`spec: {scaleStrategy: {maxUnavailable: null}}`)
 	w.settled()
 	if after := claimUIDs(t, w.key.Namespace); !maps.Equal(before, after) {
 		t.Errorf("claims %v became %v", before, after)
@@ -185,6 +177,44 @@ volumeClaimTemplates:
 			t.Errorf("pod %s is no successor", name)
 		}
 	}
+	w.change(`spec: {replicas: 1}`) // the pod that goes takes its claim along
+	w.settled()
+	eventually(t, "the end of the claim", func(context.Context) string {
+		if after := claimUIDs(t, w.key.Namespace); len(after) != 1 {
+			return fmt.Sprint(after)
+		}
+		return ""
+	})
+}
+
+// TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be deleted; maxUnavailable 1 lets
+// one go at a time (CS-132 (part)).
+func TestReadyPodsAreReplacedOneByOne(t *testing.T) {
+	w := create(t, "fresh", `
+replicas: 6
+updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
+`)
+	w.change(`spec: {minReadySeconds: 3600}`)
+	eventually(t, "the status", func(context.Context) string {
+		if s := w.get().Status; s.AvailableReplicas != 0 || s.ReadyReplicas != 6 {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	events := watchPods(t, w.key.Namespace)
+	w.change(`spec: {scaleStrategy: {podsToDelete: [` + strings.Join(slices.Sorted(maps.Keys(w.seen)), ", ") + `]}}`)
+	eventually(t, "six other pods", func(context.Context) string {
+		for name := range w.pods() {
+			if _, old := w.seen[name]; old {
+				return name + " is still there"
+			}
+		}
+		if s := w.get().Status; s.ReadyReplicas != 6 {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	notBelow(t, events, 6, 5)
 }
 
 // TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017, CS-128).

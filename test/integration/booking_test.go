@@ -50,8 +50,8 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 		t.Fatal(err)
 	}
 	versioned := workloadspread.ParseVersioned("deployment,replicaset")
-	watch, err := workloadspread.NewWatch(ctx, mgr, workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true }, versioned))
-	if err != nil {
+	watch := workloadspread.NewWatch(ctx, mgr, workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true }, versioned))
+	if err := watch.Follow(ctx, mgr); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -132,7 +132,7 @@ func startManager(config *rest.Config) (stop func(), err error) {
 		return nil, err
 	}
 	logs := &bytes.Buffer{}
-	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false")
+	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s")
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"), fmt.Sprintf("WEBHOOK_PORT=%d", port))
 	manager.Stdout, manager.Stderr = logs, logs
 	if err := manager.Start(); err != nil {

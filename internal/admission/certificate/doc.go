@@ -10,7 +10,8 @@
 // A new authority takes over in three steps, so that no call ever meets a certificate it does not trust (OPS-046). It is staged:
 // the old one still signs what is served, both are published. After settleTime, when every API server has seen the bundle, it is
 // promoted: replicas serve its certificate, both stay published. After overlapTime the old one is dropped; a replica that could not
-// pass for half of that time is not ready by then, so nobody calls one that still serves the old certificate.
+// read the material for half of that time is not ready by then, so nobody calls one that still serves the old certificate. Each replica
+// counts these times by its own clock, from when it saw the step.
 //
 // Managers of different releases, with different gates, and the reference may share the objects (OPS-110, OPS-112): see publisher.
 // With external certificates (OPS-050) the pass reads, compares and writes files, and nothing else.

@@ -76,13 +76,15 @@ type Keeper struct {
 	log       logr.Logger
 	unserved  *prometheus.GaugeVec
 
-	// passing is held during a pass.
+	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
+	seen    seen
 	// state guards what readiness looks at.
 	state     sync.Mutex
 	lastError error
 	last      material
-	lastPass  time.Time // of the last pass that succeeded
+	lastPass  time.Time // when what is to be served was last found out and written
+	previous  time.Time // since when the previous authority is known as such
 	found     report
 	since     time.Time // when something unserved was found first; zero if nothing is
 	wasReady  bool
@@ -168,22 +170,24 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	wanted, again, err := stored.next(k.policy, now, false)
+	wanted, again, err := stored.next(k.policy, now, &k.seen, false)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if wanted, err = k.save(ctx, stored, wanted, version); err != nil {
 		return time.Time{}, err
 	}
-	if err := k.publish(ctx, wanted); err != nil {
-		return time.Time{}, err
+	published := k.publish(ctx, wanted)
+	if errors.Is(published, errLostRace) {
+		return time.Time{}, published
 	}
-	if len(wanted[keyNextCA]) > 0 {
+	if published == nil && len(wanted[keyNextCA]) > 0 {
 		if wanted, again, err = k.takeOver(ctx); err != nil {
 			return time.Time{}, err
 		}
 	}
-	return again, k.serve(wanted)
+	// An object that cannot be brought in line is no reason to be called no more: what is served is what the others trust.
+	return again, errors.Join(k.serve(wanted), published)
 }
 
 // adopt serves the certificate of somebody else's Secret (OPS-050).
@@ -200,10 +204,7 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
 		mismatched = []string{fmt.Sprintf("Secret %s: %v", k.options.Secret, err)}
 	}
-	if err := k.publish(ctx, m, mismatched...); err != nil {
-		return err
-	}
-	return k.serve(m)
+	return errors.Join(k.publish(ctx, m, mismatched...), k.serve(m))
 }
 
 // serve writes what the server reloads (OPS-047).
@@ -213,7 +214,7 @@ func (k *Keeper) serve(m material) error {
 	}
 	k.state.Lock()
 	defer k.state.Unlock()
-	k.last, k.lastPass = m, k.clock.Now()
+	k.last, k.lastPass, k.previous = m, k.clock.Now(), k.seen.previous.since
 	return nil
 }
 
@@ -223,7 +224,7 @@ func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	wanted, again, err := stored.next(k.policy, k.clock.Now(), true)
+	wanted, again, err := stored.next(k.policy, k.clock.Now(), &k.seen, true)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -395,15 +396,18 @@ func (k *Keeper) watched() []watchedObject {
 
 // watch tells of every change of one object, by name, so that no rights to others are needed (OPS-082).
 func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
+	said := ""
 	for ctx.Err() == nil {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(object.kind.GroupVersion().WithKind(object.kind.Kind + "List"))
 		stream, err := k.client.Watch(ctx, list, client.MatchingFields{"metadata.name": object.key.Name}, client.InNamespace(object.key.Namespace))
 		if err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && err.Error() != said {
+				said = err.Error() // once for each obstacle (OPS-096)
 				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name", object.key.String())
 			}
 		} else {
+			said = ""
 			forward(ctx, stream, changed)
 		}
 		select {
@@ -466,8 +470,11 @@ func (k *Keeper) inLine() error {
 }
 
 func (k *Keeper) serverAnswers(request *http.Request) error {
+	k.state.Lock()
+	expected := k.last.expected(k.clock.Now(), k.previous)
+	k.state.Unlock()
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(k.lastMaterial().expected(k.clock.Now())) {
+	if !roots.AppendCertsFromPEM(expected) {
 		return errors.New("there is no certificate of the authority")
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12}}

@@ -297,6 +297,7 @@ func TestRotation(t *testing.T) {
 
 	w.clock.Step(8*365*day + day)
 	pass(t, k)
+	pass(t, other) // which watches the Secret
 	staged := w.secret(t)
 	if !bytes.Equal(staged.Data["cert.pem"], first.Data["cert.pem"]) {
 		t.Error("a certificate of the new authority is served before anybody trusts it")
@@ -375,7 +376,7 @@ func TestExpiredMaterialIsReplacedAtOnce(t *testing.T) {
 // OPS-110: a Secret written by the reference is served as it is.
 func TestMaterialOfTheReferenceIsKept(t *testing.T) {
 	w := newWorld(t)
-	made, _, err := material(nil).next(policy{host: "hook.sys.svc", renewBefore: 180 * day}, w.clock.Now(), false)
+	made, _, err := material(nil).next(policy{host: "hook.sys.svc", renewBefore: 180 * day}, w.clock.Now(), &seen{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // Keys of the Secret (OPS-041). The first six are those of the reference, which ignores the others.
@@ -36,6 +38,8 @@ const (
 	reuseAuthority = 365 * 24 * time.Hour
 	// settleTime is how long a staged authority is published before anything it signed is served: the API servers must have seen it.
 	settleTime = 30 * time.Second
+	// backdated is how long before it is made a certificate begins to be valid: the clocks of those who read it may be behind.
+	backdated = 24 * time.Hour
 	// overlapTime is how long the previous authority stays published. A replica passes at least once a minute, and one that did not for
 	// half this time is not ready, so that nobody calls it (OPS-046).
 	overlapTime = 10 * time.Minute
@@ -53,14 +57,32 @@ type policy struct {
 
 // reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which that is renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
-	return now.Add(max(reuseAuthority, p.renewBefore+24*time.Hour)).Before(authority.NotAfter)
+	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.renewBefore+24*time.Hour)).Before(authority.NotAfter)
 }
 
-// bundle returns the authorities to be trusted, newest first.
+// seen is when this replica first saw the staged authority published, and the previous one. Only its own clock tells how long that was ago:
+// the clock of the replica that wrote the timestamps may be wrong, and an authority would take over before API servers know it, or be
+// dropped while it is in use. A replica that starts counts from its start. The timestamps are for people, and for older releases.
+type seen struct{ next, previous sighting }
+
+type sighting struct {
+	authority string
+	since     time.Time
+}
+
+func (s *sighting) look(authority []byte, now time.Time) time.Time {
+	if s.since.IsZero() || s.authority != string(authority) {
+		*s = sighting{string(authority), now}
+	}
+	return s.since
+}
+
+// bundle returns the authorities to be trusted, newest first. One that is damaged is left out: an API server would refuse it with the rest.
 func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
-		if pemBytes := m[key]; len(pemBytes) > 0 && !bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
+		pemBytes := m[key]
+		if _, err := certutil.ParseCertsPEM(pemBytes); err == nil && !bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
 			bundle = append(append(bundle, bytes.TrimSpace(pemBytes)...), '\n')
 		}
 	}
@@ -69,8 +91,8 @@ func (m material) bundle() []byte {
 
 // expected returns the authorities that may have signed what a server serves. The previous one is no longer among them once the
 // server had ample time to take up the new certificate.
-func (m material) expected(now time.Time) []byte {
-	if since := m[keyPreviousSince]; since != nil && now.Sub(stamp(since)) > staleTime {
+func (m material) expected(now, previousSince time.Time) []byte {
+	if now.Sub(previousSince) > staleTime {
 		m = maps.Clone(m)
 		delete(m, keyPreviousCA)
 	}
@@ -84,10 +106,15 @@ func (m material) external() material {
 
 // next returns the material as it should be now; the same if nothing has to be done. published tells that the present bundle is
 // known to be published everywhere. again is when to look next at the latest; zero if nothing is scheduled.
-func (m material) next(p policy, now time.Time, published bool) (result material, again time.Time, err error) {
+func (m material) next(p policy, now time.Time, seen *seen, published bool) (result material, again time.Time, err error) {
 	result = maps.Clone(m)
 	if result == nil {
 		result = material{}
+	}
+	if len(m[keyNextCA]) > 0 {
+		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil || !p.reuses(staged, now) {
+			result.unstage() // it could never take over; another one is staged if one is needed
+		}
 	}
 	usable := m.check(p, now) == nil
 	switch {
@@ -96,14 +123,16 @@ func (m material) next(p policy, now time.Time, published bool) (result material
 		if err := result.replace(p, now); err != nil {
 			return nil, again, err
 		}
-	case len(m[keyNextCA]) > 0:
-		promoteAt := stamp(m[keyNextSince]).Add(settleTime)
-		if published && !now.Before(promoteAt) {
+	case len(result[keyNextCA]) > 0:
+		again = now.Add(settleTime)
+		if published {
+			again = seen.next.look(result[keyNextCA], now).Add(settleTime)
+		}
+		if !now.Before(again) {
 			if err := result.promote(p, now); err != nil {
 				return nil, again, err
 			}
-		} else {
-			again = promoteAt
+			again = time.Time{}
 		}
 	case !usable:
 		if err := result.renew(p, now); err != nil {
@@ -113,8 +142,8 @@ func (m material) next(p policy, now time.Time, published bool) (result material
 			again = now.Add(settleTime)
 		}
 	}
-	if since := result[keyPreviousSince]; since != nil {
-		if end := stamp(since).Add(overlapTime); !now.Before(end) {
+	if previous := result[keyPreviousCA]; previous != nil {
+		if end := seen.previous.look(previous, now).Add(overlapTime); !now.Before(end) {
 			delete(result, keyPreviousCA)
 			delete(result, keyPreviousSince)
 		} else if again.IsZero() || end.Before(again) {
@@ -125,6 +154,13 @@ func (m material) next(p policy, now time.Time, published bool) (result material
 		result[keyTLSCert], result[keyTLSKey] = result[keyCert], result[keyKey]
 	}
 	return result, again, nil
+}
+
+// unstage forgets the staged authority.
+func (m material) unstage() {
+	delete(m, keyNextCA)
+	delete(m, keyNextCAKey)
+	delete(m, keyNextSince)
 }
 
 // check says why the serving certificate should be replaced (OPS-044); nil if it need not.
@@ -169,9 +205,7 @@ func (m material) renew(p policy, now time.Time) error {
 func (m material) promote(p policy, now time.Time) error {
 	m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
 	m[keyCACert], m[keyCAKey] = m[keyNextCA], m[keyNextCAKey]
-	delete(m, keyNextCA)
-	delete(m, keyNextCAKey)
-	delete(m, keyNextSince)
+	m.unstage()
 	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
 	if err != nil {
 		return fmt.Errorf("promoting the staged authority: %w", err)
@@ -187,9 +221,7 @@ func (m material) replace(p policy, now time.Time) error {
 		if err == nil {
 			m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
 		}
-		delete(m, keyNextCA)
-		delete(m, keyNextCAKey)
-		delete(m, keyNextSince)
+		m.unstage()
 		if m[keyCACert], m[keyCAKey], err = newAuthority(now); err != nil {
 			return err
 		}
@@ -230,7 +262,7 @@ func issue(authority *x509.Certificate, authorityKey crypto.Signer, host string,
 	return sign(template, authority, authorityKey)
 }
 
-// certificateTemplate is valid from an hour ago, for clocks differ.
+// certificateTemplate is what certificates have in common.
 func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -242,7 +274,7 @@ func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) 
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    now.Add(-time.Hour).UTC(),
+		NotBefore:    now.Add(-backdated).UTC(),
 		NotAfter:     now.Add(lifetime).UTC(),
 	}, nil
 }
@@ -277,14 +309,5 @@ func parseAuthority(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, e
 }
 
 func timestamp(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
-
-// stamp reads a timestamp; one that cannot be read is long ago.
-func stamp(text []byte) time.Time {
-	t, err := time.Parse(time.RFC3339, string(text))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
-}
 
 func (m material) equal(other material) bool { return maps.EqualFunc(m, other, bytes.Equal) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -129,15 +130,17 @@ func newPublisher(c client.Client, o Options) *publisher {
 	return p
 }
 
-// publish patches what differs. An object that does not exist has nothing to be patched.
+// publish patches what differs. An object that does not exist has nothing to be patched; one that cannot be patched does not stand in the
+// way of the others.
 func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
 	var found report
+	var errs []error
 	for _, object := range p.objects {
 		if err := p.publishOne(ctx, object, bundle, &found); err != nil {
-			return found, fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
+			errs = append(errs, fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err))
 		}
 	}
-	return found, nil
+	return found, errors.Join(errs...)
 }
 
 // rescope is publish for the webhook configurations alone, and only where this manager has the say.
@@ -222,7 +225,7 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	fields, entries, seen := map[string]any{}, []any{}, map[string]bool{}
 	var template []any
 	annotations := object.GetAnnotations()
-	if err := json.Unmarshal([]byte(annotations[templateAnnotation]), &template); err != nil { // empty, or spoilt by somebody
+	if err := json.Unmarshal([]byte(annotations[templateAnnotation]), &template); (err != nil || len(template) == 0) && len(present) > 0 { // empty, or spoilt by somebody
 		text, err := templateText(present)
 		if err != nil {
 			return nil, err
@@ -276,7 +279,7 @@ func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, polic
 
 // templateText encodes entries without the bundles filled in.
 func templateText(entries []any) (string, error) {
-	var bare []any
+	bare := []any{}
 	for _, item := range entries {
 		if entry, ok := runtime.DeepCopyJSONValue(item).(map[string]any); ok {
 			unstructured.RemoveNestedField(entry, "clientConfig", "caBundle")

@@ -245,7 +245,7 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	pass(t, k)
 	w.clock.Step(settleTime)
 	pass(t, k)
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now())) != 2 {
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 2 {
 		t.Error("want both authorities right after the change")
 	}
 	k.store = brokenStore{}
@@ -257,7 +257,7 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
 		t.Errorf("left behind: %v", err)
 	}
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now())) != 1 || staleTime >= overlapTime {
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 || staleTime >= overlapTime {
 		t.Error("the server must have the new certificate while callers still trust both")
 	}
 }

@@ -1,6 +1,8 @@
 package inplace
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -24,11 +26,12 @@ func launchPriority(container *corev1.Container) (int, bool) {
 }
 
 // split divides parts into those to be written now and those that wait: now go the containers without priority, those of the highest
-// one, and whoever reads metadata that one of these reads, because a key has one value at a time (IPU-101, IPU-102).
-func split(pod *corev1.Pod, parts Parts) (now, later Parts) {
+// one, and whoever reads metadata that one of these reads, because a key has one value at a time (IPU-101, IPU-102). The containers
+// that are ahead belong to an earlier batch and are not up yet: a container of a lower priority waits for them (IPU-103).
+func split(pod *corev1.Pod, parts Parts, ahead []string) (now, later Parts) {
 	names := parts.Names()
 	highest, some := 0, false
-	for _, name := range names {
+	for _, name := range slices.Concat(names, ahead) {
 		if priority, ok := launchPriority(containerOf(pod, name)); ok && (!some || priority > highest) {
 			highest, some = priority, true
 		}

@@ -86,8 +86,15 @@ func (p *Parts) over(earlier Parts) Parts {
 		refs = RefMetadata{Labels: merge(before.Labels, refs.Labels), Annotations: merge(before.Annotations, refs.Annotations)}
 		merged.Refs = merge(merged.Refs, map[string]RefMetadata{name: refs})
 	}
-	merged.Restarts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(earlier.Restarts, p.Restarts))))
+	merged.Restarts = union(earlier.Restarts, p.Restarts)
 	return merged
+}
+
+// union returns what is in either list, sorted.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func merge[K comparable, V any](a, b map[K]V) map[K]V {
@@ -109,14 +116,16 @@ type Change struct {
 	AddFinalizers, RemoveFinalizers []string
 	// Stops names the containers that the change stops, sorted.
 	Stops []string
-	// Mends names the containers whose image is written again, because the pod has another revision's (IPU-326).
-	Mends []string
+	// Mends and MendsResources name the containers whose image, or quantities, are written again, because the pod has another revision's
+	// (IPU-326).
+	Mends, MendsResources []string
 	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches no container. It needs neither budget nor grace nor a lifecycle state (IPU-308).
-func (c *Change) Quiet() bool { return c.Empty() }
+// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308). A
+// changed label may take the pod out of Services or policies that select by it, so that it keeps the pace of the rollout (IPU-080).
+func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
 // Holds tells whether the pod is taken out of service for the change: a container is stopped that the user did not declare
 // unimportant (IPU-136, IPU-308).
@@ -159,7 +168,7 @@ func (c *Change) With(images map[string]string, resources map[string]corev1.Reso
 	more := *c
 	missing := Parts{Images: images, Resources: resources}
 	more.Parts = missing.over(c.Parts)
-	more.Mends = slices.Sorted(maps.Keys(images))
+	more.Mends, more.MendsResources = slices.Sorted(maps.Keys(images)), slices.Sorted(maps.Keys(resources))
 	more.Stops = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(c.Stops), maps.Keys(images)))))
 	return &more
 }

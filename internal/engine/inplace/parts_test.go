@@ -320,7 +320,7 @@ func TestSplitSharedMetadata(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			now, later := split(prioritized(), Parts{Refs: tt.refs})
+			now, later := split(prioritized(), Parts{Refs: tt.refs}, nil)
 			if diff := cmp.Diff(tt.now, now.Names()); diff != "" {
 				t.Error(diff)
 			}
@@ -403,11 +403,11 @@ func TestProgressOfParts(t *testing.T) {
 		"IPU-128 a status without resources":                 {webPod(state(resize), sized("1"), func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].Resources = nil }), Status{Complete: true}},
 		"IPU-128 somebody else has resized it to other ones": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }), Status{Complete: true}},
 		"IPU-315 infeasible": {webPod(state(resize), sized("1"), pending("Infeasible")), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible: node is full",
-			Resize: &PendingResize{Infeasible: true, Message: "Infeasible: node is full", Since: noon}}},
+			Resize: &PendingResize{Infeasible: true, Message: "Infeasible: node is full", Since: noon, NotBefore: noon.Add(resizePatience)}}},
 		"IPU-315 deferred": {webPod(state(resize), sized("1"), pending("Deferred")), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Deferred: node is full",
-			Resize: &PendingResize{Message: "Deferred: node is full", Since: noon}}},
+			Resize: &PendingResize{Message: "Deferred: node is full", Since: noon, NotBefore: noon.Add(resizePatience)}}},
 		"IPU-315 an older server": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) { pod.Status.Resize = corev1.PodResizeStatusInfeasible }),
-			Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible", Resize: &PendingResize{Infeasible: true, Message: "Infeasible"}}},
+			Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible", Resize: &PendingResize{Infeasible: true, Message: "Infeasible", NotBefore: noon.Add(resizePatience)}}},
 		"IPU-122 the daemon's plain hash settles doubtful image names": {updating("nginx:alpine", `{"imageID":"sha-1","containerID":"c-1"}`,
 			seen("nginx:1", "sha-1", "c-2", since), observing(2), reporting("c-2", PlainHash("nginx", "nginx:alpine"), "0")), Status{Complete: true}},
 		"IPU-318 a native sidecar": {webPod(state(`"restartContainers":{"side":"c-s"}`), func(pod *corev1.Pod) {
@@ -532,7 +532,8 @@ func TestExplains(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Explains(tt.other, Lacking(Quantities(tt.want), tt.have), tt.have); got != tt.explained {
+			have := Quantities(tt.have) // as the API server completes it
+			if got := Explains(Quantities(tt.other), Lacking(Quantities(tt.want), have), have); got != tt.explained {
 				t.Errorf("%v", got)
 			}
 		})

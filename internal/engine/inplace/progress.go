@@ -2,7 +2,6 @@ package inplace
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -35,6 +34,9 @@ type Status struct {
 	Resize *PendingResize
 	// NoDaemonSince is the start of an update that waits for a node daemon which has never told of the pod; zero otherwise (IPU-312).
 	NoDaemonSince time.Time
+	// Relabelled is the start of an update that changed labels and stopped nothing, of a pod that has not been admitted since; zero
+	// otherwise.
+	Relabelled time.Time
 	// Waiting says in words what is missing.
 	Waiting string
 }
@@ -46,7 +48,13 @@ type PendingResize struct {
 	Message    string
 	// Since is when kubelet began to say so; zero if it does not tell.
 	Since time.Time
+	// NotBefore is from when on this counts, if kubelet does not tell which size it speaks of: until then it may not have looked at the
+	// one that was written last. It is zero if that is known.
+	NotBefore time.Time
 }
+
+// resizePatience is how long a kubelet may take to look at a new size.
+const resizePatience = 10 * time.Second
 
 // Progress looks at a pod. An unreadable annotation is an error (IPU-070).
 func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
@@ -81,21 +89,31 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	if status.Waiting, noDaemon = waiting(pod, state); noDaemon {
 		status.NoDaemonSince = state.UpdateTimestamp.Time
 	}
+	if state.UpdateLabels {
+		status.Relabelled = state.UpdateTimestamp.Time
+	}
 	if status.Waiting == "" {
 		status.Complete, status.Next = !status.Remaining, status.Remaining
 	}
 	if state.PreCheckBeforeNext != nil && status.Next {
 		for _, name := range state.PreCheckBeforeNext.ContainersRequiredReady {
-			if s := statusOf(pod, name); s == nil || !s.Ready {
+			if !ready(pod, name) {
 				status.Next, status.Waiting = false, fmt.Sprintf("container %s must be ready before the next batch", name)
 				break
 			}
 		}
 	}
 	if len(state.ResizedContainers) > 0 && !status.Complete {
-		status.Resize = pendingResize(pod)
+		status.Resize = pendingResize(pod, state)
 	}
 	return status, nil
+}
+
+// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for the
+// next start of the pod (IPU-318).
+func ready(pod *corev1.Pod, name string) bool {
+	status := statusOf(pod, name)
+	return !runsOn(pod, name) || status != nil && status.Ready
 }
 
 // admitted tells whether the pod's last update has been found complete, by whomever: it left Updating. What has become of its record
@@ -105,40 +123,54 @@ func admitted(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.Lifecyc
 // waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122); and whether it is a
 // node daemon that has never told of the pod. What a later batch replaces anyway is not waited for: it may never come up.
 func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
-	written := func(names iter.Seq[string]) []string {
-		return slices.DeleteFunc(slices.Sorted(names), func(name string) bool {
-			_, again := state.NextContainerImages[name]
-			return again
-		})
-	}
-	for _, name := range written(maps.Keys(state.LastContainerStatuses)) {
-		if words := replaced(pod, name, state.LastContainerStatuses[name], state); words != "" {
-			return words, false
+	for _, name := range state.written(pod) {
+		if _, again := state.NextContainerImages[name]; again {
+			continue
 		}
-	}
-	changed := state.EnvContainers
-	if state.UpdateEnvFromMetadata && changed == nil { // written by the reference, which does not say which
-		changed = map[string]string{}
-		for i := range pod.Spec.Containers {
-			changed[pod.Spec.Containers[i].Name] = ""
-		}
-	}
-	for _, name := range written(maps.Keys(changed)) {
-		if words := environment(pod, name, state); words != "" {
-			return words, !Reported(pod)
-		}
-	}
-	for _, name := range written(maps.Keys(state.RestartContainers)) {
-		if words := restarted(pod, name, state); words != "" {
-			return words, !Reported(pod)
-		}
-	}
-	for _, name := range written(maps.Keys(state.ResizedContainers)) {
-		if words := resized(pod, name, state.ResizedContainers[name]); words != "" {
-			return words, false
+		if words, noDaemon := state.lacks(pod, name); words != "" {
+			return words, noDaemon
 		}
 	}
 	return "", false
+}
+
+// written names the containers that the update has written something into, sorted.
+func (s *State) written(pod *corev1.Pod) []string {
+	names := slices.Concat(slices.Collect(maps.Keys(s.LastContainerStatuses)), slices.Collect(maps.Keys(s.envContainers(pod))),
+		slices.Collect(maps.Keys(s.RestartContainers)), slices.Collect(maps.Keys(s.ResizedContainers)))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// envContainers are the containers whose environment changed. The reference does not say which: then all count.
+func (s *State) envContainers(pod *corev1.Pod) map[string]string {
+	if !s.UpdateEnvFromMetadata || s.EnvContainers != nil {
+		return s.EnvContainers
+	}
+	all := map[string]string{}
+	for i := range pod.Spec.Containers {
+		all[pod.Spec.Containers[i].Name] = ""
+	}
+	return all
+}
+
+// lacks returns what is missing until the container runs what was written into it, or nothing; and whether only a node daemon, which has
+// never told of the pod, can bring that about.
+func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool) {
+	if record, ok := s.LastContainerStatuses[name]; ok {
+		if words := replaced(pod, name, record, s); words != "" {
+			return words, false
+		}
+	}
+	if _, ok := s.envContainers(pod)[name]; ok {
+		if words := environment(pod, name, s); words != "" {
+			return words, !Reported(pod)
+		}
+	}
+	if words := restarted(pod, name, s); words != "" {
+		return words, !Reported(pod)
+	}
+	return resized(pod, name, s), false
 }
 
 // environment returns what is missing until the container has the environment that the pod's metadata gives it now: the daemon's hash
@@ -148,13 +180,16 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
-	if meta := reported(pod, status); meta != nil {
+	if meta := reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 { // else the daemon cannot read it (ND-106)
 		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
 			return ""
 		}
 		return fmt.Sprintf("container %s has not been restarted with its new environment yet", name)
 	}
-	if before, ok := state.EnvContainers[name]; ok && before != status.ContainerID {
+	switch before, recorded := state.EnvContainers[name]; {
+	case recorded && before != status.ContainerID:
+		return ""
+	case !recorded && startedAt(status).After(state.UpdateTimestamp.Time): // the reference does not record what ran
 		return ""
 	}
 	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
@@ -169,7 +204,8 @@ func restarted(pod *corev1.Pod, name string, state *State) string {
 }
 
 // resized returns what is missing until the container has the quantities; those of other containers and kinds do not matter (IPU-128).
-func resized(pod *corev1.Pod, name string, want corev1.ResourceRequirements) string {
+func resized(pod *corev1.Pod, name string, state *State) string {
+	want := state.ResizedContainers[name]
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.State.Running == nil || !none(Lacking(want, container.Resources)) {
 		return "" // it starts with them, or somebody has changed them since
@@ -178,29 +214,42 @@ func resized(pod *corev1.Pod, name string, want corev1.ResourceRequirements) str
 		return ""
 	}
 	if missing := Lacking(want, *status.Resources); !none(missing) {
-		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), resizeWords(pod))
+		words := ""
+		if pending := pendingResize(pod, state); pending != nil {
+			words = ": " + pending.Message
+		}
+		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), words)
 	}
 	return ""
 }
 
-func resizeWords(pod *corev1.Pod) string {
-	if pending := pendingResize(pod); pending != nil {
-		return ": " + pending.Message
-	}
-	return ""
-}
-
-// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315).
-func pendingResize(pod *corev1.Pod) *PendingResize {
+// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What kubelet said of an earlier size of
+// the pod does not count.
+func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
+	notBefore := state.lastWrite().Add(resizePatience)
 	if condition := readiness.Condition(pod, corev1.PodResizePending); condition != nil && condition.Status == corev1.ConditionTrue {
-		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time,
+		switch {
+		case condition.ObservedGeneration > 0 && condition.ObservedGeneration < pod.Generation:
+			return nil
+		case condition.ObservedGeneration > 0:
+			notBefore = time.Time{}
+		}
+		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time, NotBefore: notBefore,
 			Message: strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")}
 	}
 	switch pod.Status.Resize {
 	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
-		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize)}
+		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize), NotBefore: notBefore}
 	}
 	return nil
+}
+
+// lastWrite is when the last batch was written.
+func (s *State) lastWrite() time.Time {
+	if n := len(s.ContainerBatchesRecord); n > 0 {
+		return s.ContainerBatchesRecord[n-1].Timestamp.Time
+	}
+	return s.UpdateTimestamp.Time
 }
 
 // Replaced returns what is missing until the container runs the image that the pod's spec was given at that time; nothing if it does.
@@ -235,8 +284,10 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 	case status.ImageID != "" && status.ImageID != before.ImageID:
 		// Another image runs. It may be the one of an update that this one overtook, or one that was on its way when this one began;
 		// then the right one is still to come. A name that fits neither says nothing.
-		stale := before.Image != "" && SameImage(status.Image, before.Image)
-		if imageMatches || !stale && (before.ImageID != "" || observed || !tells) {
+		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image), func(image string) bool {
+			return image != "" && SameImage(status.Image, image)
+		})
+		if imageMatches || !stale && (observed || !tells) {
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:

@@ -39,8 +39,9 @@ func (c *comparison) resource(path []string, old, new any) {
 	change := c.change.Resources[containerName]
 	if kind == "limits" {
 		change.Limits = merge(change.Limits, corev1.ResourceList{name: quantity})
-	} else {
-		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity})
+	}
+	if _, requested := object(object(container["resources"])["requests"])[path[5]]; kind == "requests" || !requested {
+		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity}) // the API server made a request of the limit
 	}
 	c.change.Resources = merge(c.change.Resources, map[string]corev1.ResourceRequirements{containerName: change})
 }
@@ -155,7 +156,8 @@ func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements
 	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
 }
 
-// Quantities returns the cpu and memory of the requirements, which are what a resize can change.
+// Quantities returns the cpu and memory that a pod of a template with these requirements has, which are what a resize can change. Where the
+// template asks for a limit alone, the API server gives the pod a request of the same size.
 func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	resizable := func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
@@ -169,7 +171,8 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 		}
 		return out
 	}
-	return corev1.ResourceRequirements{Limits: only(r.Limits), Requests: only(r.Requests)}
+	limits := only(r.Limits)
+	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
 
 // Explains tells whether the pod's container has, instead of each quantity that it lacks, the one of the other template. What only the

@@ -48,16 +48,14 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	if u.Graceful() {
 		return &podpatch.Patch{}, nil
 	}
-	now, _ := split(pod, u.parts(pod))
+	previous, _ := StateOf(pod)
+	now, _ := split(pod, u.parts(previous), previous.ahead(pod))
 	return resize(pod, now), nil
 }
 
 // parts are what the update does to containers: its own change over what an earlier update of the pod left unwritten (IPU-327). An
 // unreadable record of an earlier one leaves nothing: what it lacks is found by comparing images (IPU-305).
-func (u *Update) parts(pod *corev1.Pod) Parts {
-	previous, _ := StateOf(pod)
-	return u.Change.over(previous.remaining())
-}
+func (u *Update) parts(previous *State) Parts { return u.Change.over(previous.remaining()) }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
 	patch := &podpatch.Patch{}
@@ -78,19 +76,22 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	for key, value := range u.RevisionLabels {
 		patch.Label(key, value)
 	}
-	parts := u.parts(pod)
+	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
+	parts := u.parts(previous)
 	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been made
-	// goes on waiting for its preNormal hook (IPU-152).
-	if !parts.Empty() || !readiness.Settled(pod) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
+	// goes on waiting for its preNormal hook (IPU-152). Changed labels take their turn, although the pod stays ready.
+	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	}
-	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
-		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0}
+		UpdateEnvFromMetadata: len(parts.Refs) > 0, UpdateResources: len(parts.Resources) > 0,
+		UpdateLabels: len(u.Change.Labels) > 0 && !u.Change.Holds()}
 	state.carryOver(pod, previous)
-	state.Mended = u.Change.Mends
+	ahead := previous.ahead(pod)
+	state.Mended, state.MendedResources = u.Change.Mends, u.Change.MendsResources
 	if previous != nil && revision.SameLabel(previous.Revision, u.Revision) {
-		state.Mended = slices.Compact(slices.Sorted(slices.Values(slices.Concat(previous.Mended, state.Mended))))
+		state.Mended = union(previous.Mended, state.Mended)
+		state.MendedResources = union(previous.MendedResources, state.MendedResources)
 	}
 	if u.Graceful() {
 		grace := Grace{Revision: u.Revision, GraceSeconds: u.GraceSeconds, ContainerImages: parts.Images, ContainerRefMetadata: parts.Refs,
@@ -102,10 +103,11 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 		if err := annotate(patch, pub.InPlaceUpdateGrace, grace); err != nil {
 			return nil, err
 		}
+		state.require(ahead)
 	} else {
 		u.Change.metadata(patch)
 		dropGrace(patch, pod)
-		if err := state.write(patch, pod, parts, now); err != nil {
+		if err := state.write(patch, pod, parts, ahead, now); err != nil {
 			return nil, err
 		}
 	}
@@ -115,11 +117,11 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 // ContinueResize returns the patch of the resize subresource that must come before Continue; it may be empty. Both must be computed,
 // like those of Update, from the version of the pod that they are applied to (IPU-105).
 func ContinueResize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
-	_, grace, parts, err := due(pod)
+	state, grace, parts, err := due(pod)
 	if err != nil || grace != nil && !carries(pod, grace.Revision) {
 		return &podpatch.Patch{}, err
 	}
-	now, _ := split(pod, parts)
+	now, _ := split(pod, parts, state.ahead(pod))
 	return resize(pod, now), nil
 }
 
@@ -162,7 +164,7 @@ func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 		state.UpdateResources = state.UpdateResources || len(parts.Resources) > 0
 		state.UpdateEnvFromMetadata = state.UpdateEnvFromMetadata || len(parts.Refs) > 0
 	}
-	if err := state.write(patch, pod, parts, now); err != nil {
+	if err := state.write(patch, pod, parts, state.ahead(pod), now); err != nil {
 		return nil, err
 	}
 	return patch, state.annotate(patch, pod)
@@ -194,16 +196,17 @@ func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
 	})
 	s.EnvContainers = filter(earlier.EnvContainers, func(name string) bool { return environment(pod, name, earlier) != "" })
 	s.RestartContainers = filter(earlier.RestartContainers, func(name string) bool { return restarted(pod, name, earlier) != "" })
-	s.ResizedContainers = filter(earlier.ResizedContainers, func(name string) bool { return resized(pod, name, earlier.ResizedContainers[name]) != "" })
+	s.ResizedContainers = filter(earlier.ResizedContainers, func(name string) bool { return resized(pod, name, earlier) != "" })
 	s.UpdateImages = s.UpdateImages || len(s.LastContainerStatuses) > 0
 	s.UpdateEnvFromMetadata = s.UpdateEnvFromMetadata || len(s.EnvContainers) > 0
 	s.UpdateResources = s.UpdateResources || len(s.ResizedContainers) > 0
 }
 
 // write adds the next batch of the parts to the patch, records what runs now in its containers, and leaves the rest for later batches
-// (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). Resources were written before, through their subresource.
-func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now time.Time) error {
-	batch, later := split(pod, parts)
+// (IPU-063 to 067, IPU-087, IPU-101 to 104, IPU-304). The containers ahead are those of earlier batches that are not up yet. Resources
+// were written before, through their subresource.
+func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead []string, now time.Time) error {
+	batch, later := split(pod, parts, ahead)
 	written, stopped := map[string]bool{}, map[string]bool{}
 	for name, image := range batch.Images {
 		container := containerOf(pod, name)
@@ -236,10 +239,10 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now t
 		written[name] = true
 	}
 	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs, later.Resources, later.Restarts
-	s.PreCheckBeforeNext = nil
 	names := slices.Sorted(maps.Keys(written))
+	s.PreCheckBeforeNext = nil
 	if !later.Empty() {
-		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: names}
+		s.require(slices.DeleteFunc(slices.Concat(names, ahead), func(name string) bool { return !runsOn(pod, name) }))
 	}
 	if len(names) > 0 {
 		s.ContainerBatchesRecord = append(s.ContainerBatchesRecord, Batch{Timestamp: metav1.NewTime(now), Containers: names})
@@ -247,13 +250,30 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, now t
 	return countRestarts(patch, pod, stopped)
 }
 
+// maxOvertaken bounds how many overtaken images a record keeps. Annotations are small, and who changes an image more often than this
+// before the first one is pulled loses no more than the distinction between names of the same digest.
+const maxOvertaken = 8
+
 // Record is what a container runs at the moment its image is replaced; former is what was recorded of it last, if anything.
 func Record(container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
 	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 		Image: container.Image, RunningImage: container.Image}
-	if former != (ContainerRecord{}) && former.ContainerID == status.ContainerID {
-		record.RunningImage = former.RunningImage
+	if former.ContainerID == "" || former.ContainerID != status.ContainerID && SameImage(status.Image, container.Image) {
+		return record
 	}
+	asked := append(slices.Clone(former.Overtaken), former.Image)
+	if record.RunningImage = former.RunningImage; former.ContainerID != status.ContainerID {
+		record.RunningImage = ""
+		for _, image := range asked { // one of them came up before the next was asked for
+			if SameImage(status.Image, image) {
+				record.RunningImage = image
+			}
+		}
+	}
+	asked = slices.DeleteFunc(asked, func(image string) bool {
+		return image == "" || image == record.RunningImage || image == container.Image
+	})
+	record.Overtaken = asked[max(len(asked)-maxOvertaken, 0):]
 	return record
 }
 

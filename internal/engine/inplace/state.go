@@ -44,15 +44,22 @@ type State struct {
 	RestartContainers map[string]string `json:"restartContainers,omitempty"`
 	// ResizedContainers holds the quantities that were changed (IPU-128).
 	ResizedContainers map[string]corev1.ResourceRequirements `json:"resizedContainers,omitempty"`
-	// Mended names the containers whose image was found to be another revision's and written again (IPU-326).
-	Mended []string `json:"mended,omitempty"`
+	// Mended and MendedResources name the containers whose image, or quantities, were found to be another revision's and written again
+	// (IPU-326).
+	Mended          []string `json:"mended,omitempty"`
+	MendedResources []string `json:"mendedResources,omitempty"`
+	// UpdateLabels: the update changed labels and stopped nothing.
+	UpdateLabels bool `json:"updateLabels,omitempty"`
 }
 
-// Mended tells whether the container's image was mended at this revision already. If it differs again, somebody else writes it, such
-// as a webhook.
-func Mended(pod *corev1.Pod, revisionName, container string) bool {
+// Mended tells whether the container's image was mended at this revision already, and whether its quantities were. If they differ again,
+// somebody else writes them, such as a webhook or an autoscaler.
+func Mended(pod *corev1.Pod, revisionName, container string) (image, resources bool) {
 	state, err := StateOf(pod)
-	return err == nil && state != nil && revision.SameLabel(state.Revision, revisionName) && slices.Contains(state.Mended, container)
+	if err != nil || state == nil || !revision.SameLabel(state.Revision, revisionName) {
+		return false, false
+	}
+	return slices.Contains(state.Mended, container), slices.Contains(state.MendedResources, container)
 }
 
 // remaining is what later batches have to write.
@@ -61,6 +68,29 @@ func (s *State) remaining() Parts {
 		return Parts{}
 	}
 	return Parts{Images: s.NextContainerImages, Refs: s.NextContainerRefMetadata, Resources: s.NextContainerResources, Restarts: s.NextContainerRestarts}
+}
+
+// require lets the next batch wait for the containers.
+func (s *State) require(names []string) {
+	if len(names) > 0 {
+		s.PreCheckBeforeNext = &PreCheck{ContainersRequiredReady: union(names, nil)}
+	}
+}
+
+// ahead are the containers of the last batch that a next one still waits for: they do not run what was written yet, or are not ready.
+func (s *State) ahead(pod *corev1.Pod) []string {
+	if s == nil || s.PreCheckBeforeNext == nil || admitted(pod) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.PreCheckBeforeNext.ContainersRequiredReady), func(name string) bool {
+		return containerOf(pod, name) == nil || s.up(pod, name) && ready(pod, name)
+	})
+}
+
+// up tells whether the container runs what was written into it (IPU-122).
+func (s *State) up(pod *corev1.Pod, name string) bool {
+	words, _ := s.lacks(pod, name)
+	return words == ""
 }
 
 // ContainerRecord is what was seen of a container when its image was replaced. The reference writes imageID alone; the other
@@ -74,6 +104,9 @@ type ContainerRecord struct {
 	// RunningImage is the image that the recorded container was started with; it differs from Image if one update overtook
 	// another before kubelet acted.
 	RunningImage string `json:"runningImage,omitempty"`
+	// Overtaken are further images that the pod's spec had since the recorded container was started, and that may still come up for a
+	// moment.
+	Overtaken []string `json:"overtaken,omitempty"`
 }
 
 // PreCheck names containers that must be ready before the next batch (IPU-066).

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
 // Document is a JSON object as decoded by [Parse]: numbers are json.Number, so that they survive unchanged.
@@ -70,9 +70,7 @@ var objectMeta = reflect.TypeOf(metav1.ObjectMeta{})
 // complete adds to known, the encoding of a value of type t, the fields of raw that t does not know, and what Kubernetes 1.32
 // wrote and newer libraries leave out.
 func complete(known, raw any, t reflect.Type) any {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t = jsonfields.Elem(t)
 	switch t.Kind() {
 	case reflect.Struct:
 		knownMap, ok := known.(Document)
@@ -80,7 +78,7 @@ func complete(known, raw any, t reflect.Type) any {
 			return known // a type with an encoding of its own: quantity, time, int-or-string
 		}
 		rawMap, _ := raw.(Document)
-		fields := fieldsOf(t)
+		fields := jsonfields.Of(t)
 		for key, value := range rawMap {
 			if _, ok := fields[key]; !ok && value != nil {
 				knownMap[key] = value
@@ -89,12 +87,12 @@ func complete(known, raw any, t reflect.Type) any {
 		for key, field := range fields {
 			value, present := knownMap[key]
 			if !present {
-				if field.always {
-					knownMap[key] = complete(Document{}, nil, field.typ)
+				if field.Kind() == reflect.Struct && !jsonfields.Encodes(field) { // Kubernetes 1.32 wrote it even when it was empty
+					knownMap[key] = complete(Document{}, nil, field)
 				}
 				continue
 			}
-			knownMap[key] = complete(value, rawMap[key], field.typ)
+			knownMap[key] = complete(value, rawMap[key], field)
 		}
 		if t == objectMeta {
 			if _, ok := knownMap["creationTimestamp"]; !ok {
@@ -114,44 +112,4 @@ func complete(known, raw any, t reflect.Type) any {
 		return knownList
 	}
 	return known
-}
-
-type field struct {
-	typ reflect.Type
-	// always: a struct that Kubernetes 1.32 wrote even when it was empty.
-	always bool
-}
-
-var fieldCache sync.Map // reflect.Type -> map[string]field; a cache of what the types themselves say
-
-func fieldsOf(t reflect.Type) map[string]field {
-	if cached, ok := fieldCache.Load(t); ok {
-		return cached.(map[string]field)
-	}
-	fields := map[string]field{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			if f.Anonymous || strings.Contains(options, "inline") {
-				inner := f.Type
-				for inner.Kind() == reflect.Pointer {
-					inner = inner.Elem()
-				}
-				for key, value := range fieldsOf(inner) {
-					fields[key] = value
-				}
-			}
-			continue
-		}
-		fields[name] = field{typ: f.Type, always: f.Type.Kind() == reflect.Struct && !hasOwnEncoding(f.Type)}
-	}
-	fieldCache.Store(t, fields)
-	return fields
-}
-
-var marshaler = reflect.TypeOf((*json.Marshaler)(nil)).Elem()
-
-func hasOwnEncoding(t reflect.Type) bool {
-	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
 }

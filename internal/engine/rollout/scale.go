@@ -11,7 +11,7 @@ type Census struct {
 	ExcludePreparingDelete bool
 	// Recreate counts the old pods that can reach the update revision only by being replaced (CS-102).
 	Recreate int
-	// InPlace counts the old pods that can be updated in place and are not on their way out.
+	// InPlace counts the old pods that are unavailable for a while when they are updated in place, and are not on their way out.
 	InPlace int
 }
 
@@ -107,8 +107,11 @@ func surge(c Census, l Limits, unavailable int) (total, old int) {
 	update := 0
 	if (diffOld > 0 && diffNew < 0) || (diffOld < 0 && diffNew > 0) {
 		update = min(abs(diffOld), abs(diffNew))
-		if l.MaxUnavailable >= 1 {
+		switch {
+		case l.MaxUnavailable >= 1:
 			update = min(update, c.Recreate)
+		case diffOld > 0: // nothing may be unavailable: who is updated in place needs a stand-in too
+			update = min(update, c.Recreate+c.InPlace)
 		}
 	}
 	update = max(update, inPlaceSurge(c, l, diffOld))

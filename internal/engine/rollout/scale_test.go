@@ -175,9 +175,13 @@ func TestComputeScale(t *testing.T) {
 			Limits{Replicas: 5, MaxUnavailable: 1, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
 			Scale{Surge: 2, Missing: 2, Create: 2}},
 		"CS-102 with maxUnavailable 0 even an update in place needs the surge": {
-			Census{Old: Group{Total: 5}},
+			Census{Old: Group{Total: 5}, InPlace: 5},
 			Limits{Replicas: 5, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
 			Scale{Surge: 3, Missing: 3, Create: 3}},
+		"CS-102 with maxUnavailable 0 a change that takes no pod out of service needs none": {
+			Census{Old: Group{Total: 5}},
+			Limits{Replicas: 5, MaxSurge: 3, ScaleMaxUnavailable: Unlimited},
+			Scale{}},
 		"CS-110, CS-116 pods in PreparingDelete are present": {
 			Census{New: Group{Total: 5, PreparingDelete: 2}, OneRevision: true},
 			Limits{Replicas: 5, MaxUnavailable: 3, ScaleMaxUnavailable: Unlimited},

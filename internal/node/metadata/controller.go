@@ -152,7 +152,7 @@ func (r *reconciler) stale(ctx context.Context, pod *corev1.Pod) (bool, error) {
 
 // observe looks at the runtime and makes the plan. An environment that cannot be read is left out, and asked for again (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
-	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}}
+	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}, Unreadable: map[string]bool{}}
 	seen := map[*runtime.Runtime]bool{}
 	for _, status := range statuses(pod) {
 		if status.ContainerID == "" {
@@ -175,6 +175,7 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 	plan := Make(s)
 	for _, id := range plan.Read {
 		if !r.readings.due(pod.UID, id, r.clock.Now()) {
+			s.Unreadable[id] = true
 			continue
 		}
 		rt, err := r.Runtimes.ForContainer(id)
@@ -183,8 +184,9 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 		}
 		if err != nil {
 			delete(s.Environments, id)
+			s.Unreadable[id] = true
 			r.readings.failed(pod.UID, id, r.clock.Now())
-			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again, and nothing is restarted for it", "id", id, "error", err.Error())
+			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again", "id", id, "error", err.Error())
 		}
 	}
 	if len(plan.Read) > 0 {

@@ -120,6 +120,21 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
+// ND-106: where the update says that the environment of this very container changed, the container is restarted, though what it has cannot
+// be read: its pod would stay out of service for ever.
+func TestUnreadableEnvironmentThatChanged(t *testing.T) {
+	w := newWorld(t, pod("b", updatingPod, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})))
+	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true,
+		Hash: fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1"})
+	w.reconcile()
+	if err := w.r.restarts.restart(t.Context(), target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}); err != nil {
+		t.Error(err)
+	}
+	if calls := w.cri.Calls("StopContainer"); len(w.r.restarts.wanted) != 1 || len(calls) != 1 || calls[0].ID != "app-1" {
+		t.Errorf("wanted %v, stopped %v", w.r.restarts.wanted, calls)
+	}
+}
+
 // ND-106: events of the pod do not bring the next reading forward, however many come; a new container is read at once.
 func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))

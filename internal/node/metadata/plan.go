@@ -21,6 +21,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
@@ -32,6 +33,8 @@ type Snapshot struct {
 	Containers []runtime.Container
 	// Environments are those that could be read, by container ID.
 	Environments map[string]map[string]string
+	// Unreadable are the IDs of containers whose environment could not be read.
+	Unreadable map[string]bool
 	// EnvFromMetadata is the gate InPlaceUpdateEnvFromMetadata (ND-100).
 	EnvFromMetadata bool
 }
@@ -176,7 +179,8 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 }
 
 // restart decides whether the container is to be stopped. It decides by the record of the update, which names the container that ran
-// when it began; and by the pod's condition, for updates by a manager that writes no such record (ND-110, ND-111, IPU-312, IPU-322).
+// when it began; and by the pod's condition, for updates by a manager that writes no such record (ND-110, ND-111, IPU-312, IPU-322). Where
+// the environment cannot be read only the record tells that it changed (ND-106).
 func (s *Snapshot) restart(container *corev1.Container, init bool, current *runtime.Container, e *inplace.RuntimeContainer, plan *Plan) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {
@@ -189,6 +193,8 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 		why = "its restart was asked for"
 	case actual != 0 && actual != expected && (updating(s.Pod) || state.EnvContainers[container.Name] == current.ID):
 		why = "its environment from metadata changed"
+	case actual == 0 && s.Unreadable[current.ID] && state.EnvContainers[container.Name] == current.ID && lifecycle.State(s.Pod) != pub.LifecycleStateNormal:
+		why = "its environment from metadata changed, and what it has cannot be read"
 	default:
 		return
 	}

@@ -96,6 +96,7 @@ func TestPlan(t *testing.T) {
 		pod        *corev1.Pod
 		containers []runtime.Container
 		unknown    bool
+		unreadable bool
 		gateOff    bool
 		want       want
 	}{
@@ -123,9 +124,18 @@ func TestPlan(t *testing.T) {
 		"nothing runs":          {pod: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), containers: both},
 		"gone from the runtime": {pod: pod("a")},
 
-		"changed outside an update: no restart":              {pod: pod("b", reported), containers: both},
-		"changed in an update: restart":                      {pod: pod("b", reported, updatingPod), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
-		"hash not known: no restart":                         {pod: pod("b", updatingPod, report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv))), containers: both, unknown: true, want: want{Read: []string{"containerd://app-1"}}},
+		"changed outside an update: no restart": {pod: pod("b", reported), containers: both},
+		"changed in an update: restart":         {pod: pod("b", reported, updatingPod), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
+		"hash not known: no restart":            {pod: pod("b", updatingPod, report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv))), containers: both, unknown: true, want: want{Read: []string{"containerd://app-1"}}},
+		"cannot be read, and the update does not name it: no restart": {pod: pod("b", updatingPod, report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv))), containers: both, unknown: true, unreadable: true,
+			want: want{Read: []string{"containerd://app-1"}}},
+		"cannot be read, and the update names it: restart": {pod: pod("b", report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv)), state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})),
+			containers: both, unknown: true, unreadable: true, want: want{Read: []string{"containerd://app-1"}, Restarts: []string{"containerd://app-1"}}},
+		"not read yet, and the update names it: it is read first": {pod: pod("b", report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv)), state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})),
+			containers: both, unknown: true, want: want{Read: []string{"containerd://app-1"}}},
+		"cannot be read, and the update is over: no restart": {pod: pod("b", report(row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv)), state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}}), func(p *corev1.Pod) {
+			p.Labels[pub.LifecycleState] = string(pub.LifecycleStateNormal)
+		}), containers: both, unknown: true, unreadable: true, want: want{Read: []string{"containerd://app-1"}}},
 		"by the record of the update, without the condition": {pod: pod("b", reported, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
 		"the record speaks of the one before": {pod: pod("b", report(row("app", 2, appHash, hash("a")), row("side", 1, sideHash, noEnv)), state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})),
 			containers: []runtime.Container{container("app", 2, "app:1"), both[1]}},
@@ -140,6 +150,9 @@ func TestPlan(t *testing.T) {
 			s := Snapshot{Pod: test.pod, Containers: test.containers, Environments: known, EnvFromMetadata: !test.gateOff}
 			if test.unknown {
 				s.Environments = nil
+			}
+			if test.unreadable {
+				s.Unreadable = map[string]bool{"containerd://app-1": true}
 			}
 			plan := Make(s)
 			got := want{Read: plan.Read, Left: len(plan.Left)}

@@ -13,6 +13,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -58,11 +59,19 @@ func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 	} else {
 		p.add(spec, "/spec", "completionPolicy", Document{"type": string(appsv1beta1.CompletionAlways)})
 	}
+	timeout := int64(defaultTimeout)
+	if completion, _ := spec["completionPolicy"].(Document); completion["type"] != string(appsv1beta1.CompletionNever) {
+		if deadline, ok := completion["activeDeadlineSeconds"].(json.Number); ok {
+			if seconds, err := deadline.Int64(); err == nil && seconds > 0 {
+				timeout = min(timeout, seconds) // a pull is given no longer than its job
+			}
+		}
+	}
 	if policy, ok := spec["pullPolicy"].(Document); ok {
-		p.add(policy, "/spec/pullPolicy", "timeoutSeconds", defaultTimeout)
+		p.add(policy, "/spec/pullPolicy", "timeoutSeconds", timeout)
 		p.add(policy, "/spec/pullPolicy", "backoffLimit", defaultBackoff)
 	} else {
-		p.add(spec, "/spec", "pullPolicy", Document{"timeoutSeconds": defaultTimeout, "backoffLimit": defaultBackoff})
+		p.add(spec, "/spec", "pullPolicy", Document{"timeoutSeconds": timeout, "backoffLimit": defaultBackoff})
 	}
 	if list {
 		return p.operations
@@ -223,85 +232,116 @@ func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
 	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
 }
 
-// CheckJob judges an ImagePullJob (IMG-033 to IMG-040). old is nil on create.
+// CheckJob judges an ImagePullJob (IMG-033 to IMG-040) and tells all that is wrong. old is nil on create; what was wrong with it is not
+// refused again.
 func CheckJob(job, old *appsv1beta1.ImagePullJob) error {
-	if old != nil && !slices.Equal(job.Spec.PullSecrets, old.Spec.PullSecrets) {
-		return fmt.Errorf("spec.pullSecrets is immutable")
+	errs := checkJob(job)
+	if old != nil {
+		errs = fresh(errs, checkJob(old))
+		if !slices.Equal(job.Spec.PullSecrets, old.Spec.PullSecrets) {
+			errs = append(errs, fmt.Errorf("spec.pullSecrets is immutable"))
+		}
 	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func checkJob(job *appsv1beta1.ImagePullJob) []error {
+	errs := checkTemplate(&job.Spec.ImagePullJobTemplate)
 	if _, _, err := imageref.Parse(job.Spec.Image); err != nil {
-		return fmt.Errorf("spec.image: %w", err)
-	}
-	if err := checkTemplate(&job.Spec.ImagePullJobTemplate); err != nil {
-		return err
+		errs = append(errs, fmt.Errorf("spec.image: %w", err))
 	}
 	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
 	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil && pull.TimeoutSeconds != nil &&
 		*completion.ActiveDeadlineSeconds < int64(*pull.TimeoutSeconds) {
-		return fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds must be greater than spec.pullPolicy.timeoutSeconds (%d)", *pull.TimeoutSeconds)
+		errs = append(errs, fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds must be greater than spec.pullPolicy.timeoutSeconds (%d)", *pull.TimeoutSeconds))
 	}
-	return nil
+	return errs
 }
 
-// CheckList judges an ImageListPullJob (IMG-045, IMG-046).
-func CheckList(list *appsv1beta1.ImageListPullJob) error {
+// fresh are the errors that were none before.
+func fresh(errs, before []error) []error {
+	return slices.DeleteFunc(errs, func(err error) bool {
+		return slices.ContainsFunc(before, func(known error) bool { return known.Error() == err.Error() })
+	})
+}
+
+// CheckList judges an ImageListPullJob (IMG-045, IMG-046) and tells all that is wrong. old is nil on create; what was wrong with it is not
+// refused again.
+func CheckList(list, old *appsv1beta1.ImageListPullJob) error {
+	errs := checkList(list)
+	if old != nil {
+		errs = fresh(errs, checkList(old))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func checkList(list *appsv1beta1.ImageListPullJob) []error {
+	errs := checkTemplate(&list.Spec.ImagePullJobTemplate)
 	switch n := len(list.Spec.Images); {
 	case n == 0:
-		return fmt.Errorf("spec.images: image can not be empty")
+		return append(errs, fmt.Errorf("spec.images: image can not be empty"))
 	case n > maxListed:
-		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxListed)
+		return append(errs, fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxListed))
 	}
 	seen := map[string]string{}
 	for i, image := range list.Spec.Images {
 		name, tag, err := imageref.Parse(image)
 		if err != nil {
-			return fmt.Errorf("spec.images[%d]: %w", i, err)
+			errs = append(errs, fmt.Errorf("spec.images[%d]: %w", i, err))
+			continue
 		}
 		full := imageref.Full(name, tag)
 		if first, ok := seen[full]; ok {
-			return fmt.Errorf("spec.images[%d]: %q is the same image as %q", i, image, first)
+			errs = append(errs, fmt.Errorf("spec.images[%d]: %q is the same image as %q", i, image, first))
+			continue
 		}
 		seen[full] = image
 	}
-	return checkTemplate(&list.Spec.ImagePullJobTemplate)
+	return errs
 }
 
-func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) error {
+func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if s := t.Selector; s != nil {
 		if t.PodSelector != nil {
-			return fmt.Errorf("spec.selector and spec.podSelector exclude each other")
+			refuse("spec.selector and spec.podSelector exclude each other")
 		}
 		if len(s.Names) > 0 && (len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0) {
-			return fmt.Errorf("spec.selector.names excludes matchLabels and matchExpressions")
+			refuse("spec.selector.names excludes matchLabels and matchExpressions")
 		}
 		names := slices.Sorted(slices.Values(s.Names))
 		if len(slices.Compact(names)) < len(s.Names) {
-			return fmt.Errorf("spec.selector.names has a name twice")
+			refuse("spec.selector.names has a name twice")
 		}
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
-			return fmt.Errorf("spec.selector: %w", err)
+			refuse("spec.selector: %w", err)
 		}
 	}
 	if s := t.PodSelector; s != nil {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
-			return fmt.Errorf("spec.podSelector: %w", err)
+			refuse("spec.podSelector: %w", err)
 		}
 	}
 	if _, err := parallelism(t.Parallelism); err != nil {
-		return fmt.Errorf("spec.parallelism: %w", err)
+		refuse("spec.parallelism: %w", err)
 	}
 	if err := checkPullPolicy(t.ImagePullPolicy); err != nil {
-		return fmt.Errorf("spec.%w", err)
+		refuse("spec.%w", err)
+	}
+	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
+		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative")
 	}
 	switch t.CompletionPolicy.Type {
 	case appsv1beta1.CompletionAlways, "":
 	case appsv1beta1.CompletionNever:
 		if t.CompletionPolicy.ActiveDeadlineSeconds != nil || t.CompletionPolicy.TTLSecondsAfterFinished != nil {
-			return fmt.Errorf("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s", appsv1beta1.CompletionNever)
+			refuse("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s", appsv1beta1.CompletionNever)
 		}
 	default:
-		return fmt.Errorf("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
+		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
 	}
-	return nil
+	return errs
 }
 
 // parallelism is the number of nodes at a time (IMG-017, IMG-037).

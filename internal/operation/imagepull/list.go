@@ -8,12 +8,14 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -62,7 +64,8 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 }
 
 // childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has ended (IMG-157), and with the
-// defaults that admission would add, so that the two can be compared (IMG-161).
+// defaults that admission would add, so that the two can be compared (IMG-161). A pull is given no longer than its job, which would not be
+// admitted otherwise (IMG-038).
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
@@ -75,6 +78,10 @@ func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.Image
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if t.PullPolicy.TimeoutSeconds == nil {
 		t.PullPolicy.TimeoutSeconds = &timeout
+	}
+	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && t.CompletionPolicy.Type == appsv1beta1.CompletionAlways {
+		*deadline = max(*deadline, 0)
+		*t.PullPolicy.TimeoutSeconds = int32(min(int64(*t.PullPolicy.TimeoutSeconds), *deadline))
 	}
 	if t.PullPolicy.BackoffLimit == nil {
 		t.PullPolicy.BackoffLimit = &backoff
@@ -187,6 +194,49 @@ type ListReconciler struct {
 	Events events.EventRecorder
 	Own    *ownwrites.Tracker
 	Now    func() time.Time
+
+	mu      sync.Mutex
+	refused map[types.NamespacedName]map[string]bool // by list: the images whose jobs were refused
+}
+
+// tookImage remembers whether the job for an image was accepted.
+func (r *ListReconciler) tookImage(list types.NamespacedName, image string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(r.refused[list], image)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		if r.refused == nil {
+			r.refused = map[types.NamespacedName]map[string]bool{}
+		}
+		if r.refused[list] == nil {
+			r.refused[list] = map[string]bool{}
+		}
+		r.refused[list][image] = true
+	}
+}
+
+// refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the others from being pulled.
+func (r *ListReconciler) refusedLast(list types.NamespacedName, jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var first, last []*appsv1beta1.ImagePullJob
+	for _, job := range jobs {
+		if r.refused[list][job.Spec.Image] {
+			last = append(last, job)
+		} else {
+			first = append(first, job)
+		}
+	}
+	return append(first, last...)
+}
+
+// forget drops what is remembered of a list that is gone, or has nothing to be made any more.
+func (r *ListReconciler) forget(list types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.refused, list)
 }
 
 func indexChildren(object client.Object) []string {
@@ -216,6 +266,9 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 func (r *ListReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	list := &appsv1beta1.ImageListPullJob{}
 	if err := r.Client.Get(ctx, request.NamespacedName, list); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Now()
@@ -238,6 +291,9 @@ func (r *ListReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 }
 
 func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
+	if len(plan.Create) == 0 {
+		r.forget(client.ObjectKeyFromObject(list))
+	}
 	if plan.DeleteAll {
 		uid := list.UID
 		r.Own.Forget(uid)
@@ -249,20 +305,22 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 			return client.IgnoreNotFound(err)
 		}
 	}
+	var errs []error
 	for _, child := range plan.Delete {
 		uid := child.UID
 		if err := r.Client.Delete(ctx, child, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
 			r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedDelete", "Delete", "%s", message.Bound(fmt.Sprintf("deleting ImagePullJob %s: %v", child.Name, err)))
-			return fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
+			errs = append(errs, fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err))
+			break
 		}
 		r.Own.Deleted(list.UID, KindJob, child, r.Now())
 		r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Delete", "deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image)
 	}
-	if err := r.create(ctx, list, plan.Create); err != nil {
-		return err
+	if len(errs) == 0 {
+		errs = append(errs, r.create(ctx, list, plan.Create))
 	}
 	if plan.Status == nil {
-		return nil
+		return errors.Join(errs...)
 	}
 	status := plan.Status
 	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired, "active": status.Active,
@@ -270,18 +328,24 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	if len(status.FailedImageStatuses) > 0 {
 		document["failedImageStatuses"] = status.FailedImageStatuses
 	}
-	return client.IgnoreNotFound(patchExactly(ctx, r.Client, list, true, map[string]any{"status": document}))
+	if err := patchExactly(ctx, r.Client, list, true, map[string]any{"status": document}); client.IgnoreNotFound(err) != nil {
+		errs = append([]error{err}, errs...) // a conflict is tried again at once
+	}
+	return errors.Join(errs...)
 }
 
 // create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was lost and took place is
 // found by the next plan, which deletes the younger of two.
 func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
+	jobs = r.refusedLast(client.ObjectKeyFromObject(list), jobs)
 	for batch := 1; len(jobs) > 0; batch *= 2 {
 		n := min(batch, len(jobs))
 		work := make([]func() error, 0, n)
 		for _, job := range jobs[:n] {
 			work = append(work, func() error {
-				if err := r.Client.Create(ctx, job); err != nil {
+				err := r.Client.Create(ctx, job)
+				r.tookImage(client.ObjectKeyFromObject(list), job.Spec.Image, err)
+				if err != nil {
 					if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 						return nil
 					}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -96,5 +98,56 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 	if err := pass(); err != nil || len(r.refused) != 0 {
 		t.Errorf("remembered of a job that has ended: %v %v", err, r.refused)
+	}
+}
+
+// IMG-152, IMG-154: an image of a list that a policy refuses keeps neither the other images from being pulled nor the status from being written.
+func TestARefusedImageHoldsUpNoOther(t *testing.T) {
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
+		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"forbidden", "b", "c"}}}
+	refusal := error(apierrors.NewForbidden(appsv1beta1.GroupVersion.WithResource("imagepulljobs").GroupResource(), "", errors.New("not from there")))
+	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			image := o.(*appsv1beta1.ImagePullJob).Spec.Image
+			if image == "forbidden" && refusal != nil {
+				return refusal
+			}
+			o.SetName("all-" + image)
+			o.SetUID(types.UID(o.GetName()))
+			return c.Create(ctx, o, opts...)
+		}}).Build()
+	r := &ListReconciler{Client: c, Live: c, Events: &told{}, Own: ownwrites.NewTracker(), Now: func() time.Time { return noon }}
+	pass := func() (made int, err error) {
+		t.Helper()
+		_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
+		var jobs appsv1beta1.ImagePullJobList
+		if e := errors.Join(c.List(t.Context(), &jobs), c.Get(t.Context(), client.ObjectKeyFromObject(list), list)); e != nil {
+			t.Fatal(e)
+		}
+		return len(jobs.Items), err
+	}
+	if made, err := pass(); made != 0 || !apierrors.IsForbidden(err) || list.Status.StartTime == nil || list.Status.Desired != 3 {
+		t.Errorf("%d jobs, %v, %+v", made, err, list.Status)
+	}
+	if made, err := pass(); made != 2 || !apierrors.IsForbidden(err) {
+		t.Errorf("%d jobs, %v", made, err)
+	}
+	job := &appsv1beta1.ImagePullJob{}
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "all-b"}, job); err != nil {
+		t.Fatal(err)
+	}
+	job.Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), CompletionTime: at(0), Desired: 1, Succeeded: 1}
+	if err := c.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := pass(); made != 2 || !apierrors.IsForbidden(err) || list.Status.Succeeded != 1 {
+		t.Errorf("%d jobs, %v, %+v", made, err, list.Status)
+	}
+	refusal = nil
+	if made, err := pass(); made != 3 || err != nil {
+		t.Errorf("%d jobs, %v", made, err)
+	}
+	if _, err := pass(); err != nil || len(r.refused) != 0 {
+		t.Errorf("remembered: %v, %v", r.refused, err)
 	}
 }

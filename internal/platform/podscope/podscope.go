@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -70,18 +71,31 @@ type Follower[T client.Object] struct {
 	Delete func(T)
 	// Asks tells whether a change of an object may change what it asks for.
 	Asks func(old, object T) bool
-	// Synced tells whether all objects are known that there were at the start; Follow sets it.
+	// Synced tells whether all objects are known that there were at the start.
 	Synced func() bool
 
+	synced  atomic.Pointer[func() bool]
 	changed chan struct{}
 }
 
 // NewFollower returns a follower that is told of nothing yet.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	return &Follower[T]{Set: set, Delete: remove, Asks: asks, Synced: func() bool { return false }, changed: make(chan struct{}, 1)}
+	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1)}
+	f.Synced = func() bool {
+		synced := f.synced.Load()
+		return synced != nil && (*synced)()
+	}
+	return f
 }
 
-// Follow has the follower told of all objects of the kind once the manager runs, leader or not.
+// Absent says that the kind is not served, so that there are no objects to be known. Follow is called when it is.
+func (f *Follower[T]) Absent() {
+	known := func() bool { return true }
+	f.synced.Store(&known)
+	f.Notify()
+}
+
+// Follow has the follower told of all objects of the kind once the manager runs, leader or not. It may run already.
 func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -91,7 +105,8 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
-	f.Synced = registration.HasSynced
+	synced := registration.HasSynced
+	f.synced.Store(&synced)
 	return mgr.Add(Everywhere(func(ctx context.Context) error { // the scope is known from now on
 		if toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
 			f.Notify()

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -37,52 +38,55 @@ type Verdict struct {
 	Warnings []string
 }
 
-// problems collects errors. Those that the reference does not know are kept apart.
-type problems struct{ errs, ours field.ErrorList }
+// problems collects errors.
+type problems struct{ errs field.ErrorList }
 
-func (p *problems) add(errs ...*field.Error)     { p.errs = append(p.errs, errs...) }
-func (p *problems) addOurs(errs ...*field.Error) { p.ours = append(p.ours, errs...) }
+func (p *problems) add(errs ...*field.Error) { p.errs = append(p.errs, errs...) }
 
 // Validate judges a new SidecarSet, or the update of old (SS-030 to SS-070). Containers and volumes themselves are the API server's to
 // judge (SS-034).
 func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
-	found := judge(set, env)
-	known := map[string]bool{}
+	var verdict Verdict
+	var before field.ErrorList
 	if old != nil {
-		for _, err := range judge(old, env).ours {
-			known[likeness(err)] = true
+		before = judge(old, env).errs
+		if equality.Semantic.DeepEqual(old.Spec.PatchPodMetadata, set.Spec.PatchPodMetadata) { // a key that is not allowed any more gets no other value
+			before = append(before, env.whiteList(old)...)
 		}
-		found.add(validateChange(set, old)...)
+		verdict.Errors = validateChange(set, old)
 	}
-	found.add(validateRevision(set, old, env)...)
-	if env.WhiteList != nil {
-		found.add(env.WhiteList(set)...)
-	}
-	verdict := Verdict{Errors: found.errs}
-	for _, err := range found.ours {
-		if known[likeness(err)] {
-			verdict.Warnings = append(verdict.Warnings, err.Error()+" (it was so before)")
-		} else {
-			verdict.Errors = append(verdict.Errors, err)
-		}
-	}
+	verdict.Errors = append(verdict.Errors, validateRevision(set, old, env)...)
+	verdict.add(append(judge(set, env).errs, env.whiteList(set)...), before)
 	if len(verdict.Errors) > 0 {
 		return verdict
 	}
-	before := map[string]bool{}
 	if old != nil {
-		for _, err := range Conflicts(old, env.Others) {
-			before[likeness(err)] = true
-		}
+		before = Conflicts(old, env.Others)
 	}
-	for _, err := range Conflicts(set, env.Others) {
-		if before[likeness(err)] {
-			verdict.Warnings = append(verdict.Warnings, err.Error()+" (it was so before)")
-		} else {
-			verdict.Errors = append(verdict.Errors, err)
-		}
-	}
+	verdict.add(Conflicts(set, env.Others), before)
 	return verdict
+}
+
+// add refuses for errors, and warns of those that were there before (SS-052).
+func (v *Verdict) add(errs, before field.ErrorList) {
+	known := map[string]bool{}
+	for _, err := range before {
+		known[likeness(err)] = true
+	}
+	for _, err := range errs {
+		if known[likeness(err)] {
+			v.Warnings = append(v.Warnings, err.Error()+" (it was so before)")
+		} else {
+			v.Errors = append(v.Errors, err)
+		}
+	}
+}
+
+func (e *Environment) whiteList(set *appsv1beta1.SidecarSet) field.ErrorList {
+	if e.WhiteList == nil {
+		return nil
+	}
+	return e.WhiteList(set)
 }
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
@@ -120,11 +124,11 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
 	if spec.CustomVersion != "" { // SS-051
 		for _, text := range validation.IsValidLabelValue(spec.CustomVersion) {
-			p.addOurs(field.Invalid(path.Child("customVersion"), spec.CustomVersion, text))
+			p.add(field.Invalid(path.Child("customVersion"), spec.CustomVersion, text))
 		}
 	}
 	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 { // SS-D25
-		p.addOurs(field.Invalid(path.Child("revisionHistoryLimit"), *limit, "must not be negative"))
+		p.add(field.Invalid(path.Child("revisionHistoryLimit"), *limit, "must not be negative"))
 	}
 	p.add(validateCanary(set, env.Others)...)
 	return p
@@ -145,7 +149,7 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 		return
 	case appsv1beta1.RollingUpdateSidecarSetStrategyType:
 	default:
-		p.addOurs(field.NotSupported(path.Child("type"), strategy.Type,
+		p.add(field.NotSupported(path.Child("type"), strategy.Type,
 			[]appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType, appsv1beta1.RollingUpdateSidecarSetStrategyType}))
 		return
 	}
@@ -214,7 +218,7 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 			p.add(field.Required(at.Child("patchPolicy"), "must not be empty"))
 		case appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy:
 		default:
-			p.addOurs(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy, []appsv1beta1.SidecarSetPatchPolicyType{
+			p.add(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy, []appsv1beta1.SidecarSetPatchPolicyType{
 				appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy}))
 		}
 		for key, value := range patch.Annotations {
@@ -223,7 +227,7 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 			}
 			seen[key] = true
 			if patch.PatchPolicy == appsv1beta1.SidecarSetMergePatchJSONPatchPolicy && !isObject(value) {
-				p.addOurs(field.Invalid(at.Child("annotations").Key(key), value, "must be a JSON object under patchPolicy MergePatchJson"))
+				p.add(field.Invalid(at.Child("annotations").Key(key), value, "must be a JSON object under patchPolicy MergePatchJson"))
 			}
 		}
 	}

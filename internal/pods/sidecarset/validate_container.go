@@ -29,29 +29,27 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 	for _, list := range []struct {
 		containers []appsv1beta1.SidecarContainer
 		path       *field.Path
-		// refuse takes errors that the reference finds in this list, and in the other does not look for.
-		refuse  func(...*field.Error)
-		regular bool
-	}{{spec.Containers, path.Child("containers"), p.add, true}, {spec.InitContainers, path.Child("initContainers"), p.addOurs, false}} {
+		regular    bool
+	}{{spec.Containers, path.Child("containers"), true}, {spec.InitContainers, path.Child("initContainers"), false}} {
 		for i := range list.containers {
 			c, at := &list.containers[i], list.path.Index(i)
 			if err := c.DecodeError(); err != nil {
 				p.add(field.Invalid(at, "", err.Error()))
 				continue
 			}
-			list.refuse(validatePlace(c, at)...)
-			p.addOurs(validateKinds(c, at)...)
-			list.refuse(validateTransfer(c.TransferEnv, at.Child("transferEnv"))...)
-			p.addOurs(validateTransferred(c.TransferEnv, at.Child("transferEnv"))...)
+			p.add(validatePlace(c, at)...)
+			p.add(validateKinds(c, at)...)
+			p.add(validateTransfer(c.TransferEnv, at.Child("transferEnv"))...)
+			p.add(validateTransferred(c.TransferEnv, at.Child("transferEnv"))...)
 			native := !list.regular && IsNative(&c.Container)
 			if native && !env.NativeSidecars { // SS-257
-				p.addOurs(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy, "this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
+				p.add(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy, "this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
 			}
 			if c.ResourcesPolicy != nil {
 				p.add(validateResources(c, at, list.regular || native)...)
 			}
 			if IsHot(c) {
-				p.addOurs(validateHot(c, at, names, list.regular)...)
+				p.add(validateHot(c, at, names, list.regular)...)
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
@@ -179,6 +181,7 @@ func TestValidateUpdate(t *testing.T) {
 		"SS-052 what was wrong":                  {container(`transferEnv: [{envName: E}]`), `{selector: {matchLabels: {a: b}}, containers: [{name: c, image: j, transferEnv: [{envName: E}]}]}`, "", "from where"},
 		"SS-052 what was wrong in another place": {`{selector: {matchLabels: {a: b}}, containers: [{name: d, image: i}, {name: c, image: i, transferEnv: [{envName: E}]}]}`, container(`transferEnv: [{envName: E}]`), "", "from where"},
 		"SS-052 what is wrong newly":             {`{` + valid + `}`, container(`transferEnv: [{envName: E}]`), "from where", ""},
+		"SS-052 what the reference finds too":    {with(`updateStrategy: {type: RollingUpdate, maxUnavailable: none}`), with(`updateStrategy: {type: RollingUpdate, maxUnavailable: none, paused: true}`), "", "maxUnavailable"},
 		"SS-D22 a revision that has gone":        {with(`injectionStrategy: {revision: {revisionName: r}}`), with(`injectionStrategy: {revision: {revisionName: r, policy: Partial}}`), "", ""},
 		"SS-042 a revision newly":                {with(`injectionStrategy: {revision: {revisionName: r}}`), with(`injectionStrategy: {revision: {revisionName: s}}`), "Cannot find specific ControllerRevision", ""},
 	} {
@@ -196,6 +199,25 @@ func TestValidateUpdate(t *testing.T) {
 	set.Annotations = map[string]string{"apps.kruise.io/sidecarset-base": "x"}
 	if verdict := Validate(set, full(t, "set", `{`+valid+`}`), env); !strings.Contains(verdict.Errors.ToAggregate().Error(), "annotations[apps.kruise.io/sidecarset-base] is immutable") {
 		t.Errorf("%v", verdict)
+	}
+}
+
+// SS-052: a label is put on a SidecarSet that would be refused today, for its annotations were taken from the white list, its base was
+// deleted, or native sidecars are not upgraded any more. That is accepted with a warning; another value of the annotation is not.
+func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
+	env := Environment{NativeSidecars: true, WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
+		return CheckWhiteList(set, `{"rules":[]}`, true, false)
+	}}
+	old := full(t, "canary", `{selector: {matchLabels: {a: b}}, initContainers: [{name: d, image: i, restartPolicy: Always}], containers: [{name: c, image: i}], updateStrategy: {type: RollingUpdate}, patchPodMetadata: [{annotations: {k: v}, patchPolicy: Retain}]}`)
+	old.Annotations = map[string]string{"apps.kruise.io/sidecarset-canary": "true", "apps.kruise.io/sidecarset-base": "gone"}
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"team": "x"}
+	if verdict := Validate(labelled, old, env); len(verdict.Errors) > 0 || len(verdict.Warnings) != 4 {
+		t.Errorf("errors %v, warnings %q", verdict.Errors, verdict.Warnings)
+	}
+	labelled.Spec.PatchPodMetadata[0].Annotations = map[string]string{"k": "other"}
+	if verdict := Validate(labelled, old, env); len(verdict.Errors) != 1 || verdict.Errors[0].Field != "spec.patchPodMetadata" {
+		t.Errorf("another value: %v", verdict.Errors)
 	}
 }
 

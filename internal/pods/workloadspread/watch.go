@@ -31,16 +31,23 @@ type Targets interface {
 	Follow(ctx context.Context, target Reference) error
 }
 
-// NewWatch starts to follow WorkloadSpreads once the manager runs.
-func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) (*Watch, error) {
+// NewWatch returns what follows WorkloadSpreads, from Follow on.
+func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
-	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
+	return newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
 		if err := targets.Follow(ctx, TargetOf(spread)); err != nil {
 			log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread", client.ObjectKeyFromObject(spread))
 		}
 	})
-	return w, w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
 }
+
+// Follow starts to follow WorkloadSpreads once the manager runs.
+func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
+	return w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
+}
+
+// Absent says that the kind is not served: pods need not wait for WorkloadSpreads to be known. Follow is called when it is.
+func (w *Watch) Absent() { w.spreads.Absent() }
 
 func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
 	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher, follow: follow}

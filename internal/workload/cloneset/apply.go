@@ -66,12 +66,14 @@ const (
 	KindSet      ownwrites.Kind = "CloneSet"
 )
 
-// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again, and the deletion of a claim that
-// nothing else would bring to its end.
+// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
 const attempts = 4
 
 // errRetry ends applying without being an error of the user's: another pass will go on from what is found then.
 var errRetry = errors.New("the world changed meanwhile")
+
+// errRecreated: the API server refused to update the pod in place, so that it will be recreated. It is no error of the user's either.
+var errRecreated = errors.New("the pod will be recreated instead")
 
 // Applier carries plans out.
 type Applier struct {
@@ -89,6 +91,8 @@ type Result struct {
 	ScaleError, UpdateError error
 	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
 	CreateError, Refused error
+	// GrowthError is the failure to grow claims alone.
+	GrowthError error
 	// Updated: an update in place was begun.
 	Updated bool
 	// Pruned: podsToDelete was written, so that the plan's version of the set is not the newest.
@@ -99,13 +103,15 @@ type Result struct {
 	Retry bool
 	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
 	Unfinished bool
-	// Progress: a pod was written, so that the next plan is another one.
-	Progress bool
+	// Done are the verdicts that were carried out, and Created is how many pods were created.
+	Done    []*Verdict
+	Created int
 }
 
 func (r *Result) add(target *error, err error) {
 	switch {
 	case err == nil:
+	case errors.Is(err, errRecreated):
 	case errors.Is(err, errRetry) || apierrors.IsConflict(err):
 		r.Retry = true
 	default:
@@ -124,7 +130,8 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	}
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
-	result.add(&result.ScaleError, a.growClaims(ctx, plan))
+	result.GrowthError = a.growClaims(ctx, plan)
+	result.add(&result.ScaleError, result.GrowthError)
 	end := a.Now().Add(max(passTime, pacing.Pause(len(plan.Verdicts)+len(plan.Create), pauseAtMost)))
 	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
 	// What brings pods back into service goes before what makes new ones, and that before what takes others out.
@@ -170,74 +177,18 @@ func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end 
 				result.Refused = updateErr
 			}
 		}
-		result.Progress = result.Progress || !late && scaleErr == nil && updateErr == nil
+		switch {
+		case late:
+		case errors.Is(updateErr, errRecreated):
+			result.Done = append(result.Done, &Verdict{Pod: writing[i].Pod, Action: Recreate, Reason: ReasonUpdateRefused})
+		case scaleErr == nil && updateErr == nil:
+			result.Done = append(result.Done, writing[i])
+		}
 		result.add(&result.ScaleError, scaleErr)
 		result.add(&result.UpdateError, updateErr)
 		return nil
 	})
 	result.add(&result.UpdateError, errors.Join(panics...))
-}
-
-func (a *Applier) claims(ctx context.Context, plan *Plan) error {
-	var errs error
-	for _, fate := range plan.ClaimFates {
-		if fate.HandTo == nil {
-			errs = errors.Join(errs, a.deleteClaim(ctx, plan, fate.Claim))
-			continue
-		}
-		pod := fate.HandTo
-		body, err := mergePatch(fate.Claim.UID, fate.Claim.ResourceVersion, map[string]any{"ownerReferences": []any{map[string]any{
-			"apiVersion": "v1", "kind": "Pod", "name": pod.Name, "uid": pod.UID, "controller": true, "blockOwnerDeletion": true}}}, nil)
-		if err != nil {
-			return err
-		}
-		patched, err := a.Cluster.PatchClaim(ctx, fate.Claim, body)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			a.doubt(plan, KindClaim, fate.Claim.Name, err)
-			a.warn(plan, "FailedUpdate", "failed to hand claim %s to pod %s: %v", fate.Claim.Name, pod.Name, err)
-			errs = errors.Join(errs, fmt.Errorf("handing claim %s to pod %s: %w", fate.Claim.Name, pod.Name, err))
-		default:
-			a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
-		}
-	}
-	return errs
-}
-
-// growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
-// FailedScale carry its words.
-func (a *Applier) growClaims(ctx context.Context, plan *Plan) error {
-	var errs error
-	for _, growth := range plan.ClaimGrowth {
-		claim := growth.Claim
-		body, err := mergePatch(claim.UID, claim.ResourceVersion, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
-			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}})
-		if err != nil {
-			return err
-		}
-		patched, err := a.Cluster.PatchClaim(ctx, claim, body)
-		if err != nil {
-			a.doubt(plan, KindClaim, claim.Name, err)
-			a.warn(plan, "FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
-			errs = errors.Join(errs, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
-			continue
-		}
-		a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
-		a.say(plan, "SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
-	}
-	return errs
-}
-
-func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim) error {
-	if err := a.Cluster.DeleteClaim(ctx, claim); err != nil && !apierrors.IsNotFound(err) {
-		a.doubt(plan, KindClaim, claim.Name, err)
-		a.warn(plan, "FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
-		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
-	}
-	a.Own.Deleted(plan.Set.UID, KindClaim, claim, a.Now())
-	a.say(plan, "SuccessfulDelete", "deleted claim %s", claim.Name)
-	return nil
 }
 
 // create makes pods in rounds of 1, 2, 4 ... parallel requests; a failure ends it after the running round (CS-047).
@@ -249,6 +200,9 @@ func (a *Applier) create(ctx context.Context, plan *Plan, end time.Time, result 
 		}
 		batch := plan.Create[start:min(start+round, len(plan.Create))]
 		errs := parallel.Do(ctx, len(batch), a.Parallel, func(i int) error { return a.createOne(ctx, plan, batch[i]) })
+		for _, err := range errs {
+			count(&result.Created, err == nil)
+		}
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -315,12 +269,20 @@ func (a *Applier) verdict(ctx context.Context, plan *Plan, v *Verdict) (scaleErr
 	case UpdateInPlace:
 		return nil, a.updateInPlace(ctx, plan, v)
 	case Continue:
-		return nil, gone(a.refused(ctx, plan, v, a.steps(ctx, plan, v.Pod, inplace.ContinueResize, inplace.Continue)))
+		_, err := a.refused(ctx, plan, v, a.steps(ctx, plan, v.Pod, inplace.ContinueResize, inplace.Continue))
+		return nil, gone(err)
 	}
 	return nil, nil
 }
 
+// delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
+// happens meanwhile, its claims go with it, and only with it.
 func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
+	for _, claim := range v.Claims {
+		if err := a.handOver(ctx, plan, claim, v.Pod); err != nil {
+			return err
+		}
+	}
 	err := a.Cluster.DeletePod(ctx, v.Pod)
 	switch {
 	case apierrors.IsConflict(err):
@@ -331,29 +293,18 @@ func (a *Applier) delete(ctx context.Context, plan *Plan, v *Verdict) error {
 		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
 	}
 	a.Own.Deleted(plan.Set.UID, KindPod, v.Pod, a.Now())
-	a.say(plan, "SuccessfulDelete", "deleted pod %s: %s", v.Pod.Name, v.Message)
-	// Once the pod is gone nothing tells any more that its claims go with it: this is done also if the manager is asked to end meanwhile.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
-	defer cancel()
-	var errs error
+	with := ""
 	for _, claim := range v.Claims {
-		claim = claim.DeepCopy()
-		claim.ResourceVersion = "" // whatever becomes of it meanwhile
-		var err error
-		for range attempts {
-			if err = a.deleteClaim(ctx, plan, claim); err == nil {
-				break
-			}
-		}
-		errs = errors.Join(errs, err)
+		with += ", with claim " + claim.Name
 	}
-	return errs
+	a.say(plan, "SuccessfulDelete", "deleted pod %s%s: %s", v.Pod.Name, with, v.Message)
+	return nil
 }
 
-// claimTime is how long the deletion of a deleted pod's claims may take: less than the manager has to end.
-const claimTime = 5 * time.Second
-
 func (a *Applier) recreate(ctx context.Context, plan *Plan, v *Verdict) error {
+	if err := a.missing(ctx, plan, v.Unstored); err != nil {
+		return err
+	}
 	if err := a.patch(ctx, plan, v); err != nil {
 		if !errors.Is(err, errRetry) {
 			a.warn(plan, "FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
@@ -397,8 +348,10 @@ func (a *Applier) send(ctx context.Context, plan *Plan, pod *corev1.Pod, patch *
 func (a *Applier) updateInPlace(ctx context.Context, plan *Plan, v *Verdict) error {
 	pod := v.Pod
 	for range attempts {
-		err := a.refused(ctx, plan, v, a.steps(ctx, plan, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
+		recreated, err := a.refused(ctx, plan, v, a.steps(ctx, plan, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
 		switch {
+		case recreated:
+			return errRecreated
 		case err == nil:
 			a.say(plan, "SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
 			return nil
@@ -440,21 +393,21 @@ func (a *Applier) steps(ctx context.Context, plan *Plan, pod *corev1.Pod, steps 
 }
 
 // refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
-// policy allows one; otherwise the server's words are reported (IPU-184).
-func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error) error {
+// policy allows one, and tells that it did; otherwise the server's words are reported (IPU-184).
+func (a *Applier) refused(ctx context.Context, plan *Plan, v *Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
-		return err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
+		return false, err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
 	}
 	pod, getErr := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: v.Pod.Name})
 	if getErr != nil {
-		return gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, getErr))
+		return false, gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, getErr))
 	}
 	a.warn(plan, "FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
 	patch := &podpatch.Patch{}
 	patch.Label(pub.SpecifiedDelete, "true")
 	_, err = a.send(ctx, plan, pod, patch)
-	return err
+	return err == nil, err
 }
 
 // nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there is no code for it.

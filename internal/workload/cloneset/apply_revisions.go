@@ -3,9 +3,11 @@ package cloneset
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -83,5 +85,29 @@ func (a *Applier) nameTaken(ctx context.Context, plan *Plan, r *appsv1.Controlle
 		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
 	}
 	a.Own.Changed(plan.Set.UID, KindSet, patched, a.Now())
+	return errRetry
+}
+
+// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it, and caches of
+// revisions and of pods lag each by itself, above all when a manager takes over from another.
+func (a *Applier) missing(ctx context.Context, plan *Plan, label string) error {
+	if label == "" {
+		return nil
+	}
+	name := label
+	if !strings.Contains(label, "-") {
+		name = plan.Set.Name + "-" + label // the short hash (CS-050)
+	}
+	found, err := a.Cluster.GetRevision(ctx, types.NamespacedName{Namespace: plan.Set.Namespace, Name: name})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for revision %s: %w", name, err)
+	}
+	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID != plan.Set.UID {
+		return nil // another set's
+	}
+	a.Own.Changed(plan.Set.UID, KindRevision, found, a.Now()) // the next plan waits until the cache shows it
 	return errRetry
 }

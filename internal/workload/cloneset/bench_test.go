@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -97,4 +98,25 @@ func writing(plan *Plan) int {
 		}
 	}
 	return n
+}
+
+// BenchmarkScaleIn times the plan that deletes all pods of a set with claims, of which others are named in podsToDelete.
+func BenchmarkScaleIn(b *testing.B) {
+	for _, n := range []int{1000, 10000} {
+		b.Run(fmt.Sprintf("pods=%d", n), func(b *testing.B) {
+			snapshot := many(b, n, false)
+			set := snapshot.Set.DeepCopy()
+			set.Spec.Replicas = new(int32)
+			for _, pod := range snapshot.Pods {
+				snapshot.Claims = append(snapshot.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-" + pod.Name, Labels: pod.Labels}})
+				set.Spec.ScaleStrategy.PodsToDelete = append(set.Spec.ScaleStrategy.PodsToDelete, pod.Name+"-x")
+			}
+			snapshot.Set = set
+			for b.Loop() {
+				if plan := Make(snapshot); plan.Verdicts[0].Action != Delete {
+					b.Fatal(plan.Verdicts[0])
+				}
+			}
+		})
+	}
 }

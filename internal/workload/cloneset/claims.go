@@ -4,21 +4,224 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
+
+// sortClaims sorts the live claims of the set by instance ID.
+func (p *planner) sortClaims() {
+	p.claimsOf = map[string][]*corev1.PersistentVolumeClaim{}
+	for _, claim := range p.Claims {
+		if id := claim.Labels[pub.CloneSetInstanceID]; id != "" && claim.DeletionTimestamp == nil {
+			p.claimsOf[id] = append(p.claimsOf[id], claim)
+		}
+	}
+}
+
+// takenIDs are the instance IDs that no new pod may have, and, sorted, those of live claims that are free. An ID whose pod object still
+// exists in any state is taken (CS-335), and so is one of a claim that is going (CS-063) or that belongs to a pod.
+func (p *planner) takenIDs() (taken map[string]bool, free []string) {
+	taken = map[string]bool{}
+	for _, pods := range [][]*corev1.Pod{p.Pods, p.Strangers} {
+		for _, pod := range pods {
+			taken[p.idOf(pod)] = true
+		}
+	}
+	for _, claim := range slices.Concat(p.Claims, p.HandedClaims) {
+		if owner := metav1.GetControllerOfNoCopy(claim); claim.DeletionTimestamp != nil || owner != nil && owner.UID != p.Set.UID {
+			taken[claim.Labels[pub.CloneSetInstanceID]] = true
+		}
+	}
+	for id := range p.claimsOf {
+		if !taken[id] {
+			free = append(free, id)
+		}
+	}
+	slices.Sort(free)
+	return taken, free
+}
+
+// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would find none.
+func (p *planner) keepsClaims(pod *corev1.Pod) bool {
+	return pod.Labels[pub.KeepClaims] == "true" && p.Set.Spec.ScaleStrategy.EnablePVCReuse
+}
+
+// leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the set itself wanted the pod to go
+// (CS-061, CS-272, CS-337).
+func (p *planner) leavesClaims(pod *corev1.Pod) bool {
+	_, wanted := pod.Labels[pub.SpecifiedDelete]
+	return p.Set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 && (!wanted || p.keepsClaims(pod))
+}
+
+// needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes with the claims.
+func (p *planner) needsClaims(pod *corev1.Pod) bool {
+	return p.Set.DeletionTimestamp == nil && p.leavesClaims(pod)
+}
+
+// claimPatience is how long after it should be gone the claims of a pod are waited for.
+const claimPatience = 30 * time.Second
+
+// leavingUntil is how long the claims of an inactive pod are waited for: until some time after it should be gone. Those of a pod whose
+// node is lost are not: it may never go.
+func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
+	switch {
+	case p.LostNodes[pod.Spec.NodeName]:
+		return time.Time{}
+	case pod.DeletionTimestamp != nil:
+		return pod.DeletionTimestamp.Add(claimPatience) // the time by which it shall be gone, its grace period included
+	}
+	since := pod.CreationTimestamp.Time // it has ended by itself, and is deleted now
+	for i := range pod.Status.Conditions {
+		if at := pod.Status.Conditions[i].LastTransitionTime.Time; at.After(since) {
+			since = at
+		}
+	}
+	return since.Add(2 * claimPatience)
+}
+
+// awaitClaims holds back the successors of pods that leave them their claims: a successor has the name of its predecessor, and must wait
+// until that is gone. Where it does not go, a pod with a new name and new claims takes its place (CS-272, CS-335, CS-337).
+func (p *planner) awaitClaims(scale *rollout.Scale) {
+	if scale.Create == 0 || len(p.claimsOf) == 0 {
+		return
+	}
+	_, free := p.takenIDs()
+	lacking := scale.Create - len(free)
+	var awaited, given []string
+	var last time.Time
+	for _, pod := range p.Pods {
+		if Active(pod) || !p.leavesClaims(pod) {
+			continue
+		}
+		until := p.leavingUntil(pod)
+		if !p.Now.Before(until) {
+			given = append(given, pod.Name)
+			continue
+		}
+		if len(awaited) < lacking {
+			awaited = append(awaited, pod.Name)
+			if until.After(last) {
+				last = until
+			}
+			if v := p.verdicts[pod]; v.Action == Keep {
+				p.decide(pod, Wait, ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
+			}
+			p.lookAgain(until)
+		}
+	}
+	if n := min(len(given), lacking-len(awaited)); n > 0 {
+		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places", listed(given[:n]))
+		p.say("%s", p.ClaimsNotReused)
+	}
+	if n := len(awaited); n > 0 {
+		scale.Create -= n
+		scale.CreateOld = min(scale.CreateOld, scale.Create)
+		p.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
+			listed(awaited), last.UTC().Format(time.RFC3339))
+		if n == 1 {
+			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest", awaited[0], last.UTC().Format(time.RFC3339))
+		}
+		p.say("%s", p.ClaimsAwaited)
+	}
+}
+
+// listed names up to three of many.
+func listed(names []string) string {
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}
+
+// creationTime is how long the creation of a pod may be under way after its claims were made: as long as API servers work on a request.
+const creationTime = time.Minute
+
+// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims along
+// whatever the reuse setting (CS-061); a released one, and one that somebody else controls now, keeps them (CS-348); without reuse the others
+// are handed to what is left of their pod, or deleted (CS-064).
+func (p *planner) settleClaims() {
+	if len(p.claimsOf) == 0 {
+		return
+	}
+	active := map[string]bool{}
+	inactive := map[string]*corev1.Pod{}
+	released := map[string]*corev1.Pod{}
+	for _, pod := range p.Pods {
+		id := p.idOf(pod)
+		switch v := p.verdicts[pod]; {
+		case id == "":
+		case v != nil && v.Action == Release:
+			released[id] = pod
+		case Active(pod):
+			active[id] = true
+		default:
+			inactive[id] = pod
+		}
+	}
+	for _, pod := range p.Strangers {
+		id := p.idOf(pod)
+		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.Set.UID {
+			active[id] = true // the index of pods by controller is behind the cache
+		} else if id != "" {
+			released[id] = pod
+		}
+	}
+	for _, claim := range p.Claims {
+		id := claim.Labels[pub.CloneSetInstanceID]
+		if id == "" || active[id] || claim.DeletionTimestamp != nil {
+			continue
+		}
+		left := inactive[id]
+		switch {
+		case released[id] != nil:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
+		case left != nil && p.leavesClaims(left):
+		case left != nil:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
+		case p.Set.Spec.ScaleStrategy.EnablePVCReuse:
+		case p.Now.Sub(claim.CreationTimestamp.Time) < creationTime:
+			p.lookAgain(claim.CreationTimestamp.Add(creationTime))
+		default:
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
+		}
+	}
+}
+
+// takeClaimsBack makes claims the set's again whose pod was to be deleted and is to stay now.
+func (p *planner) takeClaimsBack() {
+	if len(p.HandedClaims) == 0 {
+		return
+	}
+	staying := map[types.UID]bool{}
+	for _, info := range p.pods {
+		if v := p.verdicts[info.Pod]; !info.Preparing && !info.Specified && (v == nil || v.Action != Delete) {
+			staying[info.Pod.UID] = true
+		}
+	}
+	for _, claim := range p.HandedClaims {
+		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && staying[owner.UID] && claim.DeletionTimestamp == nil {
+			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, TakeBack: true, Why: "its pod stays"})
+		}
+	}
+}
 
 // ClaimGrowth is a claim that asks for less storage than its template does now (CS-338).
 type ClaimGrowth struct {
-	Claim   *corev1.PersistentVolumeClaim
-	Storage resource.Quantity
+	Claim *corev1.PersistentVolumeClaim
+	// Template is the name of its template.
+	Template string
+	Storage  resource.Quantity
 }
 
 // growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is left to the StorageClass,
-// shrinking is impossible and said (CS-338).
+// shrinking is impossible and said (CS-338). Growth that was refused is tried again later.
 func (p *planner) growClaims() {
 	if p.Set.Annotations[pub.ResizeClaims] != "true" {
 		return
@@ -37,7 +240,7 @@ func (p *planner) growClaims() {
 			}
 			switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
 			case 1:
-				p.ClaimGrowth = append(p.ClaimGrowth, ClaimGrowth{claim, want})
+				p.ClaimGrowth = append(p.ClaimGrowth, ClaimGrowth{claim, template.Name, want})
 			case -1:
 				held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 			}
@@ -47,5 +250,10 @@ func (p *planner) growClaims() {
 		slices.Sort(held)
 		p.ClaimsHeld = "claims cannot shrink to their templates: " + strings.Join(held, ", ")
 		p.say("%s", p.ClaimsHeld)
+	}
+	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
+		p.say("%d claims are smaller than their templates; the next attempt is made later: %s", n, p.GrowthError)
+		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError
+		p.lookAgain(p.GrowthHeldUntil)
 	}
 }

@@ -153,7 +153,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Pending != "":
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
-		r.meters.observe(outcome.Plan)
+		r.meters.observe(outcome)
 		if text := outcome.Plan.Headline(); r.memory.News(request.NamespacedName, text) { // OPS-096
 			if len(outcome.Plan.Verdicts) <= digestAbove {
 				text = outcome.Plan.String()

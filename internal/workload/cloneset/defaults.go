@@ -3,11 +3,10 @@ package cloneset
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Document is a JSON object as an admission request holds it; numbers are json.Number or float64, they are only carried around.
@@ -103,8 +102,8 @@ func (d *defaulter) strategy(spec Document, version string) {
 	})
 }
 
-// templates completes the pod template and the claim templates. A default that the stored object lacks is not added on an update
-// either: it would make a difference between revisions where the user made none, and recreate pods that could be updated in place.
+// templates completes the pod template and the claim templates. Where the API server cannot be asked about an update, the template keeps
+// the defaults that are stored; the error comes with them.
 func (d *defaulter) templates(spec Document, r DefaultRequest) error {
 	if r.Template == nil {
 		return nil
@@ -115,76 +114,45 @@ func (d *defaulter) templates(spec Document, r DefaultRequest) error {
 	if !ok {
 		return nil
 	}
-	found, err := r.missing(template)
-	if err != nil {
-		return err
-	}
-	lacking := map[string]bool{}
-	if old, ok := oldSpec["template"].(Document); ok {
-		before, err := r.missing(old)
-		if err != nil {
-			return fmt.Errorf("stored template: %w", err)
+	stored, ours := oldSpec["template"], r.withOurs(template)
+	found := missingValues(template, ours, stored, "")
+	complete, err := r.Template(ours)
+	if err == nil {
+		for _, m := range missingValues(ours, complete, stored, "") {
+			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host ports is said by a gate of ours.
+			if m.pointer != "/spec/serviceAccount" && !strings.HasSuffix(m.pointer, "/hostPort") {
+				found = append(found, m)
+			}
 		}
-		for _, m := range before {
-			lacking[m.identity] = true
-		}
+	} else {
+		found = append(found, keptValues(ours, stored)...)
+		err = fmt.Errorf("completing the pod template: %w", err)
 	}
 	for _, m := range found {
-		if !lacking[m.identity] {
-			d.operations = append(d.operations, jsonpatch.NewOperation("add", "/spec/template"+m.pointer, m.value))
-		}
+		d.operations = append(d.operations, jsonpatch.NewOperation("add", "/spec/template"+m.pointer, m.value))
 	}
-	return nil
+	return err
 }
 
-// missing lists all defaults that a pod template lacks.
-func (r DefaultRequest) missing(template Document) ([]missingValue, error) {
-	complete, err := r.Template(template)
-	if err != nil {
-		return nil, fmt.Errorf("completing the pod template: %w", err)
-	}
-	pull := map[string]bool{}
+// withOurs returns a copy of a pod template with the defaults that the API server does not know or sees differently.
+func (r DefaultRequest) withOurs(template Document) Document {
+	template = runtime.DeepCopyJSON(template)
 	podSpec, _ := template["spec"].(Document)
 	containers, _ := podSpec["containers"].([]any)
-	var found []missingValue
-	for i, item := range containers {
-		container, ok := item.(Document)
-		if !ok {
-			continue
+	for _, item := range containers {
+		container, _ := item.(Document)
+		if policy := container["imagePullPolicy"]; container != nil && (policy == nil || policy == "") {
+			container["imagePullPolicy"] = "Always" // IPU-015
 		}
-		pointer, identity := step("/spec/containers", "/spec/containers", container, i)
-		if policy := container["imagePullPolicy"]; policy == nil || policy == "" {
-			pull[pointer+"/imagePullPolicy"] = true
-			found = append(found, missingValue{pointer + "/imagePullPolicy", identity + "/imagePullPolicy", "Always"}) // IPU-015
-		}
-		if r.HostPorts && podSpec["hostNetwork"] == true {
-			found = append(found, hostPorts(container, pointer, identity)...)
+		ports, _ := container["ports"].([]any)
+		for _, item := range ports {
+			port, _ := item.(Document)
+			if r.HostPorts && podSpec["hostNetwork"] == true && port["hostPort"] == nil && port["containerPort"] != nil {
+				port["hostPort"] = port["containerPort"]
+			}
 		}
 	}
-	for _, m := range missingValues(template, complete, "", "") {
-		switch {
-		case pull[m.pointer], strings.HasSuffix(m.pointer, "/hostPort"):
-			// The server has other ideas, see above.
-		case m.pointer == "/spec/serviceAccount":
-			// Not a default: the server repeats serviceAccountName under its old name.
-		default:
-			found = append(found, m)
-		}
-	}
-	return found, nil
-}
-
-func hostPorts(container Document, pointer, identity string) []missingValue {
-	var found []missingValue
-	ports, _ := container["ports"].([]any)
-	for i, item := range ports {
-		port, ok := item.(Document)
-		if ok && port["hostPort"] == nil && port["containerPort"] != nil {
-			at := fmt.Sprintf("/ports/%d/hostPort", i)
-			found = append(found, missingValue{pointer + at, identity + at, port["containerPort"]})
-		}
-	}
-	return found
+	return template
 }
 
 // claims completes claim templates by what the API server would fill in.
@@ -210,70 +178,6 @@ func claimSpec(item any) (string, Document) {
 	name, _ := meta["name"].(string)
 	spec, _ := claim["spec"].(Document)
 	return name, spec
-}
-
-// missingValue is a value that one document has and another lacks.
-type missingValue struct {
-	// pointer is where it belongs; identity is the same with list items by name, to compare two documents.
-	pointer, identity string
-	value             any
-}
-
-// missingValues lists what complete adds to given. Lists are completed item by item; the API server keeps their order.
-func missingValues(given, complete any, pointer, identity string) []missingValue {
-	var found []missingValue
-	switch complete := complete.(type) {
-	case Document:
-		given, ok := given.(Document)
-		if !ok {
-			return nil
-		}
-		for _, key := range slices.Sorted(maps.Keys(complete)) {
-			value := complete[key]
-			at, id := pointer+"/"+escape(key), identity+"/"+escape(key)
-			switch present, ok := given[key]; {
-			case value == nil:
-			case !ok || present == nil:
-				found = append(found, missingValue{at, id, withoutNulls(value)})
-			default:
-				found = append(found, missingValues(present, value, at, id)...)
-			}
-		}
-	case []any:
-		given, ok := given.([]any)
-		if !ok || len(given) != len(complete) {
-			return nil
-		}
-		for i := range complete {
-			at, id := step(pointer, identity, given[i], i)
-			found = append(found, missingValues(given[i], complete[i], at, id)...)
-		}
-	}
-	return found
-}
-
-// withoutNulls removes the members without a value, such as the creation time of a template, from a value just decoded.
-func withoutNulls(value any) any {
-	if object, ok := value.(Document); ok {
-		for key, member := range object {
-			if member == nil {
-				delete(object, key)
-			} else {
-				withoutNulls(member)
-			}
-		}
-	}
-	return value
-}
-
-func step(pointer, identity string, item any, index int) (string, string) {
-	at := fmt.Sprintf("%s/%d", pointer, index)
-	if object, ok := item.(Document); ok {
-		if name, ok := object["name"].(string); ok {
-			return at, fmt.Sprintf("%s/name=%s", identity, name)
-		}
-	}
-	return at, fmt.Sprintf("%s/%d", identity, index)
 }
 
 func escape(key string) string {

@@ -386,43 +386,6 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 	}
 }
 
-// CS-061, CS-273: the claims of a pod that was scaled in go although their deletion fails at first; a later pod does not get the old data.
-func TestClaimsOfDeletedPodsGo(t *testing.T) {
-	s := simulate(1, makeSet(3, claims("1Gi")), Features{})
-	if err := s.settle(100); err != nil {
-		t.Fatal(err)
-	}
-	former := map[types.UID]bool{}
-	for _, pod := range s.active() {
-		former[s.Get(claimKey("data-"+pod.Name)).GetUID()] = true
-	}
-	failures := 0
-	s.Refused = func(w simulation.Write) bool {
-		if w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "delete" && failures < 2 {
-			failures++
-			return true
-		}
-		return false
-	}
-	s.change(replicas(2))
-	if err := s.settle(100); err != nil {
-		t.Fatal(err)
-	}
-	s.change(replicas(3))
-	if err := s.settle(100); err != nil {
-		t.Fatal(err)
-	}
-	kept := 0
-	for _, pod := range s.active() {
-		if former[s.Get(claimKey("data-"+pod.Name)).GetUID()] {
-			kept++
-		}
-	}
-	if kept != 2 || failures != 2 {
-		t.Errorf("%d of 3 pods have claims from before, after %d failures", kept, failures)
-	}
-}
-
 // rewriting is a webhook.
 type rewriting struct{ Cluster }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
@@ -24,13 +25,19 @@ const (
 	ownerIndex = "metadata.controller.uid"
 	// nobody is the index value of objects without a controller.
 	nobody = "nobody"
+	// handed is the index value of claims that pods of CloneSets take along.
+	handed = "handed"
 )
 
 func indexByController(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		return []string{string(owner.UID)}
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return []string{nobody}
 	}
-	return []string{nobody}
+	if owner.Kind == "Pod" && object.GetLabels()[pub.CloneSetInstanceID] != "" {
+		return []string{string(owner.UID), handed}
+	}
+	return []string{string(owner.UID)}
 }
 
 // Kube reads from the caches and writes to the API server.
@@ -70,18 +77,17 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	if snapshot.Pods, err = k.Pods.ControlledBy(set.UID); err != nil {
 		return nil, err
 	}
-	if err := k.nodeLabels(ctx, snapshot); err != nil {
-		return nil, err
-	}
 	if err := k.orphans(snapshot); err != nil {
 		return nil, err
 	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := k.Client.List(ctx, &claims, owned...); err != nil {
-		return nil, fmt.Errorf("listing claims: %w", err)
+	if snapshot.Claims, err = k.claims(ctx, owned...); err != nil {
+		return nil, err
 	}
-	for i := range claims.Items {
-		snapshot.Claims = append(snapshot.Claims, &claims.Items[i])
+	if snapshot.HandedClaims, err = k.claims(ctx, client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: handed}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if err := k.nodes(ctx, snapshot); err != nil {
+		return nil, err
 	}
 	for _, unmanned := range snapshot.unmanned() {
 		pod := &corev1.Pod{}
@@ -113,23 +119,36 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	return snapshot, nil
 }
 
-// nodeLabels reads the labels of the pods' nodes if the set has more pods than it should and spreads them over domains (CS-151).
-func (k *Kube) nodeLabels(ctx context.Context, s *Snapshot) error {
-	if len(topologyKeys(s.Set)) == 0 || s.Set.Spec.Replicas != nil && len(s.Pods) <= int(*s.Set.Spec.Replicas) {
-		return nil
+func (k *Kube) claims(ctx context.Context, options ...client.ListOption) ([]*corev1.PersistentVolumeClaim, error) {
+	var list corev1.PersistentVolumeClaimList
+	if err := k.Client.List(ctx, &list, options...); err != nil {
+		return nil, fmt.Errorf("listing claims: %w", err)
 	}
-	s.NodeLabels = map[string]map[string]string{}
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range list.Items {
+		claims = append(claims, &list.Items[i])
+	}
+	return claims, nil
+}
+
+// nodes reads of the pods' nodes what decisions need: labels, if the set has more pods than it should and spreads them over domains (CS-151);
+// and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
+func (k *Kube) nodes(ctx context.Context, s *Snapshot) error {
+	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
+	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse
+	seen := map[string]bool{"": true}
 	for _, pod := range s.Pods {
 		name := pod.Spec.NodeName
-		if _, ok := s.NodeLabels[name]; ok || name == "" {
+		if seen[name] || !spread && (!reuse || Active(pod)) {
 			continue
 		}
-		node := &metav1.PartialObjectMetadata{}
-		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-		if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		seen[name] = true
+		node := &corev1.Node{}
+		err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading node %s: %w", name, err)
 		}
-		s.NodeLabels[name] = node.Labels
+		s.lookAt(name, node, err == nil)
 	}
 	return nil
 }

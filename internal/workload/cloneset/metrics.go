@@ -25,7 +25,7 @@ func newMeters() *meters {
 		leaked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cloneset_scale_expectation_leakage",
 			Help: "Creations that the cache never showed and a live read had to settle."}, []string{"namespace", "name"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_cloneset_pod_actions_total",
-			Help: "Planned actions on pods, by action and reason."}, []string{"action", "reason"}),
+			Help: "Actions on pods that were carried out, by action and reason."}, []string{"action", "reason"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_cloneset_pods_waiting",
 			Help: "Pods that wait, by what they wait for."}, []string{"namespace", "name", "reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_inplace_update_duration_seconds",
@@ -39,18 +39,20 @@ func (m *meters) all() []prometheus.Collector {
 	return []prometheus.Collector{m.leaked, m.actions, m.waiting, m.duration}
 }
 
-func (m *meters) observe(plan *Plan) {
+// observe takes note of a pass: of what was done, not of what was planned, and of what the plan lets wait.
+func (m *meters) observe(outcome Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	name := types.NamespacedName{Namespace: plan.Set.Namespace, Name: plan.Set.Name}
+	set := outcome.Plan.Set
+	name := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	waiting := map[Reason]int{}
-	for _, v := range plan.Verdicts {
-		switch v.Action {
-		case Keep:
-			continue
-		case Wait:
+	for _, v := range outcome.Plan.Verdicts {
+		if v.Action == Wait {
 			waiting[v.Reason]++
-			continue
+		}
+	}
+	for _, v := range outcome.Done {
+		switch v.Action {
 		case UpdateInPlace:
 			m.started[v.Pod.UID] = time.Now()
 		case Patch:
@@ -63,8 +65,8 @@ func (m *meters) observe(plan *Plan) {
 		}
 		m.actions.WithLabelValues(string(v.Action), string(v.Reason)).Inc()
 	}
-	if n := len(plan.Create); n > 0 {
-		m.actions.WithLabelValues("create", "Missing").Add(float64(n))
+	if outcome.Created > 0 {
+		m.actions.WithLabelValues("create", "Missing").Add(float64(outcome.Created))
 	}
 	for reason := range m.reasons[name] {
 		if waiting[reason] == 0 {

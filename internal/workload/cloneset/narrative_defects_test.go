@@ -342,6 +342,7 @@ func updateDefects() map[string]story {
 			n.say("%d writes of readiness", writes)
 		}},
 		"#1336 a resize that never fits": {makeSet(2, app("nginx:1", "a", "", cpu("2"))), func(n *tale) { // IPU-315
+			n.node.Observes = true
 			n.node.Unfit = map[string]bool{string(n.active()[0].UID): true}
 			n.then("cpu 3", app("nginx:1", "a", "", cpu("3")))
 		}},

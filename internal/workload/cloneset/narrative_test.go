@@ -27,7 +27,8 @@ type tale struct {
 	last string
 }
 
-func (n *tale) note(plan *Plan) {
+func (n *tale) note(outcome Outcome) {
+	plan := outcome.Plan
 	if text := plan.Headline(); text != n.last {
 		n.last = text
 		fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)

@@ -23,28 +23,10 @@ const (
 // ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones (CS-040, CS-060, CS-065).
 // An ID whose pod object still exists in any state is not free (CS-335).
 func (p *planner) ids() func() string {
-	used := map[string]bool{}
-	for _, pod := range p.Pods {
-		used[p.idOf(pod)] = true
-	}
-	for _, pod := range p.Strangers {
-		used[p.idOf(pod)] = true
-	}
-	for _, claim := range p.Claims {
-		if claim.DeletionTimestamp != nil {
-			used[claim.Labels[pub.CloneSetInstanceID]] = true // a pod could not start with it, and would not get another (CS-063)
-		}
-	}
-	var reusable []string
-	for _, claim := range p.Claims {
-		id := claim.Labels[pub.CloneSetInstanceID]
-		if id == "" || used[id] || claim.DeletionTimestamp != nil {
-			continue
-		}
+	used, reusable := p.takenIDs()
+	for _, id := range reusable {
 		used[id] = true
-		reusable = append(reusable, id)
 	}
-	slices.Sort(reusable)
 	if !p.Set.Spec.ScaleStrategy.EnablePVCReuse {
 		reusable = nil
 	}
@@ -95,7 +77,7 @@ func (p *planner) create(id string, from *revisionInfo) error {
 			return fmt.Errorf("claim template %d: %w", i, err)
 		}
 		name := object(claim, "metadata")["name"]
-		exists := slices.ContainsFunc(p.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name && c.DeletionTimestamp == nil })
+		exists := slices.ContainsFunc(p.claimsOf[id], func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
 		if !exists {
 			creation.Claims = append(creation.Claims, claim)
 		}

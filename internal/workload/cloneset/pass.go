@@ -43,8 +43,8 @@ type Pass struct {
 	told map[types.UID]time.Time         // when the status was last written
 	// pullsHeld is until when a set's ImagePullJobs are left alone because they could not be written.
 	pullsHeld map[types.UID]time.Time
-	// creation and updates are what became of the last attempt to create pods, and to update one in place, if it failed.
-	creation, updates map[types.UID]failure
+	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims, if it failed.
+	creation, updates, growth map[types.UID]failure
 }
 
 // failure holds further attempts back, longer each time, until the set changes (CS-072).
@@ -68,6 +68,9 @@ type Outcome struct {
 	After time.Duration
 	// Unfinished: there is more to be written at once.
 	Unfinished bool
+	// Done are the verdicts that were carried out, and Created is how many pods were created.
+	Done    []*Verdict
+	Created int
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -102,12 +105,15 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if len(plan.Create) > 0 {
 		p.attempted(&p.creation, plan, result.CreateError)
 	}
+	if len(plan.ClaimGrowth) > 0 {
+		p.attempted(&p.growth, plan, result.GrowthError)
+	}
 	if result.Refused != nil || result.Updated {
 		p.attempted(&p.updates, plan, result.Refused)
 	}
 	p.pulled(plan, result)
-	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished}
-	if result.Unfinished && (result.Progress || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
+	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished, Done: result.Done, Created: result.Created}
+	if result.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
 	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
@@ -143,6 +149,7 @@ func (p *Pass) Forget(owner types.UID) {
 	delete(p.pullsHeld, owner)
 	delete(p.creation, owner)
 	delete(p.updates, owner)
+	delete(p.growth, owner)
 }
 
 // holdBack tells the snapshot of attempts that failed a moment ago.
@@ -151,6 +158,9 @@ func (p *Pass) holdBack(s *Snapshot) {
 	defer p.mu.Unlock()
 	if failed, ok := p.creation[s.Set.UID]; ok && failed.generation == s.Set.Generation {
 		s.CreationHeldUntil, s.CreationError = failed.until, failed.message
+	}
+	if failed, ok := p.growth[s.Set.UID]; ok && failed.generation == s.Set.Generation {
+		s.GrowthHeldUntil, s.GrowthError = failed.until, failed.message
 	}
 	if failed, ok := p.updates[s.Set.UID]; ok && failed.generation == s.Set.Generation {
 		s.UpdateHeldUntil, s.UpdateRefused = failed.until, failed.message
@@ -260,17 +270,19 @@ func (p *Pass) announce(plan *Plan) {
 			p.Applier.warn(plan, "FailedUpdatePodInPlace", "%s", plan.UpdateError)
 		}
 	}
-	p.once(plan, "ScaleUpLimited", plan.ScaleLimited)
+	p.once(plan, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
+	p.once(plan, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
+	p.once(plan, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
 		orphans = "pods that match the selector and belong to nobody are not adopted: " + strings.Join(plan.Orphans, ", ") // CS-355
 	}
-	p.once(plan, "OrphanPods", orphans)
-	p.once(plan, "ClaimNotResized", plan.ClaimsHeld)
+	p.once(plan, corev1.EventTypeWarning, "OrphanPods", orphans)
+	p.once(plan, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
 }
 
-// once warns with a message that is not what was said last; an empty one forgets it (CS-237).
-func (p *Pass) once(plan *Plan, reason, message string) {
+// once records an event with a message that is not what was said last; an empty one forgets it (CS-237).
+func (p *Pass) once(plan *Plan, eventType, reason, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.said == nil {
@@ -284,7 +296,7 @@ func (p *Pass) once(plan *Plan, reason, message string) {
 	}
 	p.said[plan.Set.UID][reason] = message
 	if message != "" {
-		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, reason, message)
+		p.Applier.Events.Event(plan.Set, eventType, reason, message)
 	}
 }
 

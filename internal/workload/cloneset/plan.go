@@ -91,9 +91,12 @@ type Verdict struct {
 	Update *inplace.Update
 	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
 	MayRecreate bool
+	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it is looked for in the API server
+	// before.
+	Unstored string
 	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
 	Patch *podpatch.Patch
-	// Claims go with a deleted pod (CS-061).
+	// Claims are made the pod's own before it is deleted, so that they go with it whatever happens (CS-061).
 	Claims []*corev1.PersistentVolumeClaim
 }
 
@@ -107,12 +110,14 @@ type Creation struct {
 	Claims []map[string]any
 }
 
-// ClaimFate is what happens to a claim without an active pod (CS-064).
+// ClaimFate is what happens to a claim without an active pod (CS-064), or to one that its pod shall not take along after all.
 type ClaimFate struct {
 	Claim *corev1.PersistentVolumeClaim
-	// HandTo is the inactive pod that takes the claim along; nil means that it is deleted.
+	// HandTo is the pod that takes the claim along when it goes.
 	HandTo *corev1.Pod
-	Why    string
+	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has shown that its pod does not exist.
+	TakeBack bool
+	Why      string
 }
 
 // Plan is what one pass does.
@@ -144,6 +149,9 @@ type Plan struct {
 	PrunePodsToDelete bool
 	// ScaleLimited says how creation is limited, empty if it is not (CS-111).
 	ScaleLimited string
+	// ClaimsAwaited says which claims new pods wait for, empty if they wait for none (CS-272). ClaimsNotReused says which claims new pods get
+	// no more, because pods hold them that do not go (CS-335).
+	ClaimsAwaited, ClaimsNotReused string
 	// ClaimGrowth are the claims to be grown to what their templates ask for (CS-338).
 	ClaimGrowth []ClaimGrowth
 	// ClaimsHeld says which claims cannot follow their templates, empty if all can.
@@ -184,6 +192,7 @@ type planner struct {
 	Set       *appsv1beta1.CloneSet
 	selector  labels.Selector
 	revisions []revisionInfo
+	found     map[string]*revisionInfo // by label
 	update    *revisionInfo
 	current   *revisionInfo
 	pods      []*podInfo
@@ -198,13 +207,23 @@ type planner struct {
 	probing bool
 	// unused is a patch that is empty as yet.
 	unused *podpatch.Patch
+	// claimsOf are the live claims of the set by instance ID, and taken the IDs that no new pod may have.
+	claimsOf map[string][]*corev1.PersistentVolumeClaim
+	// toDelete are the names in scaleStrategy.podsToDelete.
+	toDelete map[string]bool
+	// spent are the words of refusals to delete.
+	spent string
 	// room is for verdicts to come.
 	room []Verdict
 }
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: make(map[*corev1.Pod]*Verdict, len(s.Pods)), modes: map[modeKey]mode{}}
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, verdicts: make(map[*corev1.Pod]*Verdict, len(s.Pods)), modes: map[modeKey]mode{},
+		toDelete: map[string]bool{}}
+	for _, name := range s.Set.Spec.ScaleStrategy.PodsToDelete {
+		p.toDelete[name] = true
+	}
 	p.Plan.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
 	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
@@ -242,6 +261,7 @@ func (p *planner) make() {
 		return
 	}
 	p.release()
+	p.sortClaims()
 	p.classify()
 	p.settleClaims()
 	p.growClaims()
@@ -256,6 +276,7 @@ func (p *planner) make() {
 		p.updatePods(err)
 	}
 	p.refreshPods()
+	p.takeClaimsBack()
 	p.prune()
 }
 
@@ -366,9 +387,11 @@ func (p *planner) prune() {
 	if len(names) == 0 {
 		return
 	}
-	p.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return !slices.ContainsFunc(p.pods, func(info *podInfo) bool { return info.Pod.Name == name })
-	})
+	active := make(map[string]bool, len(p.pods))
+	for _, info := range p.pods {
+		active[info.Pod.Name] = true
+	}
+	p.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !active[name] })
 	p.PrunePodsToDelete = len(p.PodsToDelete) < len(names)
 }
 
@@ -382,9 +405,12 @@ func (p *Plan) String() string {
 		b.WriteString(sentence + "\n")
 	}
 	for _, fate := range p.ClaimFates {
-		if fate.HandTo != nil {
+		switch {
+		case fate.HandTo != nil:
 			fmt.Fprintf(&b, "claim %s: handed to pod %s: %s\n", fate.Claim.Name, fate.HandTo.Name, fate.Why)
-		} else {
+		case fate.TakeBack:
+			fmt.Fprintf(&b, "claim %s: taken back: %s\n", fate.Claim.Name, fate.Why)
+		default:
 			fmt.Fprintf(&b, "claim %s: delete: %s\n", fate.Claim.Name, fate.Why)
 		}
 	}

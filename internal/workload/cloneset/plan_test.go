@@ -298,7 +298,7 @@ func TestGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates)).Verdicts[0].Update
-			if update == nil || update.GraceSeconds != tt.grace || update.Revision != tt.label || update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
+			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name || update.RevisionLabels[pub.ControllerRevisionHash] != tt.label || update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
 				t.Errorf("%+v", update)
 			}
 		})

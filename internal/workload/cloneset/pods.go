@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -25,11 +26,15 @@ type podInfo struct {
 	State pub.LifecycleStateType
 	// New: the pod carries the update revision.
 	New bool
+	// Serving: it is ready and its lifecycle state lets it serve, whether or not it has been ready for long enough to count as available.
+	Serving bool
 	// Preparing: it waits for its preDelete hook (pd). Specified: it is specified for deletion and not preparing it yet (sd).
 	Preparing, Specified bool
 	// Progress of its last in-place update; Err if that cannot be read.
 	Progress inplace.Status
 	Err      error
+	// WatchedUntil is until when a pod whose labels changed does not count as available; zero for others.
+	WatchedUntil time.Time
 	// AvailableIn is how long it takes to become available by time alone; 0 if time does not help.
 	AvailableIn time.Duration
 	// Mode is how it reaches the update revision; set for old pods only.
@@ -54,6 +59,8 @@ type mode struct {
 	refusal string
 	// why says why it is recreated.
 	why string
+	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is recreated.
+	unstored string
 }
 
 func (p *planner) classify() {
@@ -63,7 +70,11 @@ func (p *planner) classify() {
 	for i, pod := range p.Pods {
 		if !Active(pod) {
 			p.decide(pod, Keep, ReasonInactive, "it is %s", inactivity(pod))
-			if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodFailed {
+			switch {
+			case pod.DeletionTimestamp != nil:
+			case p.needsClaims(pod):
+				p.decide(pod, Delete, ReasonFailedPods, "it is %s, and its successor needs its claims", inactivity(pod))
+			case pod.Status.Phase == corev1.PodFailed:
 				failed = append(failed, pod)
 			}
 			continue
@@ -73,17 +84,18 @@ func (p *planner) classify() {
 		}
 		info := &infos[i]
 		*info = podInfo{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash], State: lifecycle.State(pod)}
+		info.Serving = info.Ready && readiness.Settled(pod)
 		info.Available, info.AvailableIn = readiness.Available(pod, p.Set.Spec.MinReadySeconds, p.Now)
 		if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
 			p.lookAgain(p.Now.Add(info.AvailableIn))
 		}
 		info.Preparing = info.State == pub.LifecycleStatePreparingDelete
-		_, labelled := pod.Labels[pub.SpecifiedDelete]
-		info.Specified = !info.Preparing && (labelled || slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, pod.Name))
+		info.Specified = !info.Preparing && p.specified(pod)
 		if inService(info) {
 			info.Progress.Complete = true
 		} else {
 			info.Progress, info.Err = inplace.Progress(pod, p.Now)
+			p.watchRelabelled(info)
 		}
 		p.findStale(info)
 		info.New = revision.SameLabel(info.Label, p.UpdateRevision) &&
@@ -91,6 +103,17 @@ func (p *planner) classify() {
 		p.pods = append(p.pods, info)
 	}
 	p.forgetFailed(failed)
+}
+
+// watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds: only then does the rollout go on to the
+// next one. Nothing else would tell that the pod does not serve with its new labels.
+func (p *planner) watchRelabelled(info *podInfo) {
+	until := info.Progress.Relabelled.Add(time.Duration(p.Set.Spec.MinReadySeconds) * time.Second)
+	if info.Progress.Relabelled.IsZero() || !info.Progress.Complete || !p.Now.Before(until) {
+		return
+	}
+	info.Progress.Complete, info.WatchedUntil = false, until
+	info.Progress.Waiting = fmt.Sprintf("its labels changed; it counts as available from %s on (minReadySeconds %d)", until.UTC().Format(time.RFC3339), p.Set.Spec.MinReadySeconds)
 }
 
 // inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
@@ -135,13 +158,14 @@ func (p *planner) findStale(info *podInfo) {
 				return ok && same(other)
 			})
 		}
-		if want.Image != container.Image && !inplace.Mended(info.Pod, carried.name, container.Name) && others(func(other *corev1.Container) bool { return other.Image == container.Image }) {
+		imageMended, resourcesMended := inplace.Mended(info.Pod, carried.name, container.Name)
+		if want.Image != container.Image && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }) {
 			if info.StaleImages == nil {
 				info.StaleImages = map[string]string{}
 			}
 			info.StaleImages[container.Name] = want.Image
 		}
-		if !p.Features.InPlace.Resize {
+		if !p.Features.InPlace.Resize || resourcesMended {
 			continue
 		}
 		missing := inplace.Lacking(want.Resources, container.Resources)
@@ -172,11 +196,11 @@ func (p *planner) census(scaling bool) rollout.Census {
 	}
 	for _, info := range p.pods {
 		group := &census.Old
-		if info.New || (scaling && p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate) {
+		if info.New || scaling && p.countsAsNew(info) {
 			group = &census.New
 		} else if info.Mode.recreate {
 			census.Recreate++
-		} else if info.Mode.change != nil && !info.Preparing && !info.Specified {
+		} else if info.Mode.change != nil && !info.Mode.change.Quiet() && !info.Preparing && !info.Specified {
 			census.InPlace++
 		}
 		group.Total++
@@ -190,6 +214,17 @@ func (p *planner) census(scaling bool) rollout.Census {
 		}
 	}
 	return census
+}
+
+// countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its update is about to be (CS-115).
+func (p *planner) countsAsNew(info *podInfo) bool {
+	return info.New || p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
+}
+
+// specified tells whether somebody asked for the deletion of the pod (CS-130).
+func (p *planner) specified(pod *corev1.Pod) bool {
+	_, labelled := pod.Labels[pub.SpecifiedDelete]
+	return labelled || p.toDelete[pod.Name]
 }
 
 // spare is how many available pods may be taken away: those above replicas - maxUnavailable.
@@ -263,7 +298,11 @@ func (p *planner) modeFrom(label string, target *revisionInfo) mode {
 	}
 	change, refusal := p.compare(label, target, policy)
 	if refusal != "" {
-		return p.impossible(refusal)
+		m := p.impossible(refusal)
+		if p.find(label) == nil && !slices.ContainsFunc(p.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
+			m.unstored = label
+		}
+		return m
 	}
 	return mode{change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
 }

@@ -103,11 +103,11 @@ func (p *Pass) heldUntil(set *appsv1beta1.CloneSet) time.Time {
 func (p *Pass) pulled(plan *Plan, result Result) {
 	if result.PullError == nil {
 		if len(plan.Pulls) > 0 {
-			p.once(plan, "FailedCreateImagePullJob", "")
+			p.once(plan, corev1.EventTypeWarning, "FailedCreateImagePullJob", "")
 		}
 		return
 	}
-	p.once(plan, "FailedCreateImagePullJob", result.PullError.Error())
+	p.once(plan, corev1.EventTypeWarning, "FailedCreateImagePullJob", result.PullError.Error())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pullsHeld == nil {

@@ -58,6 +58,8 @@ func (p *planner) refreshPod(info *podInfo, held *Verdict) {
 		return
 	}
 	switch {
+	case !info.WatchedUntil.IsZero():
+		p.decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
 	case !progress.Complete && !info.Preparing:
 		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
@@ -208,7 +210,10 @@ func (p *planner) resizePending(info *podInfo) bool {
 	if info.Specified || info.Preparing {
 		return false
 	}
-	due := pending.Infeasible || !until.IsZero() && !p.Now.Before(until)
+	if pending.Infeasible || until.Before(pending.NotBefore) && !until.IsZero() {
+		until = pending.NotBefore
+	}
+	due := (pending.Infeasible || !until.IsZero()) && !p.Now.Before(until)
 	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
 }
 

@@ -93,12 +93,21 @@ func (p *planner) rememberedClaims() string {
 
 // find returns the stored revision that a pod's label names, nil if there is none.
 func (p *planner) find(label string) *revisionInfo {
+	if info, ok := p.found[label]; ok {
+		return info
+	}
+	var found *revisionInfo
 	for i := range p.revisions {
 		if revision.SameLabel(p.revisions[i].name, label) {
-			return &p.revisions[i]
+			found = &p.revisions[i]
+			break
 		}
 	}
-	return nil
+	if p.found == nil {
+		p.found = map[string]*revisionInfo{}
+	}
+	p.found[label] = found
+	return found
 }
 
 // determineRevisions finds or makes the update revision and the current one (CS-080 to 087).
@@ -150,7 +159,7 @@ func (p *planner) determineRevisions() error {
 		if err != nil {
 			return err
 		}
-		p.revisions = append(p.revisions, info)
+		p.revisions, p.found = append(p.revisions, info), nil // what was found may have moved
 		if p.Set.DeletionTimestamp == nil {
 			p.NewRevision = object
 			p.say("the template is new: revision %s, number %d", object.Name, object.Revision)

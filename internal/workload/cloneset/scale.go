@@ -3,10 +3,8 @@ package cloneset
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -34,7 +32,7 @@ func (p *planner) scale() bool {
 		p.createPods(scale)
 		return true
 	}
-	if scale.Missing > 0 && p.ScaleLimited == "" && !p.creationHeld {
+	if scale.Missing > 0 && p.ScaleLimited == "" && p.ClaimsAwaited == "" && !p.creationHeld {
 		p.ScaleLimited = fmt.Sprintf("%d pods are missing, but %d are unavailable and scaleStrategy.maxUnavailable is %d",
 			scale.Missing, scale.Unavailable, p.Limits.ScaleMaxUnavailable)
 	}
@@ -105,8 +103,7 @@ func (p *planner) cancelDeletions() bool {
 		if excess <= 0 {
 			break
 		}
-		_, labelled := info.Pod.Labels[pub.SpecifiedDelete]
-		if info.Preparing && !labelled && !slices.Contains(p.Set.Spec.ScaleStrategy.PodsToDelete, info.Pod.Name) {
+		if info.Preparing && !p.specified(info.Pod) {
 			patch := &podpatch.Patch{}
 			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
 			p.share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
@@ -134,41 +131,67 @@ func (p *planner) deletePrepared() bool {
 	return changed
 }
 
-// deleteSpecified deletes pods specified for deletion: those not ready at once, the others while enough pods are available (CS-132).
-func (p *planner) deleteSpecified() (deleted, pending bool) {
-	spare := p.spare()
+// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready, and if it is available also only
+// while more than these are available. A ready pod inside minReadySeconds is one that users have, although it does not count as
+// available yet (CS-114, CS-132, CS-172).
+type deletions struct{ serving, available int }
+
+func (p *planner) deletions() *deletions {
+	keep := p.Limits.Replicas - p.Limits.MaxUnavailable
+	d := &deletions{-keep, -keep}
 	for _, info := range p.pods {
-		if info.Preparing {
+		count(&d.serving, info.Serving)
+		count(&d.available, info.Available)
+	}
+	return d
+}
+
+// take tells whether the pod may be deleted, and counts it if so.
+func (d *deletions) take(info *podInfo) bool {
+	if info.Serving && d.serving <= 0 || info.Available && d.available <= 0 {
+		return false
+	}
+	if info.Serving {
+		d.serving--
+	}
+	if info.Available {
+		d.available--
+	}
+	return true
+}
+
+// deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while enough pods are left (CS-132).
+func (p *planner) deleteSpecified() (deleted, pending bool) {
+	budget := p.deletions()
+	for _, info := range p.pods {
+		switch {
+		case info.Preparing:
 			pending = true
-		}
-		if !info.Specified {
-			continue
-		}
-		if info.Available && spare <= 0 {
+		case !info.Specified:
+		case !budget.take(info):
 			p.decide(info.Pod, Wait, ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
 			pending = true
-			continue
+		default:
+			p.deletePod(info, ReasonSpecifiedDelete, "it is specified for deletion")
+			deleted = true
 		}
-		if info.Available {
-			spare--
-		}
-		p.deletePod(info, ReasonSpecifiedDelete, "it is specified for deletion")
-		deleted = true
 	}
 	return deleted, pending
 }
 
-// scaleIn deletes pods beyond the wanted number: its share of old ones first, unavailable ones freely, available ones while there
-// are more than enough (CS-113, CS-140, CS-172).
+// scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready freely, others while enough are left
+// (CS-113, CS-140, CS-172).
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
 	}
 	var old, new []rollout.Candidate
+	infos := make(map[*corev1.Pod]*podInfo, len(p.pods))
 	for _, info := range p.pods {
+		infos[info.Pod] = info
 		switch {
 		case info.Preparing || info.Specified:
-		case info.New:
+		case p.countsAsNew(info):
 			new = append(new, info.Candidate)
 		default:
 			old = append(old, info.Candidate)
@@ -194,16 +217,13 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		fromOld = max(min(fromOld, down), scale.Remove-len(new))
 	}
 	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
-	spare, changed := p.spare(), false
+	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
-		if candidate.Available && spare <= 0 {
+		if !budget.take(infos[candidate.Pod]) {
 			p.decide(candidate.Pod, Wait, ReasonMaxUnavailable, "it is one of %d pods too many, %s", scale.Remove, p.budgetWords())
 			continue
 		}
-		if candidate.Available {
-			spare--
-		}
-		p.deletePod(p.info(candidate.Pod), ReasonScaleIn, fmt.Sprintf("it is one of %d pods too many", scale.Remove))
+		p.deletePod(infos[candidate.Pod], ReasonScaleIn, fmt.Sprintf("it is one of %d pods too many", scale.Remove))
 		changed = true
 	}
 	return changed
@@ -233,23 +253,18 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	return keys
 }
 
-func (p *planner) info(pod *corev1.Pod) *podInfo {
-	for _, info := range p.pods {
-		if info.Pod == pod {
-			return info
-		}
-	}
-	return nil
-}
-
+// budgetWords says why no ready pod may be deleted now. Most pods of a large set share it.
 func (p *planner) budgetWords() string {
-	available := 0
-	for _, info := range p.pods {
-		if info.Available {
-			available++
+	if p.spent == "" {
+		ready, available := 0, 0
+		for _, info := range p.pods {
+			count(&ready, info.Serving)
+			count(&available, info.Available)
 		}
+		p.spent = fmt.Sprintf("but only %d pods are ready, %d of them available, and %d must stay (replicas %d, maxUnavailable %d)", ready, available,
+			p.Limits.Replicas-p.Limits.MaxUnavailable, p.Limits.Replicas, p.Limits.MaxUnavailable)
 	}
-	return fmt.Sprintf("but only %d pods are available and %d - %d must stay so", available, p.Limits.Replicas, p.Limits.MaxUnavailable)
+	return p.spent
 }
 
 // deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
@@ -263,92 +278,10 @@ func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
 	}
 	v := p.decide(info.Pod, Delete, reason, "%s", why)
 	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" && (reason != ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
-		for _, claim := range p.Claims {
-			if claim.Labels[pub.CloneSetInstanceID] == id && claim.DeletionTimestamp == nil {
-				v.Claims = append(v.Claims, claim)
-			}
-		}
+		v.Claims = p.claimsOf[id]
 	}
 }
 
 func (p *planner) preDelete() *pub.LifecycleHook {
 	return p.hooks().PreDelete
-}
-
-// keepsClaims tells whether the pod leaves its claims for its successor (CS-337). Without reuse they would find none.
-func (p *planner) keepsClaims(pod *corev1.Pod) bool {
-	return pod.Labels[pub.KeepClaims] == "true" && p.Set.Spec.ScaleStrategy.EnablePVCReuse
-}
-
-// awaitClaims holds back the successors of pods that leave them their claims: they have the names of their predecessors, and must
-// wait until these are gone (CS-335, CS-337).
-func (p *planner) awaitClaims(scale *rollout.Scale) {
-	if scale.Create == 0 || len(p.Claims) == 0 {
-		return
-	}
-	var leaving []string
-	for _, pod := range p.Pods {
-		id := pod.Labels[pub.CloneSetInstanceID]
-		if pod.DeletionTimestamp != nil && id != "" && p.keepsClaims(pod) && slices.ContainsFunc(p.Claims, func(c *corev1.PersistentVolumeClaim) bool {
-			return c.Labels[pub.CloneSetInstanceID] == id && c.DeletionTimestamp == nil
-		}) {
-			leaving = append(leaving, pod.Name)
-		}
-	}
-	if held := min(len(leaving), scale.Create); held > 0 {
-		scale.Create -= held
-		scale.CreateOld = min(scale.CreateOld, scale.Create)
-		p.ScaleLimited = fmt.Sprintf("%d pods wait until %s are gone, whose claims they take over", held, strings.Join(leaving, ", "))
-	}
-}
-
-// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims
-// along whatever the reuse setting, also if the manager died in between (CS-061); a released one keeps them (CS-348); without
-// reuse the others are handed to what is left of their pod, or deleted (CS-064).
-func (p *planner) settleClaims() {
-	if len(p.Claims) == 0 {
-		return
-	}
-	active := map[string]bool{}
-	inactive := map[string]*corev1.Pod{}
-	released := map[string]*corev1.Pod{}
-	for _, pod := range p.Pods {
-		id := p.idOf(pod)
-		switch v := p.verdicts[pod]; {
-		case id == "":
-		case v != nil && v.Action == Release:
-			released[id] = pod
-		case Active(pod):
-			active[id] = true
-		default:
-			inactive[id] = pod
-		}
-	}
-	for _, pod := range p.Strangers {
-		if id := p.idOf(pod); id != "" && metav1.GetControllerOfNoCopy(pod) == nil {
-			released[id] = pod
-		}
-	}
-	for _, claim := range p.Claims {
-		id := claim.Labels[pub.CloneSetInstanceID]
-		if id == "" || active[id] || claim.DeletionTimestamp != nil {
-			continue
-		}
-		left := inactive[id]
-		if left != nil {
-			if _, wanted := left.Labels[pub.SpecifiedDelete]; wanted && !p.keepsClaims(left) {
-				p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "its pod was specified for deletion"})
-				continue
-			}
-		}
-		switch {
-		case released[id] != nil:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: released[id], Why: "its pod is released"})
-		case p.Set.Spec.ScaleStrategy.EnablePVCReuse:
-		case left != nil:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
-		default:
-			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
-		}
-	}
 }

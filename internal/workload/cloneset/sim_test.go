@@ -37,9 +37,10 @@ type simulated struct {
 	// due is when the manager asked to be called again; wake is set by anything else that would call it.
 	due  time.Time
 	wake bool
-	// told is called with every plan that was carried out.
-	told       func(*Plan)
+	// told is called with what every pass did.
+	told       func(Outcome)
 	nodeLabels map[string]map[string]string
+	lostNodes  map[string]bool
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
 	// servesJobs: the cluster has the kind ImagePullJob.
@@ -83,7 +84,7 @@ func (s *simulated) manage() bool {
 		s.wake = true
 	}
 	if s.told != nil && outcome.Plan != nil {
-		s.told(outcome.Plan)
+		s.told(outcome)
 	}
 	if s.trace {
 		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)
@@ -153,10 +154,14 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 			snapshot.Orphans = append(snapshot.Orphans, o.GetName())
 		}
 	}
-	snapshot.NodeLabels = s.nodeLabels
+	snapshot.NodeLabels, snapshot.LostNodes = s.nodeLabels, s.lostNodes
 	for _, o := range s.List("PersistentVolumeClaim", true) {
-		if owned(o) {
-			snapshot.Claims = append(snapshot.Claims, o.(*corev1.PersistentVolumeClaim))
+		claim := o.(*corev1.PersistentVolumeClaim)
+		switch {
+		case owned(o):
+			snapshot.Claims = append(snapshot.Claims, claim)
+		case slices.Contains(indexByController(claim), handed):
+			snapshot.HandedClaims = append(snapshot.HandedClaims, claim)
 		}
 	}
 	for _, name := range snapshot.unmanned() {

@@ -52,6 +52,10 @@ type podSpec struct {
 	// config is read by both containers through their environment; restart is the restart annotation.
 	config, restart string
 	cpu             int
+	// tier is a label that nothing of the pod reads.
+	tier int
+	// limitsAlone: the template asks for limits without requests.
+	limitsAlone bool
 	// prioritized: the agent starts, and is updated, before nginx.
 	prioritized bool
 }
@@ -71,6 +75,10 @@ func (s podSpec) template(hooked bool) string {
 	}
 	const config = `{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}`
 	resources := fmt.Sprintf(`"resources":{"limits":{"cpu":"%d"},"requests":{"cpu":"1"}}`, 2+s.cpu)
+	if s.limitsAlone {
+		resources = fmt.Sprintf(`"resources":{"limits":{"cpu":"%d","memory":"1Gi"}}`, 2+s.cpu)
+	}
+	labels += fmt.Sprintf(`,"tier":"%d"`, s.tier)
 	return fmt.Sprintf(`{"metadata":{"labels":{"app":"web"%s},"annotations":{"note":%q,"config":%q,"apps.kruise.io/restarted-at":%q}},"spec":{"future":{"x":1},"containers":[`+
 		`{"name":"nginx","image":%q,%s,"env":[%s%s%s]},{"name":"agent","image":%q,"env":[%s%s]}]}}`,
 		labels, s.note, s.config, s.restart, s.image, resources, literal, barriers[0], config, s.agent, barriers[1], config)
@@ -99,6 +107,11 @@ func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool 
 	}
 	available, _ := readiness.Available(pod, set.Spec.MinReadySeconds, r.Now())
 	return available
+}
+
+// serving tells whether users have the pod: it is ready, for however short a time.
+func (r *rolloutRun) serving(pod *corev1.Pod) bool {
+	return Active(pod) && readiness.Ready(pod) && readiness.Settled(pod)
 }
 
 // beforeWrite watches every write of the manager against the truth.
@@ -149,6 +162,15 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 		if r.available(afterPod, set) {
 			return
+		}
+	}
+	if w.Verb == "delete" && r.calm && r.serving(pod) {
+		serving := 0
+		for _, other := range r.active() {
+			count(&serving, r.serving(other))
+		}
+		if serving-1 < limits.Replicas-limits.MaxUnavailable {
+			r.fail("deletion of %s leaves %d ready of %d with maxUnavailable %d", pod.Name, serving-1, limits.Replicas, limits.MaxUnavailable)
 		}
 	}
 	if !r.calm || !r.available(pod, set) {
@@ -297,7 +319,7 @@ func newRun(seed uint64) *rolloutRun {
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", "1Gi")}
 		set.Spec.ScaleStrategy.EnablePVCReuse = draw.IntN(2) == 0
 	}
-	r.spec = podSpec{image: "nginx:1", agent: "agent:1", note: "a", config: "a", prioritized: draw.IntN(3) == 0}
+	r.spec = podSpec{image: "nginx:1", agent: "agent:1", note: "a", config: "a", prioritized: draw.IntN(3) == 0, limitsAlone: draw.IntN(3) == 0}
 	if r.hooked = draw.IntN(4) == 0; r.hooked {
 		set.Spec.Lifecycle = hooks(draw.IntN(2) == 0)
 	}
@@ -365,7 +387,11 @@ func (r *rolloutRun) user() {
 		r.broken = r.broken || r.spec.image == "nginx:bad"
 		r.change(retemplate)
 	case 3:
-		r.spec.note = strconv.Itoa(r.Rand.IntN(3))
+		if r.Chance(0.5) {
+			r.spec.tier = r.Rand.IntN(3)
+		} else {
+			r.spec.note = strconv.Itoa(r.Rand.IntN(3))
+		}
 		r.change(retemplate)
 	case 4:
 		if !only {
@@ -484,6 +510,9 @@ func (r *rolloutRun) finish() {
 			if !readiness.Ready(pod) {
 				r.fail("pod %s is not ready at the end: %s %+v", pod.Name, pod.Annotations[pub.InPlaceUpdateState], pod.Status.ContainerStatuses)
 			}
+		}
+		if pod.Labels["tier"] != stored.Labels["tier"] {
+			r.fail("pod %s has label %q, its revision %q", pod.Name, pod.Labels["tier"], stored.Labels["tier"])
 		}
 		if pod.Annotations["note"] != stored.Annotations["note"] {
 			r.fail("pod %s has annotation %q, its revision %q", pod.Name, pod.Annotations["note"], stored.Annotations["note"])

@@ -1,6 +1,7 @@
 package cloneset
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +21,11 @@ type Snapshot struct {
 	Pods []*corev1.Pod
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
+	// HandedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
+	// may be among them.
+	HandedClaims []*corev1.PersistentVolumeClaim
+	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on them may never go.
+	LostNodes map[string]bool
 	// Revisions are the stored revisions of the set (CS-057).
 	Revisions []*appsv1.ControllerRevision
 	// Strangers are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
@@ -37,6 +43,9 @@ type Snapshot struct {
 	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
 	CreationHeldUntil time.Time
 	CreationError     string
+	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is how it failed.
+	GrowthHeldUntil time.Time
+	GrowthError     string
 	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not; UpdateHeldUntil is when another
 	// one may be tried.
 	UpdateRefused   string
@@ -47,6 +56,18 @@ type Snapshot struct {
 	Random func(n int) int
 	// Features are the switches that the plan depends on.
 	Features Features
+}
+
+// lookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one that does not
+// exist any more; one whose kubelet says that it is not ready may still let its pods go.
+func (s *Snapshot) lookAt(name string, node *corev1.Node, exists bool) {
+	if s.NodeLabels == nil {
+		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
+	}
+	s.NodeLabels[name] = node.Labels
+	s.LostNodes[name] = !exists || slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 }
 
 // unmanned are the names of the pods that claims are for and that the set does not control.

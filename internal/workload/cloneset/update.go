@@ -28,6 +28,7 @@ func (p *planner) updatePods(unusable error) {
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.say("update waits: %s", why)
 		for _, info := range candidates {
+			info.Stay = reason == ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
 			p.decide(info.Pod, Wait, reason, "%s", why)
 		}
 		return
@@ -203,7 +204,8 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	if m.recreate {
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why).Patch = patch
+		v := p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why)
+		v.Patch, v.Unstored = patch, m.unstored
 		b.take(info)
 		return true
 	}
@@ -280,7 +282,7 @@ func (p *planner) hookedForUpdate(info *podInfo) bool {
 
 func (p *planner) inPlaceUpdate(target *revisionInfo, change *inplace.Change) *inplace.Update {
 	update := &inplace.Update{
-		Revision: p.revisionLabel(target.name),
+		Revision: target.name,
 		RevisionLabels: map[string]string{
 			pub.ControllerRevisionHash: p.revisionLabel(target.name),
 			pub.PodTemplateHash:        revision.ShortHash(target.name),

@@ -31,7 +31,8 @@ type Watch struct {
 	*Chooser
 	Scope *Scope
 
-	sets *podscope.Follower[*appsv1beta1.SidecarSet]
+	sets      *podscope.Follower[*appsv1beta1.SidecarSet]
+	revisions cache.Cache
 }
 
 // follow returns what keeps the index.
@@ -40,9 +41,8 @@ func follow(index *Index) *podscope.Follower[*appsv1beta1.SidecarSet] {
 		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
-// NewWatch starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets in the install
-// namespace, once the manager runs.
-func NewWatch(ctx context.Context, mgr manager.Manager, namespace string) (*Watch, error) {
+// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does so from Follow on.
+func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 	ofSidecarSets, err := labels.NewRequirement(pub.SidecarSetName, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
@@ -54,25 +54,32 @@ func NewWatch(ctx context.Context, mgr manager.Manager, namespace string) (*Watc
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of revisions: %w", err)
 	}
-	if err := mgr.Add(revisions); err != nil {
-		return nil, fmt.Errorf("adding the cache of revisions: %w", err)
-	}
 	index := &Index{}
-	w := &Watch{Scope: NewScope(index, time.Now), sets: follow(index),
-		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}
+	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
+		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
+}
+
+// Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the manager runs.
+func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
+	if err := mgr.Add(w.revisions); err != nil {
+		return fmt.Errorf("adding the cache of revisions: %w", err)
+	}
 	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {
-		return nil, err
+		return err
 	}
 	for _, object := range []struct {
 		from cache.Cache
 		kind client.Object
-	}{{mgr.GetCache(), namespaceKind()}, {revisions, &appsv1.ControllerRevision{}}} { // so that they are there when the first pod asks
+	}{{mgr.GetCache(), namespaceKind()}, {w.revisions, &appsv1.ControllerRevision{}}} { // so that they are there when the first pod asks
 		if _, err := object.from.GetInformer(ctx, object.kind, cache.BlockUntilSynced(false)); err != nil {
-			return nil, fmt.Errorf("watching %T: %w", object.kind, err)
+			return fmt.Errorf("watching %T: %w", object.kind, err)
 		}
 	}
-	return w, nil
+	return nil
 }
+
+// Absent says that the kind is not served: pods need not wait for SidecarSets to be known. Follow is called when it is.
+func (w *Watch) Absent() { w.sets.Absent() }
 
 // Changed has a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// gracefulStop is how long controllers and requests under way may take to end. Then the lease is released, also if one of them hangs.
+const gracefulStop = 10 * time.Second
+
+// shutdown lets the manager outlast the signal that asks it to end. The API server calls its webhooks until it has learnt that this replica
+// goes, and refuses what is not answered. Meanwhile all goes on as before: caches are current, and the leader leads, so that no time is
+// without one. The replica is not ready.
+type shutdown struct {
+	signal  context.Context
+	delay   time.Duration
+	serving atomic.Bool
+}
+
+// context returns the context of the manager. It ends with the signal as long as nothing is served, and the delay after it from then on.
+func (s *shutdown) context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.signal))
+	stop := context.AfterFunc(s.signal, func() {
+		if s.serving.Load() && s.delay > 0 {
+			klog.FromContext(ctx).Info("The manager is asked to end and goes on for a while, until it is not called any more", "for", s.delay)
+			select {
+			case <-time.After(s.delay):
+			case <-ctx.Done():
+			}
+		}
+		cancel()
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
+// ready is the readiness check "shutdown".
+func (s *shutdown) ready(*http.Request) error {
+	if s.signal.Err() != nil {
+		return errors.New("the manager was asked to end")
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
+)
+
+// OPS-072, OPS-112: what a newer release has in spec.updateStrategy of a kind other than CloneSet has the same place in both versions there,
+// also where a CloneSet has it elsewhere.
+func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
+	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
+	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
+		there := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`",`+members, to)
+		if !has(there, "spec.updateStrategy.future.x") || has(there, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("from %s: %v", from, there["spec"])
+		}
+		given := `{"apiVersion":"apps.kruise.io/` + from + `",` + members
+		response := sidecarSetHandler(t, nil, nil).mutate(t.Context(), sidecarSetRequest(from, given))
+		text, err := json.Marshal(response.Patches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch, err := jsonpatchapply.DecodePatch(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := patch.Apply([]byte(given))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := decodeDocument(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !has(after, "spec.updateStrategy.future.x") || has(after, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("%s written: %s", from, text)
+		}
+	}
+}
+
+// OPS-072: a fleet of images with a field of a newer release on each tag; the names have dots in them.
+func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
+	const count = 5000
+	images := document{}
+	for i := range count {
+		images[fmt.Sprintf("registry.example/a.b/img%d", i)] = document{"tags": []any{document{"tag": "1.2", "future": json.Number(fmt.Sprint(i))}}}
+	}
+	text, err := json.Marshal(document{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": document{"name": "n"}, "spec": document{"images": images}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	there := convertOne(t, string(text), "v1alpha1")
+	if took := time.Since(began); took > 20*time.Second { // some 0.1 s; an effort by the square would be minutes
+		t.Errorf("%d fields took %s", count, took)
+	}
+	if diff := cmp.Diff(any(images), there["spec"].(document)["images"]); diff != "" {
+		t.Errorf("(-given +got):\n%.2000s", diff)
+	}
+}
+
+// OPS-072: what stands in the target already is not overwritten by what is carried, and a path that leads nowhere carries nothing.
+func TestInsertOverwritesNothing(t *testing.T) {
+	target := document{"a": document{"b": 1}, "list": []any{document{}}}
+	for _, path := range []string{"a.b", "a.c.d", "list.0.x", "list.1.x", "a.b.c"} {
+		insert(target, strings.Split(path, "."), 2)
+	}
+	if diff := cmp.Diff(document{"a": document{"b": 1, "c": document{"d": 2}}, "list": []any{document{"x": 2}}}, target); diff != "" {
+		t.Error(diff)
+	}
+}

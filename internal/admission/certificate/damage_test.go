@@ -1,0 +1,280 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// off returns a replica whose clock is off by so much. The clock goes on with that of the world when it is stepped, too.
+func (w *world) off(t *testing.T, by time.Duration) (*Keeper, *testclock.FakeClock) {
+	t.Helper()
+	clock := testclock.NewFakeClock(w.clock.Now().Add(by))
+	return New(w, clock, logr.Discard(), w.keeper(t).options), clock
+}
+
+// put writes keys into the Secret; nil removes one.
+func (w *world) put(t *testing.T, data map[string][]byte) {
+	t.Helper()
+	secret := w.secret(t)
+	for key, value := range data {
+		if secret.Data[key] = value; value == nil {
+			delete(secret.Data, key)
+		}
+	}
+	if err := w.Update(context.Background(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// OPS-042, OPS-046: a staged authority that somebody damaged can never take over. It neither stops the upkeep nor takes replicas out of
+// service; another one is staged if one is needed, and is trusted before anything that it signed is served.
+func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
+	w := newWorld(t)
+	good, goodKey, err := newAuthority(w.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, otherKey, err := newAuthority(w.clock.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, oldKey, err := newAuthority(w.clock.Now().Add(-11 * 365 * day))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, staged := range map[string]map[string][]byte{
+		"without its key":       {keyNextCA: good, keyNextCAKey: nil},
+		"with another key":      {keyNextCA: good, keyNextCAKey: otherKey},
+		"no certificate":        {keyNextCA: []byte("garbage"), keyNextCAKey: goodKey},
+		"not valid any more":    {keyNextCA: old, keyNextCAKey: oldKey},
+		"without its timestamp": {keyNextCA: good, keyNextCAKey: goodKey, keyNextSince: []byte("yesterday")},
+	} {
+		for _, needed := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper(t)
+				k.policy.renewBefore = 2 * 365 * day
+				pass(t, k)
+				first := w.secret(t)
+				if needed {
+					w.clock.Step(8*365*day + day)
+					pass(t, k)
+				}
+				w.put(t, staged)
+				for range 4 {
+					pass(t, k)
+					w.assertTrusted(t, k)
+					if err := k.inLine(); err != nil {
+						t.Error(err)
+					}
+					w.clock.Step(settleTime / 2)
+				}
+				after := w.secret(t)
+				if taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert]); taken != (needed || name == "without its timestamp") || after.Data[keyNextCA] != nil {
+					t.Errorf("another authority took over: %v; one is staged: %v", taken, after.Data[keyNextCA] != nil)
+				}
+			})
+		}
+	}
+}
+
+// OPS-042: API servers refuse a CRD with a bundle that they cannot read. What is damaged is left out of it.
+func TestADamagedPreviousAuthorityIsNotPublished(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	pass(t, k)
+	w.put(t, map[string][]byte{keyPreviousCA: []byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"), keyPreviousSince: timestamp(w.clock.Now())})
+	pass(t, k)
+	for _, bundle := range w.bundles(t) {
+		if authorities(bundle) != 1 {
+			t.Errorf("published: %s", bundle)
+		}
+	}
+	w.assertTrusted(t, k)
+}
+
+// OPS-098: a replica whose clock is behind that of the one which made the certificate does not make another one on every pass.
+func TestAReplicaWhoseClockIsBehindDoesNotRewriteTheSecret(t *testing.T) {
+	for name, test := range map[string]struct {
+		behind time.Duration
+		writes int
+	}{"two hours": {2 * time.Hour, 0}, "three days": {3 * day, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ahead := w.keeper(t)
+			pass(t, ahead)
+			behind, clock := w.off(t, -test.behind)
+			secrets := 0
+			last := w.secret(t).ResourceVersion
+			for range 10 {
+				pass(t, behind)
+				pass(t, ahead)
+				if version := w.secret(t).ResourceVersion; version != last {
+					secrets, last = secrets+1, version
+				}
+				w.assertTrusted(t, ahead)
+				w.clock.Step(time.Second)
+				clock.Step(time.Second)
+			}
+			if secrets != test.writes {
+				t.Errorf("the Secret was written %d times, want %d", secrets, test.writes)
+			}
+		})
+	}
+}
+
+// OPS-046: the times of a change of the authority are those of the replica that looks at it. One whose clock is behind stages, and another
+// promotes; neither happens too early, nor is the previous authority dropped while it is in use.
+func TestAWrongClockDoesNotShortenAChangeOfTheAuthority(t *testing.T) {
+	for _, by := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
+		w := newWorld(t)
+		k := w.keeper(t)
+		wrong, clock := w.off(t, by)
+		k.policy.renewBefore, wrong.policy.renewBefore = 2*365*day, 2*365*day
+		pass(t, k)
+		first := w.secret(t).Data[keyCACert]
+		step := func(d time.Duration) { w.clock.Step(d); clock.Step(d) }
+		step(8*365*day + day)
+		pass(t, wrong) // stages
+		pass(t, k)
+		step(settleTime - time.Second)
+		pass(t, k)
+		if !bytes.Equal(w.secret(t).Data[keyCACert], first) {
+			t.Errorf("off by %s: promoted too early", by)
+		}
+		step(time.Second)
+		pass(t, wrong) // promotes
+		if bytes.Equal(w.secret(t).Data[keyCACert], first) {
+			t.Errorf("off by %s: not promoted", by)
+		}
+		pass(t, k)
+		step(overlapTime - time.Second)
+		pass(t, k)
+		pass(t, wrong)
+		if !bytes.Equal(w.secret(t).Data[keyPreviousCA], first) {
+			t.Errorf("off by %s: the previous authority was dropped too early", by)
+		}
+		step(time.Second)
+		pass(t, k)
+		if w.secret(t).Data[keyPreviousCA] != nil {
+			t.Errorf("off by %s: the previous authority is kept", by)
+		}
+	}
+}
+
+// stubborn makes patches of one kind fail until it is told otherwise.
+func (w *world) stubborn(kind string) (allow func()) {
+	refused := true
+	w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		if refused && o.GetObjectKind().GroupVersionKind().Kind == kind {
+			return errors.New("a policy forbids it")
+		}
+		return c.Patch(ctx, o, p, options...)
+	}})
+	return func() { refused = false }
+}
+
+// OPS-042: one object that cannot be brought in line keeps neither the others from it nor the replica from being called: what it serves is
+// what all others trust. It is told of until it can.
+func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) {
+	w := newWorld(t)
+	pass(t, w.keeper(t))
+	allow := w.stubborn("MutatingWebhookConfiguration")
+	k := w.keeper(t)
+	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, w.validating(t)
+	if err := w.Get(context.Background(), client.ObjectKey{Name: "mutating"}, mutating); err != nil {
+		t.Fatal(err)
+	}
+	mutating.Webhooks[0].ClientConfig.CABundle, validating.Webhooks[0].ClientConfig.CABundle = nil, nil
+	if err := errors.Join(w.Update(context.Background(), mutating), w.Update(context.Background(), validating)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := k.Pass(context.Background()); err == nil || !strings.Contains(err.Error(), "MutatingWebhookConfiguration mutating in line: a policy forbids it") {
+			t.Errorf("error: %v", err)
+		}
+		if err := k.inLine(); err != nil {
+			t.Errorf("not ready: %v", err)
+		}
+		w.clock.Step(staleTime)
+	}
+	if !bytes.Equal(w.validating(t).Webhooks[0].ClientConfig.CABundle, k.lastMaterial().bundle()) {
+		t.Error("the other configuration is not in line")
+	}
+	allow()
+	pass(t, k)
+	w.assertTrusted(t, k)
+}
+
+// OPS-046: an authority that could not be published for long settles from when it was.
+func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	k.policy.renewBefore = 2 * 365 * day
+	pass(t, k)
+	first := w.secret(t).Data[keyCACert]
+	allow := w.stubborn("ValidatingWebhookConfiguration")
+	k = New(w, w.clock, logr.Discard(), k.options)
+	k.policy.renewBefore = 2 * 365 * day
+	w.clock.Step(8*365*day + day)
+	for range 3 {
+		if _, err := k.Pass(context.Background()); err == nil {
+			t.Error("published")
+		}
+		w.clock.Step(time.Minute)
+	}
+	allow()
+	pass(t, k)
+	if !bytes.Equal(w.secret(t).Data[keyCACert], first) {
+		t.Error("it took over before API servers could have seen it")
+	}
+	w.clock.Step(settleTime)
+	pass(t, k)
+	if bytes.Equal(w.secret(t).Data[keyCACert], first) {
+		t.Error("it does not take over")
+	}
+	w.assertTrusted(t, k)
+}
+
+// OPS-064: somebody applies a configuration without entries. That is not remembered as the original list, in whatever form it was by an older
+// release; the right one is, as soon as it comes.
+func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
+	for _, remembered := range []string{"", "null", "[]"} {
+		w := newWorld(t)
+		config := w.validating(t)
+		full := config.Webhooks
+		config.Webhooks = nil
+		if remembered != "" {
+			config.Annotations = map[string]string{templateAnnotation: remembered}
+		}
+		write := func() {
+			t.Helper()
+			if err := w.Update(context.Background(), config); err != nil {
+				t.Fatal(err)
+			}
+			pass(t, w.keeper(t))
+			config = w.validating(t)
+		}
+		write()
+		if text := config.Annotations[templateAnnotation]; text != remembered {
+			t.Errorf("without entries, annotation %q", text)
+		}
+		config.Webhooks = full
+		write()
+		config.Webhooks = nil
+		write()
+		if got := w.entries(t); got != "vx.kb.io" {
+			t.Errorf("remembered as %q before: entries %q come back, annotation %s", remembered, got, config.Annotations[templateAnnotation])
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package cloneset
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+func minReadySeconds(seconds int32) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = seconds }
+}
+
+// readySince makes a pod ready for that long.
+func readySince(ago time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for i := range pod.Status.Conditions {
+			pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(planTime.Add(-ago))
+		}
+	}
+}
+
+func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+// TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six of them maxUnavailable 1 lets one
+// go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
+func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
+	one := storedRevision(1, image("nginx:1"))
+	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
+	fresh, old := readySince(time.Minute), readySince(2*time.Hour)
+	tests := map[string]struct {
+		replicas int32
+		pods     [][]func(*corev1.Pod)
+		deleted  int
+	}{
+		"six fresh ones specified":                  {6, [][]func(*corev1.Pod){{fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}}, 1},
+		"those that are not ready go freely":        {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh, notReady, specified}}, 1},
+		"and take nothing from the others":          {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh, specified}, {fresh, notReady, specified}}, 1},
+		"an available one keeps its own bound":      {4, [][]func(*corev1.Pod){{old, specified}, {old}, {old}, {fresh}}, 0},
+		"a fresh one costs no available one":        {4, [][]func(*corev1.Pod){{old}, {old}, {old}, {fresh, specified}}, 1},
+		"scaling in is not held up (#1478)":         {3, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh}, {fresh}, {fresh}}, 3},
+		"scaling in leaves as many as may be ready": {2, [][]func(*corev1.Pod){{fresh}, {notReady}, {notReady}, {notReady}}, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i, options := range tt.pods {
+				pods = append(pods, podOf(fmt.Sprintf("web-%d", i), one.Name, append([]func(*corev1.Pod){settledGates}, options...)...))
+			}
+			plan := planOf(makeSet(tt.replicas, maxUnavailable(1), minReadySeconds(3600)), Features{}, []*appsv1.ControllerRevision{one}, pods...)
+			deleted, serving := 0, 0
+			for _, v := range plan.Verdicts {
+				count(&deleted, v.Action == Delete)
+				count(&serving, v.Action != Delete && readiness.Ready(v.Pod))
+				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d must stay", tt.replicas-1)) {
+					t.Errorf("%s", v.Message)
+				}
+			}
+			if deleted != tt.deleted {
+				t.Errorf("%d deleted\n%s", deleted, plan)
+			}
+		})
+	}
+}
+
+// TestOldReadyPodIsNotScaledIn: the share of old pods is no licence to take the only pod that serves.
+func TestOldReadyPodIsNotScaledIn(t *testing.T) {
+	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	plan := planOf(makeSet(2, image("nginx:2"), maxUnavailable(1), minReadySeconds(3600), policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
+		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)), podOf("b", two.Name, settledGates, notReady),
+		podOf("c", two.Name, settledGates, notReady))
+	if got := actions(plan)["a"]; got != "wait: MaxUnavailable" {
+		t.Errorf("%s\n%s", got, plan)
+	}
+}
+
+func tier(value string) func(*appsv1beta1.CloneSet) {
+	return templated(`{"metadata":{"labels":{"app":"web","tier":"` + value + `"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+}
+
+func note(value string) func(*appsv1beta1.CloneSet) {
+	return templated(`{"metadata":{"labels":{"app":"web","tier":"a"},"annotations":{"note":"` + value + `"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+}
+
+// TestChangedLabelsKeepThePace: a label may be what a Service selects. Pods get a new one within maxUnavailable, each watched for
+// minReadySeconds before the next, ready all the time and without a grace period (IPU-080 (part), IPU-308 (part)).
+func TestChangedLabelsKeepThePace(t *testing.T) {
+	for name, seconds := range map[string]int32{"without minReadySeconds": 0, "minReadySeconds 20": 20} {
+		t.Run(name, func(t *testing.T) {
+			s := atRest(t, makeSet(5, tier("a"), maxUnavailable(2), minReadySeconds(seconds), inPlaceGrace(30)), Features{})
+			moving := 0
+			s.BeforeWrite = func(_ simulation.Write, _, after client.Object) {
+				if pod, ok := after.(*corev1.Pod); ok {
+					now := 0
+					for _, other := range s.active() {
+						if other.Name == pod.Name {
+							other = pod
+						}
+						count(&now, !readiness.Settled(other))
+						if !readiness.Ready(other) {
+							t.Errorf("pod %s is taken out of service", other.Name)
+						}
+					}
+					moving = max(moving, now)
+				}
+			}
+			start, writes := s.Now(), len(s.Writes)
+			s.change(tier("b"))
+			if err := s.settle(300); err != nil {
+				t.Fatal(err)
+			}
+			if status := s.set().Status; moving != 2 || status.UpdatedAvailableReplicas != 5 {
+				t.Errorf("%d at a time, %+v", moving, status)
+			}
+			perPod := 0
+			for _, w := range s.Writes[writes:] {
+				count(&perPod, w.Key.Kind == "Pod")
+			}
+			if took := s.Now().Sub(start); took < time.Duration(3*seconds-1)*time.Second || perPod != 10 {
+				t.Errorf("3 steps took %s and %d writes", took, perPod)
+			}
+		})
+	}
+}
+
+// TestChangedAnnotationsGoFaster: an annotation that nothing of the pod reads changes in one write, at once, and costs no pod of surge.
+func TestChangedAnnotationsGoFaster(t *testing.T) {
+	for name, options := range map[string]func(*appsv1beta1.CloneSet){"maxUnavailable 1": maxUnavailable(1), "surge alone": surge(1, 0)} {
+		t.Run(name, func(t *testing.T) {
+			s := atRest(t, makeSet(5, note("x"), options), Features{})
+			writes := len(s.Writes)
+			s.change(note("y"))
+			if err := s.settle(100); err != nil {
+				t.Fatal(err)
+			}
+			pods := 0
+			for _, w := range s.Writes[writes:] {
+				count(&pods, w.Key.Kind == "Pod")
+			}
+			if status := s.set().Status; pods != 5 || status.UpdatedAvailableReplicas != 5 {
+				t.Errorf("%d writes of pods, %+v", pods, status)
+			}
+		})
+	}
+}
+
+// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels have (IPU-061 (part)).
+func TestRecordNamesTheRevision(t *testing.T) {
+	s := atRest(t, makeSet(1), Features{ShortHash: true})
+	s.change(image("nginx:2"))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	state, err := inplace.StateOf(s.active()[0])
+	if err != nil || state.Revision != s.set().Status.UpdateRevision {
+		t.Errorf("%+v %v", state, err)
+	}
+}
+
+// TestScaleInTakesThePodThatIsDown: a pod that prepares its update counts as new when pods are counted, and also when one is chosen
+// (CS-115 (part), CS-143 (part)).
+func TestScaleInTakesThePodThatIsDown(t *testing.T) {
+	hooked := func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }
+	one, two := storedRevision(1, hookedImage("nginx:1")), storedRevision(2, hookedImage("nginx:2"))
+	got := actions(planOf(makeSet(2, hookedImage("nginx:2"), updateHook(false), maxUnavailable(1)), Features{PreparingUpdateAsUpdate: true}, []*appsv1.ControllerRevision{one, two},
+		podOf("a", two.Name, settledGates, hooked), podOf("b", two.Name, settledGates, hooked),
+		podOf("c", one.Name, settledGates, hooked, inState(pub.LifecycleStatePreparingUpdate))))
+	if diff := cmp.Diff(map[string]string{"a": "keep: UpToDate", "b": "keep: UpToDate", "c": "delete: ScaleIn"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOnDeleteLetsPreparingPodsServe: OnDelete never updates a pod; one that had begun to prepare its update comes back into service
+// (CS-361 (part), IPU-012 (part)).
+func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
+	s := atRest(t, makeSet(1, updateHook(true), hookedImage("nginx:1")), Features{PreparingUpdateAsUpdate: true})
+	s.change(hookedImage("nginx:2"))
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	if state := s.active()[0].Labels[pub.LifecycleState]; state != string(pub.LifecycleStatePreparingUpdate) {
+		t.Fatalf("state %s", state)
+	}
+	s.change(func(set *appsv1beta1.CloneSet) {
+		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
+	})
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.set().Status; status.AvailableReplicas != 1 || status.UpdatedReplicas != 0 {
+		t.Errorf("%+v\n%s", status, s.describe())
+	}
+}
+
+// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a revision, since a manager may have died
+// in the middle of an update. Whoever sets them again, such as an autoscaler, means them (IPU-326 (part)).
+func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
+	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+	s.change(app("nginx:1", "a", "", cpu("3")))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	resizes := 0
+	for range 10 {
+		s.Change(podKey(s.active()[0].Name), func(o client.Object) {
+			o.(*corev1.Pod).Spec.Containers[0].Resources = *makeSet(1, app("nginx:1", "a", "", cpu("2"))).Spec.Template.Spec.Containers[0].Resources.DeepCopy()
+		})
+		before := len(s.Writes)
+		if err := s.settle(100); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range s.Writes[before:] {
+			count(&resizes, w.Subresource == "resize")
+		}
+	}
+	if resizes != 1 {
+		t.Errorf("%d of 10 settings were taken back", resizes)
+	}
+}
+
+// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and counted as that
+// (CS-235 (part)).
+func TestRefusedUpdateIsNoSuccess(t *testing.T) {
+	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+	before := s.active()[0]
+	s.pass.Applier.Cluster = unresizable{Cluster: s.pass.Applier.Cluster}
+	done := map[Action]int{}
+	s.told = func(outcome Outcome) {
+		for _, v := range outcome.Done {
+			done[v.Action]++
+		}
+	}
+	s.change(app("nginx:1", "a", "", cpu("3")))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range s.events {
+		if strings.Contains(event, "SuccessfulUpdatePodInPlace") && strings.Contains(event, before.Name) {
+			t.Error(event)
+		}
+	}
+	if done[UpdateInPlace] != 0 || done[Recreate] != 1 || done[Delete] != 1 {
+		t.Errorf("done: %v", done)
+	}
+}
+
+// TestActionsAreCountedWhenDone: what is planned and fails is not counted as done.
+func TestActionsAreCountedWhenDone(t *testing.T) {
+	s := atRest(t, makeSet(2), Features{})
+	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
+	s.told = func(outcome Outcome) {
+		if len(outcome.Done) > 0 || outcome.Created > 0 {
+			t.Errorf("done: %v, created: %d", outcome.Done, outcome.Created)
+		}
+	}
+	s.change(both(image("nginx:2"), replicas(3)))
+	for range 20 {
+		s.round()
+	}
+	s.change(replicas(1))
+	for range 20 {
+		s.round()
+	}
+}
