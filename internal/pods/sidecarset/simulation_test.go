@@ -321,7 +321,7 @@ func simulatedUpgrade(seed uint64) string {
 		r.features.Resize = true
 		r.startManager()
 	}
-	r.node.Daemon = r.Chance(0.3)
+	r.node.Daemon, r.Apart = r.Chance(0.3), seed%5 > 1
 	r.node.Digests["proxy:bad"] = ""
 	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
 	r.BeforeWrite = r.beforeWrite

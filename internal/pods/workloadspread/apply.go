@@ -91,15 +91,12 @@ func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
 	return failed
 }
 
-// Apply carries out a plan: pods are patched, then the status is written, and only after that pods are deleted, so that their replacements
-// already find their subset passed over (WS-130). writeStatus tells whether the status may not wait.
+// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are adopted, so that no deletion of theirs is
+// booked before they are counted, and others deleted, so that their replacements already find their subset passed over (WS-130). writeStatus tells
+// whether the status may not wait.
 func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
 	result := Result{Tried: map[types.UID]error{}}
-	for i, err := range parallel.Do(ctx, len(plan.Writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, plan.Writes[i]) }) {
-		if result.tried(plan.Writes[i].Pod, err) && plan.Writes[i].Cost != "" {
-			result.CostErrors = append(result.CostErrors, err)
-		}
-	}
+	a.pods(ctx, plan, &result, false)
 	if !writeStatus {
 		return result
 	}
@@ -107,6 +104,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		result.add(err)
 		return result
 	}
+	a.pods(ctx, plan, &result, true)
 	for i, err := range parallel.Do(ctx, len(plan.Delete), a.Parallel, func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
 		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
@@ -116,6 +114,21 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		}
 	}
 	return result
+}
+
+// pods patches those that are adopted, or the others.
+func (a *Applier) pods(ctx context.Context, plan *Plan, result *Result, adopted bool) {
+	var writes []*PodWrite
+	for _, w := range plan.Writes {
+		if (w.Adopt != "") == adopted {
+			writes = append(writes, w)
+		}
+	}
+	for i, err := range parallel.Do(ctx, len(writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
+		if result.tried(writes[i].Pod, err) && writes[i].Cost != "" {
+			result.CostErrors = append(result.CostErrors, err)
+		}
+	}
 }
 
 // pod sends one patch: deletion cost and adoption together.

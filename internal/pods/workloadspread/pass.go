@@ -36,6 +36,8 @@ type Reader interface {
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
+	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns those that are there.
+	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
 	// Cached and Live read the metadata of one object from the cache and from the API server.
 	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
 	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
@@ -54,6 +56,8 @@ type Pass struct {
 	unfit map[types.UID]map[types.UID]uint64
 	// retries are pods that could not be written, or deleted, when it was tried last.
 	retries map[types.UID]*pacing.Retries
+	// looked is when the API server was last asked for pods that the cache does not show.
+	looked map[types.UID]time.Time
 	// written is when a status was last written.
 	written map[types.UID]time.Time
 	// said is what events that repeat were last about, by reason.
@@ -116,6 +120,12 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(unknownAfter)
 	}
 	plan := Make(*snapshot)
+	var lookErr error
+	if keys := plan.overdue(); len(keys) > 0 {
+		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
+			plan = Make(*snapshot)
+		}
+	}
 	outcome.Plan = plan
 	if plan.Problem != nil {
 		if plan.Reason == "" {
@@ -147,7 +157,36 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if at := plan.Status.again; !at.IsZero() {
 		outcome.within(at.Sub(now))
 	}
-	return outcome, errors.Join(result.Err, plan.Incomplete)
+	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
+}
+
+// lookEvery is how often the API server is asked for pods that the cache does not show.
+const lookEvery = 5 * time.Second
+
+// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods may be behind
+// for longer than a booking lasts, while that of WorkloadSpreads is not.
+func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
+	p.mu.Lock()
+	due := now.Sub(p.looked[spread.UID]) >= lookEvery
+	if p.looked == nil {
+		p.looked = map[types.UID]time.Time{}
+	}
+	if due {
+		p.looked[spread.UID] = now
+	}
+	p.mu.Unlock()
+	var found map[string]bool
+	err := error(nil)
+	if due {
+		if found, err = p.Reader.Placed(ctx, spread, keys); err == nil {
+			return found, nil
+		}
+	}
+	all := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		all[key] = true
+	}
+	return all, err
 }
 
 // Forget drops what is remembered of a WorkloadSpread that is gone.
@@ -157,6 +196,7 @@ func (p *Pass) Forget(owner types.UID) {
 	defer p.mu.Unlock()
 	delete(p.unfit, owner)
 	delete(p.retries, owner)
+	delete(p.looked, owner)
 	delete(p.written, owner)
 	delete(p.said, owner)
 }
@@ -328,7 +368,8 @@ func (p *Pass) statusMayWait(plan *Plan) time.Duration {
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
-	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
+	adopts := slices.ContainsFunc(plan.Writes, func(w *PodWrite) bool { return w.Adopt != "" }) // which waits for the status
+	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
 		return wait
 	}
 	if p.written == nil {

@@ -37,11 +37,11 @@ func verbs(s *simulated) []string {
 	return all
 }
 
-// WS-130, WS-144, WS-160: pods that were there before get annotation, metadata and cost in one patch each, and then the status is written.
+// WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost in one patch each.
 func TestAdoptionIsOnePatchAPod(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 1, zone("a", "b", "c"), patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)), makeSubset("b", nil, tolerates("x"))), 2)
 	rests(t, s)
-	if diff := cmp.Diff([]string{"patch Pod", "patch Pod", "patch WorkloadSpread"}, verbs(s)); diff != "" {
+	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
 		t.Error(diff)
 	}
 	var got []string

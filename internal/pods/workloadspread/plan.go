@@ -36,7 +36,7 @@ type Plan struct {
 	snapshot  *Snapshot
 	quotas    []SubsetQuota
 	members   []*member
-	seen      []Seen
+	tally     *tally
 	stuck     []int
 	patience  time.Duration
 	sentences []string
@@ -107,6 +107,9 @@ func Make(snapshot Snapshot) *Plan {
 	p.rank()
 	p.Status = p.StatusOn(s.Spread)
 	p.look(p.Status.again, p.Status.because)
+	if len(s.Unseen) > 0 {
+		p.look(s.Now.Add(lookEvery), "pods that the cache does not show are looked for again")
+	}
 	return p
 }
 
@@ -120,6 +123,17 @@ func (p *Plan) look(at time.Time, because string) {
 	if !at.IsZero() && (p.Again.IsZero() || at.Before(p.Again)) {
 		p.Again, p.Because = at, because
 	}
+}
+
+// overdue are the keys of creations that are not waited for any more.
+func (p *Plan) overdue() []string {
+	var keys []string
+	for _, lost := range p.Status.Lost {
+		if !lost.Deletion {
+			keys = append(keys, lost.Pod)
+		}
+	}
+	return keys
 }
 
 // nodeAgain is when to look again for a node that is not known yet.
@@ -138,14 +152,14 @@ func (p *Plan) assign() {
 	}
 	taken := map[place]int32{}
 	var strangers []*member
-	p.seen = make([]Seen, 0, len(s.Pods))
+	seen := make([]Seen, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		version := s.Versioned.Of(pod)
 		placed, ok := placement(s.Spread, pod)
 		index, known := indices[placed.Subset]
 		switch {
 		case !Active(pod):
-			p.seen = append(p.seen, seenOf(pod, version, placed.Subset, placed.UID))
+			seen = append(seen, seenOf(pod, version, placed.Subset, placed.UID))
 			continue
 		case ok && known:
 			taken[place{version, index}]++
@@ -174,8 +188,9 @@ func (p *Plan) assign() {
 		taken[place{m.version, chosen}]++
 	}
 	for _, m := range p.members {
-		p.seen = append(p.seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
+		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
+	p.tally = newTally(seen, s.Unseen, s.Now)
 }
 
 // byCreation is the older pod first.

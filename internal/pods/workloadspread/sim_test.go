@@ -1,6 +1,7 @@
 package workloadspread
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -383,6 +384,20 @@ func (r simReader) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) (
 func (r simReader) Node(_ context.Context, name string) (*corev1.Node, error) {
 	node, _ := r.s.Cached(simulation.Key{Kind: "Node", Name: name}).(*corev1.Node)
 	return node, nil
+}
+
+func (r simReader) Placed(_ context.Context, _ *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
+	if r.s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	found := map[string]bool{}
+	for _, pod := range r.s.all() {
+		placed, _ := pub.ParsePlacement(pod.Annotations)
+		if key := cmp.Or(placed.UID, pod.Name); slices.Contains(keys, key) && pod.DeletionTimestamp == nil {
+			found[key] = true
+		}
+	}
+	return found, nil
 }
 
 func (r simReader) Whole(_ context.Context, name types.NamespacedName) ([]byte, error) {

@@ -184,7 +184,7 @@ func (r *spreadRun) run(seed uint64) string {
 		adaptive(spread, 20)
 	}
 	r.simulated = simulate(seed, spread, int32(seed%6))
-	r.trace = os.Getenv("TRACE") != ""
+	r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 	r.admitted = r.booked
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}

@@ -24,6 +24,8 @@ type Snapshot struct {
 	Fits map[types.UID][]Fit
 	// NodeUnknown are pods, by UID, whose node was not found (WS-141).
 	NodeUnknown map[types.UID]bool
+	// Unseen are the keys of bookings whose pods the API server has, or may have, although Pods lacks them (WS-152).
+	Unseen map[string]bool
 	// Held are pods, by UID, that could not be written, or deleted, with the times until when they are not tried again.
 	Held map[types.UID]time.Time
 	// Versioned are the kinds whose pods are counted by version (WS-081).

@@ -38,7 +38,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		look(until, "subset "+q.Name+" is not passed over any more")
 	}
 	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
-		counted := Count(p.quotas, before, version, p.seen, now)
+		counted := p.tally.count(p.quotas, before, version)
 		for i := range counted.Subsets { // WS-176
 			counted.Subsets[i].Conditions = withCondition(counted.Subsets[i].Conditions, conditions[i])
 		}
