@@ -202,6 +202,9 @@ func (c *Cluster) Kill() { c.dead = true }
 // Hide takes an object out of the manager's cache, as if it had not been delivered yet.
 func (c *Cluster) Hide(key Key) { delete(c.cache, key) }
 
+// Show lets the manager's cache have an object as it was before, or as it is now.
+func (c *Cluster) Show(key Key, object client.Object) { c.cache[key] = object }
+
 // Dead tells whether the manager has died.
 func (c *Cluster) Dead() bool { return c.dead }
 

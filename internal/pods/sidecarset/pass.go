@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -97,6 +98,9 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	}
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
+	if pending, err := p.overtaken(ctx, plan); err != nil || pending != "" {
+		return Outcome{Pending: pending, After: retryAfter}, err
+	}
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.learn(plan, result, p.Applier.Now())
 	p.announce(plan)
@@ -120,6 +124,20 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 		outcome.within(retryAfter)
 	}
 	return outcome, errors.Join(result.Err, final.Err)
+}
+
+// overtaken tells what the cache has to show first, if the plan upgrades a pod that may have something newer than the cache shows: then one live read
+// settles the doubt. Caches of pods and of SidecarSets lag apart.
+func (p *Pass) overtaken(ctx context.Context, plan *Plan) (pending string, err error) {
+	if plan.Stranger == "" {
+		return "", nil
+	}
+	set := plan.SidecarSet
+	now, err := p.Reader.Live(ctx, ownwrites.Object{Kind: KindSet, NamespacedName: types.NamespacedName{Name: set.Name}})
+	if err != nil || now != nil && now.GetUID() == set.UID && now.GetGeneration() == set.Generation && maps.Equal(now.GetAnnotations(), set.Annotations) {
+		return "", err
+	}
+	return fmt.Sprintf("the cache does not show the SidecarSet as it is now, and pod %s may have what that gives", plan.Stranger), nil
 }
 
 // over tells whether the caches have lagged for so long that it is not waited any more.
