@@ -74,4 +74,6 @@ type SidecarSetContainerState struct {
 	// Image is the image in the pod's spec that was replaced, RunningImage the one that the container was started with (SS-D03).
 	Image        string `json:"image,omitempty"`
 	RunningImage string `json:"runningImage,omitempty"`
+	// Overtaken are further images that the pod's spec had since that container was started, and that may still come up for a moment.
+	Overtaken []string `json:"overtaken,omitempty"`
 }

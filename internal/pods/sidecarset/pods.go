@@ -244,7 +244,7 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 }
 
 func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
-	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage}
+	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage, Overtaken: s.Overtaken}
 }
 
 func digestOf(image string) string {

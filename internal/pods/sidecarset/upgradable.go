@@ -282,7 +282,8 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 		return ""
 	}
 	pending := readiness.Condition(pod, corev1.PodResizePending)
-	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible {
+	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible ||
+		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation { // of an earlier size of the pod
 		return ""
 	}
 	if lacking := p.unresized(pod); lacking != "" {

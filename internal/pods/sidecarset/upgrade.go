@@ -460,7 +460,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			status = &corev1.ContainerStatus{}
 		}
 		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
-		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage}
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
 	states[p.Set.Name] = state
