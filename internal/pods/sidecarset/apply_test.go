@@ -382,6 +382,8 @@ func TestCondition(t *testing.T) {
 func TestEventsOfPods(t *testing.T) {
 	set := makeSet()
 	stamp(set)
+	sim := simulate(1, makeSet(), 0)
+	podEvents := (&reconciler{pass: sim.pass}).podEvents()
 	asked := func(do func(queue)) int {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
@@ -427,6 +429,16 @@ func TestEventsOfPods(t *testing.T) {
 	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: &corev1.Pod{}}, q) }); got != 0 {
 		t.Errorf("a pod without sidecars: %d", got)
 	}
+	sim.Remove(setKey) // pods list what is gone as long as they live
+	sim.deliver(1 << 20)
+	if got := asked(func(q queue) { podEvents.DeleteFunc(t.Context(), event.DeleteEvent{Object: pod}, q) }); got != 0 {
+		t.Errorf("%d passes for SidecarSets that are gone", got)
+	}
+	noted := pod.DeepCopy()
+	noted.Status.Conditions = append(noted.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Message: `{"logs":true}`})
+	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: noted}, q) }); got != 1 {
+		t.Errorf("%d passes for one that a condition names", got)
+	}
 	status := set.DeepCopy()
 	status.Status.MatchedPods = 3
 	spec := set.DeepCopy()
@@ -455,7 +467,7 @@ func TestMissingPods(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, map[string]map[string]string{"elsewhere": {"team": "a"}})
+	}, map[string]map[string]string{"elsewhere": {"team": "a"}}, "")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {2, []string{"default/bare", "elsewhere/elsewhere"}}, "scoped": {1, []string{"elsewhere/elsewhere"}}}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -92,7 +92,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
-		Watches(&corev1.Pod{}, podEvents).
+		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
 		Complete(r)
@@ -139,26 +139,35 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconci
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
-var podEvents = handler.Funcs{
-	CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object) },
-	DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object) },
-	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-		before, isPod := e.ObjectOld.(*corev1.Pod)
-		after, same := e.ObjectNew.(*corev1.Pod)
-		if !isPod || !same || !concerns(before, after) {
-			return
-		}
-		enqueue(q, before)
-		enqueue(q, after)
-	},
+func (r *reconciler) podEvents() handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, isPod := e.ObjectOld.(*corev1.Pod)
+			after, same := e.ObjectNew.(*corev1.Pod)
+			if !isPod || !same || !concerns(before, after) {
+				return
+			}
+			r.enqueue(ctx, q, before)
+			r.enqueue(ctx, q, after)
+		},
+	}
 }
 
-func enqueue(q queue, pod client.Object) {
+// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for as long as they live, and each pass would
+// look at all of them to find nothing (SS-005, SS-261).
+func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {
 		return
 	}
 	for _, name := range ReadInjectedList(list) {
+		if owner, err := r.pass.Reader.Owner(ctx, name); err == nil && owner == "" {
+			if full, isPod := pod.(*corev1.Pod); !isPod || !lists(full, name) {
+				continue
+			}
+		}
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 }

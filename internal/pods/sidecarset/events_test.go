@@ -100,7 +100,7 @@ func TestPodsOfACanary(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, nil)
+	}, nil, "")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, []string{"default/of-the-base"}}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -120,7 +120,7 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 	set := makeSet()
 	stamp(set)
 	var pods []*corev1.Pod
-	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "shop": {"control-plane": "other"}}
+	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "own": {}, "shop": {"control-plane": "other"}}
 	for namespace := range namespaces {
 		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
 	}
@@ -128,7 +128,7 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, namespaces)
+	}, namespaces, "own")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {1, []string{"shop/p"}}}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -81,7 +81,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if owner == "" {
-		return Outcome{}, p.forgotten(ctx, name)
+		return p.forgotten(ctx, name)
 	}
 	now := p.Applier.Now()
 	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
@@ -190,23 +190,24 @@ func (p *Pass) knowledge(owner types.UID) *Knowledge {
 
 // forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261). Nothing else of them is touched
 // (SS-005).
-func (p *Pass) forgotten(ctx context.Context, name string) error {
+func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Reader.Injected(name)
 	if err != nil {
-		return err
+		return Outcome{}, err
 	}
 	plan := &Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
-		if _, listed := upgradableOf(pod)[name]; listed && Active(pod) {
+		if Active(pod) && lists(pod, name) {
 			plan.Verdicts = append(plan.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Forget: true})
 		}
 	}
 	result := p.Applier.Apply(ctx, plan)
 	p.Applier.Own.Forget("") // a conflict is all that comes of a cache that lags
-	if result.Retry && result.Err == nil {
-		return fmt.Errorf("SidecarSet %s is gone, and its pods changed meanwhile: %w", name, errChanged)
+	outcome := Outcome{}
+	if result.Retry {
+		outcome.within(retryAfter)
 	}
-	return result.Err
+	return outcome, result.Err
 }
 
 // statusEvery is how often a status is written of which nothing but the numbers of pods changes: those of a large set change faster than

@@ -123,6 +123,7 @@ type planner struct {
 	selector, namespaces, update labels.Selector
 	stored                       []*appsv1.ControllerRevision
 	hash, hashWithoutImage       string
+	about                        string
 	matched                      []*podInfo
 	// hotWaits is why hot upgrades are not done yet.
 	hotWaits map[*podInfo]string
@@ -165,7 +166,7 @@ func Make(s Snapshot) *Plan {
 			continue
 		}
 		unmatched[info.why]++
-		if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
+		if lists(pod, s.Set.Name) {
 			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
 				Message: "the pod is not matched any more: " + info.why})
 		}
@@ -209,12 +210,17 @@ func (p *planner) heldBack(uid types.UID) string {
 	if p.Known == nil {
 		return ""
 	}
-	until, why := p.Known.retries.Held(uid, aboutOf(p.Set), p.Now)
+	until, why := p.Known.retries.Held(uid, p.about, p.Now)
 	if until.IsZero() {
 		return ""
 	}
 	p.comeBack(until.Sub(p.Now))
 	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+}
+
+// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
+func (p *planner) refused(pod *corev1.Pod) bool {
+	return p.Known != nil && p.Known.retries.Has(pod.UID, p.about)
 }
 
 // comeBack plans again after that time at the latest.
@@ -253,7 +259,7 @@ func (p *planner) prepare() {
 	}
 	p.namespaces = compile(p.Set.Spec.NamespaceSelector, labels.Everything())
 	p.update = compile(p.Set.Spec.UpdateStrategy.Selector, labels.Everything())
-	p.hash = p.Set.Annotations[pub.SidecarSetHash]
+	p.hash, p.about = p.Set.Annotations[pub.SidecarSetHash], aboutOf(p.Set)
 	p.hashWithoutImage = p.Set.Annotations[pub.SidecarSetHashWithoutImage]
 }
 

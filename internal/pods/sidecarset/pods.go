@@ -332,6 +332,12 @@ func upgradableOf(pod *corev1.Pod) map[string]bool {
 	return entries
 }
 
+// lists tells whether the pod's condition says anything of the SidecarSet.
+func lists(pod *corev1.Pod, set string) bool {
+	_, listed := upgradableOf(pod)[set]
+	return listed
+}
+
 // mainFinished tells whether a pod that is to end has no application running any more: the next thing is that its sidecars end (SS-256).
 func mainFinished(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever && pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {

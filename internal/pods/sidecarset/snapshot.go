@@ -68,11 +68,6 @@ func aboutOf(set *appsv1beta1.SidecarSet) string {
 	return fmt.Sprint(set.Generation, set.Annotations[pub.SidecarSetHash])
 }
 
-// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
-func (s *Snapshot) refused(pod *corev1.Pod) bool {
-	return s.Known != nil && s.Known.retries.Has(pod.UID, aboutOf(s.Set))
-}
-
 // of returns what is known about pods under that SidecarSet and those labels of namespaces.
 func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
 	about := fmt.Sprint(s.Set.UID, s.Set.Generation, s.Set.Annotations[pub.SidecarSetHash], s.Set.Annotations[pub.SidecarSetHashWithoutImage], s.Namespaces)
