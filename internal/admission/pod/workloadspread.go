@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -106,6 +107,9 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return nil, nil
 	}
 	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
+	if len(creation.Key) > validation.DNS1123SubdomainMaxLength || len(creation.Version) > validation.LabelValueMaxLength {
+		return nil, nil // the API server judges them after this, and refuses the pod; booked they would fill the status
+	}
 	if pod.Name == "" { // WS-076
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
 	}

@@ -275,6 +275,26 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	}
 }
 
+// What the API server refuses anyway, but only after admission, is not written into the status: a name or a label of a megabyte would be the last that it
+// takes (WS-076, WS-082).
+func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for name, test := range map[string]struct {
+		pod  string
+		want int
+	}{
+		"as long as a name may be":  {fmt.Sprintf(shopPod, `"name":"`+long(253)+`",`), 1},
+		"a longer one":              {fmt.Sprintf(shopPod, `"name":"`+long(254)+`",`), 0},
+		"as long as a label may be": {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(63)+`"`), 1},
+		"a longer label":            {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(1<<20)+`"`), 0},
+	} {
+		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{} }}
+		if _, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(), Request{Raw: []byte(test.pod), Namespace: "d"}); err != nil || len(world.created) != test.want {
+			t.Errorf("%s: booked %d times, %v", name, len(world.created), err)
+		}
+	}
+}
+
 // WS-152: a pod that a later step of ours refuses gives its place back at once, unless the place is that of an earlier request; and it does not count.
 func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	spread := shopSpread(t)

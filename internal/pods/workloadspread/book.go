@@ -209,7 +209,7 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 	rank, limit := int64(target.Rank(pod)), int64(0)
 	for i := range spread.Spec.Subsets {
 		subset := &spread.Spec.Subsets[i]
-		if !open(statusOf(spread.Status.SubsetStatuses, subset.Name)) {
+		if !open(statusAt(spread.Status.SubsetStatuses, i, subset.Name)) {
 			continue
 		}
 		quota := int64(quotaOf(subset, target))

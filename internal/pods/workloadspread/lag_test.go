@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -203,6 +204,18 @@ func TestPodsBelowAListedKind(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"web-uid", "uid-web-1", "uid-web-2", "uid-below"}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its pods count once (WS-020, WS-025).
+func TestAKindThatIsListedInTwoVersions(t *testing.T) {
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"}}}}}
+	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`,
+		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, uid: uid-1, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: web, uid: web-uid, controller: true}]}}`)
+	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 

@@ -186,11 +186,11 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 	for i := range spread.Spec.Subsets {
 		subset, status := &spread.Spec.Subsets[i], &list[i]
 		quota := quotaOf(subset, target)
-		before := statusOf(stored, subset.Name)
+		before := statusAt(stored, i, subset.Name)
 		switch {
 		case before == nil:
 			status.Name, status.MissingReplicas = subset.Name, quota
-			if overall := statusOf(spread.Status.SubsetStatuses, subset.Name); overall != nil { // a new version is no reason to try again (WS-176)
+			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil { // a new version is no reason to try again (WS-176)
 				status.Conditions = overall.Conditions
 			}
 			continue
@@ -226,6 +226,14 @@ func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 		return 0
 	}
 	return quota
+}
+
+// statusAt is statusOf for what usually stands at that place: in the order of the spec.
+func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+	if i < len(list) && list[i].Name == name {
+		return &list[i]
+	}
+	return statusOf(list, name)
 }
 
 func statusOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {

@@ -274,11 +274,11 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 	p.mu.Lock()
 	unfit := p.unfit[s.Spread.UID]
 	p.mu.Unlock()
-	still := map[types.UID]uint64{}
+	still, retries := map[types.UID]uint64{}, p.retriesOf(s.Spread.UID)
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
-		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" {
+		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" || !s.Held[pod.UID].IsZero() {
 			continue
 		}
 		node, asked := nodes[pod.Spec.NodeName]
@@ -303,13 +303,16 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
-	if err := errors.Join(parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })...); err != nil {
-		return err
-	}
+	errs := parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods, s.Fits = slices.Clone(s.Pods), map[types.UID][]Fit{}
 	}
-	for _, stranger := range found {
+	for i, stranger := range found {
+		if errs[i] != nil { // the others are counted all the same
+			s.Unread = errors.Join(s.Unread, errs[i])
+			retries.Failed(stranger.pod.UID, aboutOf(s.Spread), errs[i], s.Now)
+			continue
+		}
 		if s.Pods[stranger.index] = stranger.now; stranger.now == nil {
 			continue
 		}

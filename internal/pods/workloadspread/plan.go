@@ -174,7 +174,9 @@ func (p *Plan) assign() {
 	}
 	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
+	p.Incomplete = s.Unread
 	for _, m := range strangers {
+		p.held(m)
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
@@ -240,7 +242,7 @@ func (p *Plan) rank() {
 	switch {
 	case !s.Target.Costs:
 	case s.Target.LatestError != nil: // the ranks depend on it
-		p.Incomplete = fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError)
+		p.Incomplete = errors.Join(p.Incomplete, fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError))
 	default:
 		wanted = p.costs()
 	}
@@ -422,7 +424,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 		if n := len(s.DeletingPods); n > 0 {
 			text += fmt.Sprintf(", %d going", n)
 		}
-		if c := conditionOf(list, s.Name); c != nil && c.Status != "True" {
+		if c := conditionOf(s); c != nil && c.Status != "True" {
 			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -218,5 +219,42 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 			s.Refused = nil
 			rests(t, s)
 		})
+	}
+}
+
+// unreadable is a reader that cannot read one pod.
+type unreadable struct {
+	simReader
+	pod   string
+	tried *int
+}
+
+func (u unreadable) Whole(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	if name.Name == u.pod {
+		*u.tried++
+		return nil, errors.New("no answer")
+	}
+	return u.simReader.Whole(ctx, name)
+}
+
+// TestOnePodThatCannotBeReadDoesNotFreezeTheStatus: the others are adopted and counted, bookings expire, and the pod is not read at every event (WS-141,
+// WS-166).
+func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
+	s := simulate(1, makeSpread(makeSubset("a", 20, zone("a", "b", "c"))), 3)
+	tried := 0
+	s.pass.Reader = unreadable{simReader{s}, "web-v1-002", &tried}
+	for range 300 {
+		s.queue.Add()
+		s.deliver(1 << 20)
+		s.manage()
+		s.Pass(100 * time.Millisecond)
+	}
+	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a == nil || a.Replicas != 2 || tried < 4 || tried > 6 {
+		t.Errorf("%+v; it was read %d times in 30 s", a, tried)
+	}
+	s.pass.Reader = simReader{s}
+	rests(t, s)
+	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a.Replicas != 3 {
+		t.Errorf("%+v", a)
 	}
 }

@@ -296,8 +296,12 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 
 // below are the objects of the listed kinds between a workload and its pods that lead to it.
 func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID) ([]types.UID, error) {
-	parents := map[types.UID][]types.UID{}
+	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
 	for _, kind := range kinds {
+		if read[kind.GroupKind()] { // in another version: these are the same objects
+			continue
+		}
+		read[kind.GroupKind()] = true
 		object, err := k.empty(kind.GroupKind())
 		if apierrors.IsNotFound(err) {
 			continue
