@@ -51,15 +51,26 @@ patches:
           dnsPolicy: ClusterFirst
           containers:
           - name: daemon
+            imagePullPolicy: Always # a rebuilt image has the same tag
             volumeMounts:
             - {name: runtime-sockets, mountPath: /hostvarrun, readOnly: true, mountPropagation: HostToContainer, subPathExpr: \$(NODE_NAME)}
           volumes:
           - {name: runtime-sockets, hostPath: {path: $(dirname "$(dirname "$socket")")}}
+- patch: |
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: kruise-controller-manager, namespace: kruise-system}
+    spec:
+      template:
+        spec:
+          containers:
+          - name: manager
+            imagePullPolicy: Always
 END
 fi
 "$kubectl" kustomize "$manifests" | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|; s|image: afloat/daemon:dev|image: ${DAEMON_IMAGE:-afloat/daemon:dev}|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
-# A rebuilt image of the same tag is only taken up by new pods.
+# A rebuilt image of the same tag is only taken up by new pods that pull it.
 "$kubectl" -n kruise-system rollout restart deployment/kruise-controller-manager daemonset/kruise-daemon >/dev/null
 "$kubectl" -n kruise-system rollout status deployment/kruise-controller-manager --timeout=180s
 # Nodes without a runtime, such as simulated ones, never have a ready daemon; that is no failure of the installation.

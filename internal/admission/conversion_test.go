@@ -214,7 +214,11 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
 			}
-			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNone || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
+			sideEffects := admissionv1.SideEffectClassNone
+			if path == validateSidecarSetPath || path == validateWorkloadSpreadPath { // they announce which pods are asked for
+				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
+			}
+			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
 				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" || cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
 				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) || len(hook.Rules[0].Resources) != 1 {
 				t.Errorf("%s: %+v", hook.Name, hook)

@@ -29,6 +29,9 @@ const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodAllPath = "/mutate-pod-all"
 	mutatePodAllName = "mpod-all.kb.io"
+	// Pods that a rule asks for which was admitted a moment ago come here instead of by mutatePodAllName, see recent.go.
+	mutatePodRecentPath = "/mutate-pod-recent"
+	mutatePodRecentName = "mpod-recent.kb.io"
 
 	validatePodPath      = "/validate-pod"
 	validateEvictionName = "vpodeviction.kb.io"

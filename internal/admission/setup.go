@@ -121,6 +121,10 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	sidecarSets := &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+		native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata}
+	workloadSpreads := &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
+		listed: options.Listed, window: options.UnschedulableWindow}
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
 		forbidPrivileged: options.ForbidPrivileged,
@@ -130,15 +134,17 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		hostPorts:        options.HostPorts,
 		inPlace:          options.InPlace,
 	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images: &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now}, sidecarSets: &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
-			native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata},
-		spreads: &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
-			listed: options.Listed, window: options.UnschedulableWindow},
-		pods: chain, removals: removals, live: mgr.GetAPIReader()})
+		images:      &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now},
+		sidecarSets: sidecarSets, spreads: workloadSpreads,
+		pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
+	if keeping.Paths[mutatePodRecentPath] {
+		keeping.Recent = recentPods(direct)
+	}
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
+	sidecarSets.announcer, workloadSpreads.announcer = keeper, keeper
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -174,6 +180,7 @@ type kinds struct {
 	spreads     *workloadSpreadWebhook
 	// pods changes pods; nil without gate PodWebhook. removals are checks of their removal, which reads live; nil if there are none.
 	pods     *pod.Chain
+	learners []learner
 	removals *pod.Removals
 	live     client.Reader
 }
@@ -194,11 +201,26 @@ func admissionHandlers(w kinds) map[string]admission.Handler {
 	if w.pods != nil {
 		handlers[mutatePodPath] = mutatePod(w.pods, true)
 		handlers[mutatePodAllPath] = mutatePod(w.pods, false)
+		if len(w.learners) > 0 {
+			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(w.pods, false), w.learners...)
+		}
 	}
 	if w.removals != nil {
 		handlers[validatePodPath] = validatePod(w.removals, w.live)
 	}
 	return handlers
+}
+
+// learners read what pods of recent rules need.
+func (o Options) learners() []learner {
+	var all []learner
+	if o.Sidecars != nil {
+		all = append(all, o.Sidecars)
+	}
+	if o.Spreads != nil {
+		all = append(all, o.Spreads)
+	}
+	return all
 }
 
 // podSpreads is what puts pods into subsets; nil if nothing does (WS-186, WS-187).
@@ -313,7 +335,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	if renewBefore == 0 {
 		renewBefore = certificate.DefaultRenewBefore
 	}
-	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false, validatePodPath: false} // off, unless they have handlers
+	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false, mutatePodRecentPath: false, validatePodPath: false} // off, unless they have handlers
 	for path := range handlers {
 		paths[path] = true
 	}

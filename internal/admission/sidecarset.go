@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 )
 
 // Paths of the SidecarSet webhooks (SS-020).
@@ -41,6 +43,8 @@ type sidecarSetWebhooks struct {
 	cached, live client.Reader
 	// native says that the server knows native sidecars; nativeInPlace that they may be upgraded (SS-257, SS-W01).
 	native, nativeInPlace bool
+	// announcer lets the first pods of a SidecarSet be sent; nil if pods are not.
+	announcer announcer
 	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
 	allMetadata bool
 }
@@ -107,7 +111,11 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	if causes = append(causes, more...); len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	response := admission.Allowed("").WithWarnings(warnings...)
+	if old != nil && equality.Semantic.DeepEqual(set.Spec, old.Spec) {
+		return response
+	}
+	return announced(ctx, w.announcer, &request, inject.Asks(set), response)
 }
 
 // withBase adds the base of a canary that the cache does not show: both may come from one command (SS-070).

@@ -32,6 +32,8 @@ type workloadSpreadWebhook struct {
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
+	// announcer lets the first pods of a WorkloadSpread be sent; nil if pods are not.
+	announcer announcer
 	// listed are the kinds that users list.
 	listed *workloadspread.Listed
 	window time.Duration
@@ -74,7 +76,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		return response
 	}
-	return admission.Allowed("").WithWarnings(warnings...)
+	return announced(ctx, w.announcer, &request, workloadspread.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
 }
 
 func readWorkloadSpread(raw []byte, request *admission.Request) (*appsv1beta1.WorkloadSpread, error) {

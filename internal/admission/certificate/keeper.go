@@ -49,6 +49,8 @@ type Options struct {
 	// then they are brought in line at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
+	// Recent says how pods are sent that rules ask for which were admitted a moment ago; nil if there are no such rules.
+	Recent *Recent
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
 	CRDs, OtherCRDs []string
 	// Elected is closed on the leader; nil is always the leader.
@@ -76,6 +78,8 @@ type Keeper struct {
 	log       logr.Logger
 	unserved  *prometheus.GaugeVec
 
+	// announcing is held while a recent rule is written.
+	announcing sync.Mutex
 	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
 	seen    seen
@@ -106,6 +110,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
 			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
 	}
+	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
 	} else {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -51,6 +52,10 @@ type publisher struct {
 	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
 	readOnly bool
 	objects  []published
+	recent   *Recent
+	// firstSeen is when recent rules were seen first, by the clock of this process.
+	firstSeen map[recentRule]time.Time
+	now       func() time.Time
 }
 
 // report is what publishing found.
@@ -119,7 +124,7 @@ type published struct {
 }
 
 func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External}
+	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External, recent: o.Recent, now: time.Now}
 	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
@@ -226,7 +231,7 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	var template []any
 	annotations := object.GetAnnotations()
 	if err := json.Unmarshal([]byte(annotations[templateAnnotation]), &template); (err != nil || len(template) == 0) && len(present) > 0 { // empty, or spoilt by somebody
-		text, err := templateText(present)
+		text, err := p.templateText(present)
 		if err != nil {
 			return nil, err
 		}
@@ -262,6 +267,16 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 			entries = append(entries, entry)
 		}
 	}
+	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
+		rules := recentOf(object)
+		if p.leads() {
+			rules = p.recall(rules)
+			if err := rules.remember(object, fields); err != nil {
+				return nil, err
+			}
+		}
+		entries = p.recent.weave(entries, rules)
+	}
 	if len(entries)+len(present) > 0 {
 		fields["/webhooks"] = entries
 	}
@@ -278,10 +293,10 @@ func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, polic
 }
 
 // templateText encodes entries without the bundles filled in.
-func templateText(entries []any) (string, error) {
+func (p *publisher) templateText(entries []any) (string, error) {
 	bare := []any{}
 	for _, item := range entries {
-		if entry, ok := runtime.DeepCopyJSONValue(item).(map[string]any); ok {
+		if entry, ok := runtime.DeepCopyJSONValue(item).(map[string]any); ok && (p.recent == nil || entry["name"] != p.recent.Name) {
 			unstructured.RemoveNestedField(entry, "clientConfig", "caBundle")
 			bare = append(bare, entry)
 		}

@@ -8,9 +8,12 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,11 +79,17 @@ type Follower[T client.Object] struct {
 
 	synced  atomic.Pointer[func() bool]
 	changed chan struct{}
+
+	// mu guards newest and gone, and is held while the index is told.
+	mu sync.Mutex
+	// newest are the versions that the index has, by UID; gone are objects that have gone, and when.
+	newest map[types.UID]string
+	gone   map[types.UID]time.Time
 }
 
 // NewFollower returns a follower that is told of nothing yet.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1)}
+	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	f.Synced = func() bool {
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
@@ -146,9 +155,33 @@ func (f *Follower[T]) Notify() {
 // OnAdd is told of objects by the informer.
 func (f *Follower[T]) OnAdd(object any, _ bool) {
 	if added, ok := object.(T); ok {
-		f.Set(added)
+		f.Learn(added)
+	}
+}
+
+// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known, and what has gone, is
+// no news.
+func (f *Follower[T]) Learn(object T) {
+	if f.learn(object) {
 		f.Notify()
 	}
+}
+
+func (f *Follower[T]) learn(object T) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	uid := object.GetUID()
+	if _, ended := f.gone[uid]; ended {
+		return false
+	}
+	if known, ok := f.newest[uid]; ok {
+		if order, err := resourceversion.CompareResourceVersion(known, object.GetResourceVersion()); err == nil && order > 0 {
+			return false
+		}
+	}
+	f.newest[uid] = object.GetResourceVersion()
+	f.Set(object)
+	return true
 }
 
 // OnUpdate is told of objects by the informer.
@@ -157,7 +190,9 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	if !ok {
 		return
 	}
-	f.Set(is)
+	if !f.learn(is) {
+		return
+	}
 	if was, ok := old.(T); !ok || was.GetUID() != is.GetUID() || f.Asks(was, is) {
 		f.Notify()
 	}
@@ -169,7 +204,16 @@ func (f *Follower[T]) OnDelete(object any) {
 		object = last.Obj
 	}
 	if gone, ok := object.(T); ok {
-		f.Delete(gone)
+		f.forget(gone)
 		f.Notify()
 	}
+}
+
+func (f *Follower[T]) forget(object T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.gone, func(_ types.UID, at time.Time) bool { return time.Since(at) > Remembered })
+	f.gone[object.GetUID()] = time.Now()
+	delete(f.newest, object.GetUID())
+	f.Delete(object)
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/podscope"
 )
 
@@ -56,9 +57,16 @@ func controllerKind(target Reference) string {
 }
 
 // Creations is the condition of pods that are created; "false" if none is asked for.
-func (s *Scope) Creations() string {
+func (s *Scope) Creations() string { return creations(s.terms()) }
+
+// Asks is the condition of the pods that one WorkloadSpread asks for.
+func Asks(spread *appsv1beta1.WorkloadSpread) string {
+	return creations([]scopeTerm{{spread.Namespace, controllerKind(TargetOf(spread))}})
+}
+
+func creations(asked []scopeTerm) string {
 	byNamespace := map[string]sets.Set[string]{}
-	for _, t := range s.terms() {
+	for _, t := range asked {
 		if byNamespace[t.namespace] == nil {
 			byNamespace[t.namespace] = sets.New[string]()
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -22,6 +24,9 @@ type Watch struct {
 	spreads *podscope.Follower[*appsv1beta1.WorkloadSpread]
 	follow  func(*appsv1beta1.WorkloadSpread)
 	gone    []func(*appsv1beta1.WorkloadSpread)
+	// live reads WorkloadSpreads from the API server, together by namespace.
+	live     client.Reader
+	together podscope.Together[string]
 }
 
 // Targets are workloads that can be followed.
@@ -34,10 +39,30 @@ type Targets interface {
 // NewWatch returns what follows WorkloadSpreads, from Follow on.
 func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
-	return newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
+	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
 		if err := targets.Follow(ctx, TargetOf(spread)); err != nil {
 			log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread", client.ObjectKeyFromObject(spread))
 		}
+	})
+	w.live, w.together.Limit = mgr.GetAPIReader(), readingTime
+	return w
+}
+
+// readingTime is how long a pod may wait for WorkloadSpreads to be read.
+const readingTime = 5 * time.Second
+
+// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may not have reached the cache of this
+// replica. Pods that come together share a reading.
+func (w *Watch) Learn(ctx context.Context, namespace string) error {
+	return w.together.Do(ctx, namespace, func(ctx context.Context) error {
+		var list appsv1beta1.WorkloadSpreadList
+		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading WorkloadSpreads: %w", err)
+		}
+		for i := range list.Items {
+			w.spreads.Learn(&list.Items[i])
+		}
+		return nil
 	})
 }
 

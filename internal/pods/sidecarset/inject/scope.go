@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/podscope"
 )
 
@@ -44,6 +45,15 @@ func (s *Scope) Expression() string {
 		asked[t.key()] = t
 	}
 	return union(s.memory.Recall(asked, s.now()))
+}
+
+// Asks is the condition of the pods that one SidecarSet asks for; "false" if it asks for none.
+func Asks(set *appsv1beta1.SidecarSet) string {
+	e := newEntry(set, nil)
+	if e.paused || e.pods == nil {
+		return "false"
+	}
+	return union([]term{newTerm(e)})
 }
 
 // term is what one SidecarSet asks for.

@@ -170,13 +170,14 @@ func TestScopeProperty(t *testing.T) {
 			}
 			return s
 		})
-		index := &Index{}
+		index, alone := &Index{}, []string{}
 		for i := range rapid.IntRange(0, 4).Draw(r, "sets") {
 			set := selecting(fmt.Sprint("s", i), selector.Draw(r, "pods"), nil)
 			if rapid.Bool().Draw(r, "with namespaces") {
 				set.Spec.NamespaceSelector = selector.Draw(r, "namespaces")
 			}
 			index.Set(set)
+			alone = append(alone, "("+Asks(set)+")")
 		}
 		pod := rapid.MapOf(word, rapid.SampledFrom([]string{"1", "2", "4", ""})).Draw(r, "pod")
 		namespace := rapid.MapOf(word, rapid.SampledFrom([]string{"1", "2", "4"})).Draw(r, "namespace")
@@ -190,6 +191,9 @@ func TestScopeProperty(t *testing.T) {
 		got := asked(t, expression, namespace["kubernetes.io/metadata.name"], pod)
 		if matched && !got || !may && got {
 			r.Errorf("pod %v in %v: matched %t, may match %t, asked %t: %s", pod, namespace, matched, may, got, expression)
+		}
+		if each := strings.Join(append(alone, "false"), " || "); got != asked(t, each, namespace["kubernetes.io/metadata.name"], pod) {
+			r.Errorf("pod %v in %v: together asked %t, one by one otherwise: %s", pod, namespace, got, each)
 		}
 	})
 }

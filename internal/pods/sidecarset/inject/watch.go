@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -33,6 +34,8 @@ type Watch struct {
 
 	sets      *podscope.Follower[*appsv1beta1.SidecarSet]
 	revisions cache.Cache
+	live      client.Reader
+	together  podscope.Together[string]
 }
 
 // follow returns what keeps the index.
@@ -55,8 +58,9 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 		return nil, fmt.Errorf("making the cache of revisions: %w", err)
 	}
 	index := &Index{}
-	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
-		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
+	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions, live: mgr.GetAPIReader(),
+		together: podscope.Together[string]{Limit: readingTime},
+		Chooser:  NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
 
 // Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the manager runs.
@@ -83,6 +87,24 @@ func (w *Watch) Absent() { w.sets.Absent() }
 
 // Changed has a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
+
+// readingTime is how long a pod may wait for SidecarSets to be read.
+const readingTime = 5 * time.Second
+
+// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached the cache of this replica. Pods that
+// come together share a reading.
+func (w *Watch) Learn(ctx context.Context, _ string) error {
+	return w.together.Do(ctx, "", func(ctx context.Context) error {
+		var list appsv1beta1.SidecarSetList
+		if err := w.live.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading SidecarSets: %w", err)
+		}
+		for i := range list.Items {
+			w.sets.Learn(&list.Items[i])
+		}
+		return nil
+	})
+}
 
 // Synced tells whether all SidecarSets are known that there were at the start.
 func (w *Watch) Synced() bool { return w.sets.Synced() }

@@ -11,12 +11,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 )
 
@@ -159,4 +161,36 @@ func TestWatchFollowsEvents(t *testing.T) {
 		}
 	}
 	var _ toolscache.ResourceEventHandler = w.sets
+}
+
+// A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older than what the cache has is not.
+func TestLearn(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := appsv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	index := &Index{}
+	stored := selecting("a", matching("app", "x"), nil)
+	stored.UID = "u"
+	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), sets: follow(index), live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
+	w.sets.Synced = func() bool { return true }
+	chosen := func(app string) int {
+		templates, err := w.Choose(t.Context(), labelled("app", app), "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(templates)
+	}
+	if chosen("x") != 0 {
+		t.Error("chosen before it is known")
+	}
+	if err := w.Learn(t.Context(), "d"); err != nil || chosen("x") != 1 {
+		t.Errorf("%v, %d chosen", err, chosen("x"))
+	}
+	newer := stored.DeepCopy()
+	newer.ResourceVersion, newer.Generation, newer.Spec.Selector = "1000000", 2, matching("app", "y")
+	w.sets.OnAdd(newer, false)
+	if err := w.Learn(t.Context(), "d"); err != nil || chosen("y") != 1 || chosen("x") != 0 {
+		t.Errorf("%v, %d chosen", err, chosen("y"))
+	}
 }

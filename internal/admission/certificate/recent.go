@@ -1,0 +1,293 @@
+package certificate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Recent says how pods are sent that a rule asks for which was admitted a moment ago: by an entry of their own, next to the one that sends what
+// all known rules ask for. Whoever admits a rule announces it before it is stored, so that the API server asks about its first pod too; and the
+// path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/pods-of-sidecarsets.md).
+type Recent struct {
+	// Of is the entry for known rules. The other one is made like it, with this name and path, while there are recent rules.
+	Of, Name, Path string
+	// Probe makes a request that the new entry answers in a way that tells that it is in force; Found tells whether an error is that answer.
+	Probe func(ctx context.Context, token string) error
+	Found func(err error, token string) bool
+}
+
+// recentAnnotation holds the recent rules as JSON.
+const recentAnnotation = "recent-pod-rules"
+
+// Names of match conditions: of the pods that recent rules ask for, and of those that they do not.
+const (
+	recentCondition    = "asked-for-recently"
+	notRecentCondition = "not-asked-for-recently"
+)
+
+const (
+	// recentTime is how long a rule is recent. By then every replica has it in its cache.
+	recentTime = 30 * time.Second
+	// maxRecentLength and maxRecentRules bound what recent rules ask for. Above them all pods are sent by their entry for a while.
+	maxRecentLength, maxRecentRules = 4000, 100
+	// servedTime is how long the API server may take to serve a changed entry, and servedEvery how often it is asked.
+	servedTime, servedEvery = 3 * time.Second, 20 * time.Millisecond
+	// othersTime is how much longer other API servers may take than the one that was asked.
+	othersTime = 100 * time.Millisecond
+)
+
+// recentRules is what the annotation holds.
+type recentRules []recentRule
+
+// recentRule is one rule: which pods it asks for, and when that was announced, by the clock of who did, in RFC 3339. By its token one can tell
+// whether it is served.
+type recentRule struct {
+	Expression string `json:"expression"`
+	At         string `json:"at"`
+	Token      string `json:"token"`
+}
+
+// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods.
+func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
+	same := func(rule recentRule) bool { return rule.Expression == expression || rule.Expression == "true" }
+	if at := slices.IndexFunc(r, same); at >= 0 {
+		if announced, err := time.Parse(time.RFC3339, r[at].At); err == nil && now.Sub(announced).Abs() < recentTime/3 {
+			return nil, r[at].Token
+		}
+	}
+	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
+	rules := append(slices.DeleteFunc(slices.Clone(r), same), rule)
+	if len(rules) > maxRecentRules {
+		rule.Expression = "true"
+		rules = recentRules{rule}
+	}
+	return rules, rule.Token
+}
+
+// recentOf reads the recent rules of a configuration. What cannot be read is none.
+func recentOf(object *unstructured.Unstructured) recentRules {
+	var rules recentRules
+	if json.Unmarshal([]byte(object.GetAnnotations()[recentAnnotation]), &rules) != nil {
+		return nil
+	}
+	return rules
+}
+
+// ProbeAnnotation is on pods that are created for a trial, to see whether the rule with the token that is its value is served.
+const ProbeAnnotation = "apps.kruise.io/probe-of-webhook"
+
+// expression is the condition of the pods that recent rules ask for, and of those that probe.
+func (r recentRules) expression() string {
+	var parts, tokens []string
+	for _, rule := range r {
+		parts, tokens = append(parts, rule.Expression), append(tokens, rule.Token)
+	}
+	slices.Sort(parts)
+	slices.Sort(tokens)
+	parts = append(parts, fmt.Sprintf("has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
+		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '")))
+	if text := "(" + strings.Join(parts, ") || (") + ")"; len(text) <= maxRecentLength {
+		return text
+	}
+	return "true"
+}
+
+// weave puts the entry of the recent rules before the one of the known rules, and keeps both from sending the same pod. Without recent rules there
+// is no such entry.
+func (r Recent) weave(entries []any, rules recentRules) []any {
+	entries = slices.DeleteFunc(slices.Clone(entries), named(r.Name))
+	at := slices.IndexFunc(entries, named(r.Of))
+	if at < 0 {
+		return entries
+	}
+	known := runtime.DeepCopyJSON(entries[at].(map[string]any))
+	conditions, _, _ := unstructured.NestedSlice(known, "matchConditions")
+	conditions = slices.DeleteFunc(conditions, named(notRecentCondition))
+	entries[at] = known
+	if len(rules) == 0 {
+		known["matchConditions"] = conditions
+		if len(conditions) == 0 {
+			delete(known, "matchConditions")
+		}
+		return entries
+	}
+	expression := rules.expression()
+	recent := runtime.DeepCopyJSON(known)
+	known["matchConditions"] = append(conditions, map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
+	recent["name"], recent["failurePolicy"] = r.Name, string(admissionv1.Fail)
+	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
+	config, _ := recent["clientConfig"].(map[string]any)
+	r.redirect(config)
+	return slices.Insert(entries, at, any(recent))
+}
+
+// named tells whether an entry, or a condition, has that name.
+func named(name string) func(any) bool {
+	return func(item any) bool {
+		document, _ := item.(map[string]any)
+		return document["name"] == name
+	}
+}
+
+// redirect sets the path of a client configuration.
+func (r Recent) redirect(config map[string]any) {
+	if text, _, _ := unstructured.NestedString(config, "url"); text != "" {
+		if u, err := url.Parse(text); err == nil {
+			u.Path = r.Path
+			config["url"] = u.String()
+		}
+		return
+	}
+	if service, ok := config["service"].(map[string]any); ok {
+		service["path"] = r.Path
+	}
+}
+
+// recall drops rules that are not recent any more. It goes by when this process has seen them first, since clocks of replicas differ.
+func (p *publisher) recall(rules recentRules) recentRules {
+	now := p.now()
+	seen := map[recentRule]time.Time{}
+	for _, rule := range rules {
+		first, ok := p.firstSeen[rule]
+		if !ok {
+			first = now
+		}
+		seen[rule] = first
+	}
+	p.firstSeen = seen
+	return slices.DeleteFunc(slices.Clone(rules), func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
+}
+
+// remember fills the annotation in; nothing if there are no rules.
+func (r recentRules) remember(object *unstructured.Unstructured, fields map[string]any) error {
+	text := ""
+	if len(r) > 0 {
+		encoded, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encoding recent rules: %w", err)
+		}
+		text = string(encoded)
+	}
+	present, ok := object.GetAnnotations()[recentAnnotation]
+	if present == text && (ok || text == "") {
+		return nil
+	}
+	annotations := maps.Clone(object.GetAnnotations())
+	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok { // they are written as a whole
+		whole[recentAnnotation] = text
+	} else if annotations == nil {
+		fields["/metadata/annotations"] = map[string]any{recentAnnotation: text}
+	} else {
+		fields["/metadata/annotations/"+recentAnnotation] = text
+	}
+	return nil
+}
+
+// Announce lets the API server ask about the pods of a rule that is about to be stored, and returns when it does. The expression tells which
+// pods the rule asks for. The entry is then served by the API server that was asked; others have it within moments. An error says why the
+// first pods may be missed.
+func (k *Keeper) Announce(ctx context.Context, expression string) error {
+	if k.options.Recent == nil || k.options.External || expression == "false" {
+		return nil
+	}
+	token, err := k.announce(ctx, expression)
+	if err != nil || token == "" {
+		return err
+	}
+	return k.served(ctx, token)
+}
+
+// announce writes the rule, and returns its token; empty if pods are not sent here at all.
+func (k *Keeper) announce(ctx context.Context, expression string) (string, error) {
+	k.announcing.Lock() // replicas race with each other, not each with itself
+	defer k.announcing.Unlock()
+	for range maxRaces {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(mutatingKind)
+		if err := k.client.Get(ctx, types.NamespacedName{Name: k.options.Mutating}, live); err != nil {
+			return "", client.IgnoreNotFound(err)
+		}
+		present, _, err := unstructured.NestedSlice(live.Object, "webhooks")
+		if err != nil {
+			return "", err
+		}
+		rules, token := recentOf(live).add(expression, k.clock.Now())
+		if rules == nil {
+			return token, nil
+		}
+		entries := k.options.Recent.weave(present, rules)
+		if !slices.ContainsFunc(entries, named(k.options.Recent.Name)) {
+			return "", nil // there is no entry for pods
+		}
+		fields := map[string]any{"/webhooks": entries}
+		if err := rules.remember(live, fields); err != nil {
+			return "", err
+		}
+		switch err := k.patch(ctx, live, fields); {
+		case err == nil:
+			return token, nil
+		case !errors.Is(err, errLostRace):
+			return "", err
+		}
+	}
+	return "", errLostRace
+}
+
+func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
+	operations := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion())}
+	for pointer, value := range fields {
+		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	if err := k.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
+		return errLostRace
+	} else if err != nil {
+		return fmt.Errorf("changing %s: %w", live.GetName(), err)
+	}
+	return nil
+}
+
+// served returns when the API server asks about the pods of the rule with the token.
+func (k *Keeper) served(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, servedTime)
+	defer cancel()
+	for {
+		err := k.options.Recent.Probe(ctx, token)
+		if k.options.Recent.Found(err, token) {
+			k.sleep(ctx, othersTime)
+			return nil
+		}
+		if !k.sleep(ctx, servedEvery) {
+			return fmt.Errorf("the API server does not ask about its pods yet: %w", errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// sleep tells whether the time passed before the context ended.
+func (k *Keeper) sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-k.clock.After(d):
+		return true
+	}
+}

@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/admission/certificate"
+)
+
+// announcer lets the API server ask about the pods of a rule before the rule is stored.
+type announcer interface {
+	Announce(ctx context.Context, expression string) error
+}
+
+// learner reads from the API server what a cache may not have yet of what concerns pods of a namespace.
+type learner interface {
+	Learn(ctx context.Context, namespace string) error
+}
+
+// announced adds to an answer that a rule is admitted, once the API server asks about its pods. If it does not the rule is admitted all the same,
+// and the user is told.
+func announced(ctx context.Context, by announcer, request *admission.Request, expression string, response admission.Response) admission.Response {
+	if by == nil || triedOnly(request) {
+		return response
+	}
+	if err := by.Announce(ctx, expression); err != nil {
+		return response.WithWarnings(fmt.Sprintf("pods that are created in the next seconds may be missed: %v", err))
+	}
+	return response
+}
+
+// mutateRecentPod changes pods that a rule asks for which was admitted a moment ago: the caches of this replica may not have it, so that it is
+// read first. It also answers whoever looks whether this entry is in force.
+func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
+	return func(ctx context.Context, request admission.Request) admission.Response {
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
+			return refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+		}
+		if token := object.Annotations[certificate.ProbeAnnotation]; token != "" && triedOnly(&request) {
+			return refused(http.StatusForbidden, inForce(token))
+		}
+		ctx, cancel := context.WithTimeout(ctx, podTime)
+		defer cancel()
+		for _, l := range learners {
+			if err := l.Learn(ctx, request.Namespace); err != nil {
+				return refused(http.StatusInternalServerError, err.Error())
+			}
+		}
+		return mutate(ctx, request)
+	}
+}
+
+// inForce is what a probing pod is refused with.
+func inForce(token string) string { return "webhook rule " + token + " is in force" }
+
+// recentPods says how pods of recent rules are sent. The direct client probes with a pod that is never stored.
+func recentPods(direct client.Client) *certificate.Recent {
+	return &certificate.Recent{Of: mutatePodAllName, Name: mutatePodRecentName, Path: mutatePodRecentPath,
+		Probe: func(ctx context.Context, token string) error {
+			no := false
+			return direct.Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "webhook-probe-", Annotations: map[string]string{certificate.ProbeAnnotation: token}},
+				Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
+			}, client.DryRunAll)
+		},
+		Found: func(err error, token string) bool { return err != nil && strings.Contains(err.Error(), inForce(token)) },
+	}
+}

@@ -1,0 +1,106 @@
+package podscope
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Who asks while an answer is being made may not have it, since it may be too old: all of them share the next one.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var together Together[string]
+		var begun atomic.Int32
+		slow := func(context.Context) error {
+			begun.Add(1)
+			time.Sleep(time.Second) // of the bubble's clock
+			return nil
+		}
+		var all sync.WaitGroup
+		ask := func(key string) { all.Go(func() { _ = together.Do(t.Context(), key, slow) }) }
+		ask("a")
+		synctest.Wait()
+		for range 50 {
+			ask("a")
+		}
+		synctest.Wait()
+		if n := begun.Load(); n != 1 {
+			t.Errorf("%d calls while the first one goes on", n)
+		}
+		all.Wait()
+		synctest.Wait()
+		together.mu.Lock()
+		kept := len(together.keys)
+		together.mu.Unlock()
+		if n := begun.Load(); n != 2 || kept != 0 {
+			t.Errorf("%d calls for 51, %d keys are kept", n, kept)
+		}
+		ask("a")
+		ask("b")
+		all.Wait()
+		if n := begun.Load(); n != 4 {
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
+// One who does not wait any longer ends nothing for the others, and an answer that takes too long is an error.
+func TestTogetherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		together := Together[string]{Limit: 5 * time.Second}
+		var all sync.WaitGroup
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all.Go(func() {
+			if err := together.Do(impatient, "a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if err := together.Do(t.Context(), "a", nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+	})
+}
+
+// What is read from the API server is news only if it is newer than what the informer told, and never of an object that has gone.
+func TestLearn(t *testing.T) {
+	index := map[string]string{}
+	f := NewFollower(
+		func(c *corev1.ConfigMap) { index[c.Name] = c.ResourceVersion },
+		func(c *corev1.ConfigMap) { delete(index, c.Name) },
+		func(_, _ *corev1.ConfigMap) bool { return true })
+	object := func(uid types.UID, version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: uid, ResourceVersion: version}}
+	}
+	f.Learn(object("a", "9"))
+	f.OnAdd(object("a", "5"), false)
+	f.OnUpdate(object("a", "5"), object("a", "8"))
+	if index["one"] != "9" {
+		t.Errorf("version %s", index["one"])
+	}
+	f.OnUpdate(object("a", "8"), object("a", "10"))
+	if index["one"] != "10" {
+		t.Errorf("version %s", index["one"])
+	}
+	f.OnDelete(object("a", "11"))
+	f.Learn(object("a", "10")) // read before it went
+	if _, there := index["one"]; there || len(f.newest) != 0 {
+		t.Errorf("%v %v", index, f.newest)
+	}
+	f.OnAdd(object("b", "12"), false)
+	if index["one"] != "12" {
+		t.Errorf("version %s", index["one"])
+	}
+}
