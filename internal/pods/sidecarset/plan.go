@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -128,6 +129,8 @@ type planner struct {
 	// hotWaits is why hot upgrades are not done yet.
 	hotWaits map[*podInfo]string
 	compared map[*appsv1.ControllerRevision]comparison
+	sizing   sync.Mutex
+	sizes    map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements
 }
 
 func (p *planner) say(format string, args ...any) {
@@ -136,7 +139,8 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{}}
+	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{},
+		sizes: map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
 	p.SidecarSet = s.Set
 	p.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
