@@ -63,8 +63,9 @@ type SidecarSetState struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	// LastContainerStatuses are the images that the changed containers ran before.
 	LastContainerStatuses map[string]SidecarSetContainerState `json:"lastContainerStatuses,omitempty"`
-	// Resizing is the hash whose resources are being given to the pod, in a write of its own before the images. The reference ignores it.
-	Resizing string `json:"resizing,omitempty"`
+	// Resizing are the hashes whose resources the pod may have been given since it was upgraded last, in writes of their own before the images. The
+	// reference ignores it.
+	Resizing []string `json:"resizing,omitempty"`
 }
 
 // SidecarSetContainerState is what a container ran before its image was changed (SS-231). The reference knows the image ID alone.

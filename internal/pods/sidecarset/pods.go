@@ -27,8 +27,8 @@ type podInfo struct {
 	unreadable error
 	// updated: the pod has the latest hash. upgradable: images are all that differs (SS-211).
 	updated, upgradable bool
-	// resizing is the hash of an upgrade that gave the pod resources, maybe, and nothing else yet; empty if there is none.
-	resizing string
+	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
+	resizing []string
 	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215); busy says the same of one that
 	// is ready, so that the pod waits (SS-212).
 	behind, busy string
@@ -83,7 +83,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	}
 	state, begun := states[p.Set.Name]
 	info.resizing = state.Resizing
-	info.updated = p.hash != "" && info.record.Hash == p.hash && info.resizing == ""
+	info.updated = p.hash != "" && info.record.Hash == p.hash && len(info.resizing) == 0
 	if begun && info.behind == "" {
 		info.behind = p.unresized(pod) // not busy: it may be given other resources meanwhile
 		info.held = info.behind != ""

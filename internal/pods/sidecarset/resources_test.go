@@ -1,15 +1,23 @@
 package sidecarset
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // list reads quantities by pairs of name and value.
@@ -125,6 +133,74 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 	return s.pods()[0].Spec.Containers[0].Resources
 }
 
+// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources (SS-231, SS-242).
+func TestAResetForgetsNoResize(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 1)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	refused := true
+	s.Refused = func(w simulation.Write) bool { // the reset
+		return refused && w.Key.Name == "web-0" && w.Subresource == "" && imageOf(s.pods()[0], "proxy-2") == "proxy:2"
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	for range 20 {
+		s.round()
+	}
+	s.Change(podKey("web-0"), func(o client.Object) {
+		states, err := ReadStates(o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState])
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := states["mesh"]
+		state.Resizing = []string{"overtaken"}
+		states["mesh"] = state
+		o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState] = states.String()
+	})
+	s.change(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "pod"}} }))
+	refused = false
+	for range 20 {
+		s.round()
+		s.Pass(time.Second)
+	}
+	pod := s.pods()[0]
+	if imageOf(pod, "proxy-1") != "empty:1" || !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
+		t.Error(s.describe())
+	}
+}
+
+// TestManyResizesThatWereOvertaken are remembered as such, and in bounded space: then all quantities are given (SS-231).
+func TestManyResizesThatWereOvertaken(t *testing.T) {
+	s := at(makeSet(sized("1")), makeSet(sized("1")), 1, given(list("cpu", "9"), nil))
+	s.Features.Resize = true
+	pod := s.Pods[0]
+	for i := range 30 {
+		p := &planner{Snapshot: Snapshot{Set: makeSet(sized(fmt.Sprint(2 + i)))}}
+		stamp(p.Set)
+		p.prepare()
+		body, err := p.noteResize(pod, planTime).JSON(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var patch struct{ Metadata metav1.ObjectMeta }
+		if err := json.Unmarshal(body, &patch); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(pod.Annotations, patch.Metadata.Annotations)
+	}
+	v := Make(s).Verdicts[0]
+	if n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); v.Action != Upgrade || n > 1000 {
+		t.Fatal(v, n)
+	}
+	patches, err := v.Change(pod, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := patches[1].JSON(pod); err != nil || !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
 // TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an autoscaler gives cpu: the former memory comes
 // back, and the cpu stays (SS-231, SS-W02). The revision that it was taken back from is kept until then (SS-187).
 func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
@@ -134,7 +210,7 @@ func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	half := makeSet(of("2Gi"))
 	stamp(half)
 	s := at(makeSet(of("1Gi")), makeSet(of("1Gi")), 1, given(list("cpu", "500m", "memory", "2Gi"), nil),
-		every(annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"resizing":"`+half.Annotations[pub.SidecarSetHash]+`","updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
+		every(annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"resizing":["`+half.Annotations[pub.SidecarSetHash]+`"],"updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
 	s.Set.Spec.RevisionHistoryLimit = new(int32(1))
 	p := &planner{Snapshot: Snapshot{Set: half, RevisionNamespace: "kruise-system"}}
 	if err := p.revisions(); err != nil {

@@ -167,8 +167,10 @@ func (p *planner) history() {
 		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
 			needed[r.Name] = true
 		}
-		if r := p.recorded(pub.SidecarSetRecord{Hash: pod.resizing}); pod.resizing != "" && r != nil { // what it was given of that may be to be taken back
-			needed[r.Name] = true
+		for _, begun := range pod.resizing { // what it was given of that may be to be taken back
+			if r := p.recorded(pub.SidecarSetRecord{Hash: begun}); r != nil {
+				needed[r.Name] = true
+			}
 		}
 	}
 	excess := len(p.stored) - limit

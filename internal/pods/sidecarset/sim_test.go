@@ -388,7 +388,11 @@ func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.P
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
 	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: *c.Resources.DeepCopy()})
+		resources := *c.Resources.DeepCopy()
+		if resources.Requests == nil { // as the API server defaults it
+			resources.Requests = resources.Limits.DeepCopy()
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
 	}
 	working := WorkingContainers{}
 	for i := range set.Spec.Containers {

@@ -31,6 +31,8 @@ type upgradeRun struct {
 	app int
 	// wild: the user changes more than images, so that pods are left behind that cannot be upgraded, and deletes the SidecarSet.
 	wild bool
+	// limits: sidecars ask for limits alone where they are resized.
+	limits bool
 }
 
 func (r *upgradeRun) fail(format string, args ...any) {
@@ -237,7 +239,15 @@ func (r *upgradeRun) resize() {
 		r.node.Unfit[uid] = !r.node.Unfit[uid]
 		return
 	}
-	r.change(sized(strconv.Itoa(1 + r.Rand.IntN(3))))
+	r.change(r.size(1 + r.Rand.IntN(3)))
+}
+
+// size is a request of cpu, or a limit alone.
+func (r *upgradeRun) size(cpu int) func(*appsv1beta1.SidecarSet) {
+	if r.limits {
+		return asks(nil, list("cpu", strconv.Itoa(cpu)))
+	}
+	return sized(strconv.Itoa(cpu))
 }
 
 // upset changes what pods cannot be given in place, or who they belong to.
@@ -314,9 +324,9 @@ func simulatedUpgrade(seed uint64) string {
 			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
 		}
 	})
-	resizes := seed%2 == 0 && seed%8 < 4
-	if resizes {
-		sized("1")(set)
+	resizes := seed%8 < 4
+	if r.limits = seed%16 < 8; resizes {
+		r.size(1)(set)
 	}
 	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
 	r.trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0

@@ -277,8 +277,10 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	}
 	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.Set.Name])}
 	if states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
-		if begun := states[p.Set.Name].Resizing; begun != "" && begun != p.hash {
-			revisions = append(revisions, p.recorded(pub.SidecarSetRecord{Hash: begun}))
+		for _, begun := range states[p.Set.Name].Resizing {
+			if begun != p.hash {
+				revisions = append(revisions, p.recorded(pub.SidecarSetRecord{Hash: begun}))
+			}
 		}
 	}
 	p.sizing.Lock() // pods are changed in parallel
@@ -333,7 +335,7 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	}
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	begun := errStates == nil && states[p.Set.Name].Resizing != "" // it may have been given what the record does not tell
+	begun := errStates == nil && len(states[p.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
 	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}

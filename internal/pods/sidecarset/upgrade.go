@@ -146,7 +146,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 			return nil, errChanged
 		}
 		patch := &podpatch.Patch{}
-		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, fresh.record.Hash, at)
+		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, pub.SidecarSetState{Revision: fresh.record.Hash, Resizing: fresh.resizing}, at)
 	}
 }
 
@@ -331,7 +331,7 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	}
 	images, hot := p.wanted(pod)
 	patch := &podpatch.Patch{}
-	if err := p.images(patch, pod, images, hot, p.hash, now); err != nil {
+	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
 		return nil, err
 	}
 	metadata, err := PatchMetadata(pod.Annotations, p.Set.Spec.PatchPodMetadata)
@@ -363,6 +363,9 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	return append(patches, patch), nil
 }
 
+// maxResizing bounds how many upgrades that were overtaken half way are remembered: annotations are small.
+const maxResizing = 8
+
 // noteResize writes down that the pod is given the resources of the latest hash (SS-231).
 func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
@@ -371,13 +374,15 @@ func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 		states = States{} // nobody can read what stands there (SS-215)
 	}
 	state, begun := states[p.Set.Name]
-	if state.Resizing == p.hash {
+	if slices.Contains(state.Resizing, p.hash) {
 		return patch
 	}
 	if !begun {
 		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	}
-	state.Resizing = p.hash
+	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
+		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...) // of some nothing is known any more
+	}
 	states[p.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return patch
@@ -408,8 +413,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	return images, hot
 }
 
-// images writes images into the patch, and what the changed containers ran before (SS-226, SS-231).
-func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, hash string, now time.Time) error {
+// images writes images into the patch, and into the state what the changed containers ran before (SS-226, SS-231).
+func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState, now time.Time) error {
 	working := WorkingContainers{}
 	if len(hot) > 0 {
 		var err error
@@ -446,8 +451,8 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 	if err != nil {
 		states = States{} // nobody can read what stands there (SS-215)
 	}
-	state := pub.SidecarSetState{Revision: hash, UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)),
-		LastContainerStatuses: maps.Clone(states[p.Set.Name].LastContainerStatuses)}
+	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
+	state.LastContainerStatuses = maps.Clone(states[p.Set.Name].LastContainerStatuses)
 	if state.LastContainerStatuses == nil {
 		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
 	}
