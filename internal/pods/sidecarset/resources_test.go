@@ -157,7 +157,9 @@ func TestAResetForgetsNoResize(t *testing.T) {
 		states["mesh"] = state
 		o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState] = states.String()
 	})
-	s.change(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "pod"}} }))
+	s.change(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+		u.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "pod"}}
+	}))
 	refused = false
 	for range 20 {
 		s.round()
