@@ -63,6 +63,9 @@ type SidecarSetState struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	// LastContainerStatuses are the images that the changed containers ran before.
 	LastContainerStatuses map[string]SidecarSetContainerState `json:"lastContainerStatuses,omitempty"`
+	// Resizing are the hashes whose resources the pod may have been given since it was upgraded last, in writes of their own before the images. The
+	// reference ignores it.
+	Resizing []string `json:"resizing,omitempty"`
 }
 
 // SidecarSetContainerState is what a container ran before its image was changed (SS-231). The reference knows the image ID alone.
@@ -72,4 +75,6 @@ type SidecarSetContainerState struct {
 	// Image is the image in the pod's spec that was replaced, RunningImage the one that the container was started with (SS-D03).
 	Image        string `json:"image,omitempty"`
 	RunningImage string `json:"runningImage,omitempty"`
+	// Overtaken are further images that the pod's spec had since that container was started, and that may still come up for a moment.
+	Overtaken []string `json:"overtaken,omitempty"`
 }

@@ -93,8 +93,8 @@ func run(signal context.Context, args []string) error {
 	if err := metrics.Registry.Register(gates.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	pods := &podindex.Index{}
-	mgr, err := newManager(o, pods)
+	pods, creations := &podindex.Index{}, &creations{}
+	mgr, err := newManager(o, pods, creations)
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,7 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	spreads.release(creations)
 	sidecars, err := newSidecars(mgr, o, gates)
 	if err != nil {
 		return err
@@ -176,7 +177,7 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
+func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, err
@@ -220,6 +221,7 @@ func newManager(o *options, pods *podindex.Index) (ctrl.Manager, error) {
 	options := ctrl.Options{
 		Scheme:                  s,
 		Cache:                   cacheOptions,
+		NewClient:               creations.newClient,
 		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddr},
 		HealthProbeBindAddress:  o.probeAddr,
 		PprofBindAddress:        pprofAddr,

@@ -48,6 +48,9 @@ type Cluster struct {
 	BeforeWrite func(w Write, before, after client.Object)
 	// Refused tells which writes the server always refuses; nil refuses none.
 	Refused func(w Write) bool
+	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events come in the order in
+	// which they happened.
+	Apart bool
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
 
@@ -162,15 +165,32 @@ func (c *Cluster) CollectGarbage() {
 // Deliver brings up to n events to the manager's cache and tells whether there were any.
 func (c *Cluster) Deliver(n int) bool {
 	n = min(n, len(c.feed))
-	for _, e := range c.feed[:n] {
-		if e.object == nil {
+	for range n {
+		i := c.next()
+		if e := c.feed[i]; e.object == nil {
 			delete(c.cache, e.key)
 		} else {
 			c.cache[e.key] = e.object
 		}
+		c.feed = slices.Delete(c.feed, i, i+1)
 	}
-	c.feed = c.feed[n:]
 	return n > 0
+}
+
+// next is the event that comes next: the oldest, or the oldest of some kind.
+func (c *Cluster) next() int {
+	if !c.Apart {
+		return 0
+	}
+	kinds := map[string]bool{}
+	var oldest []int
+	for i := range c.feed {
+		if kind := c.feed[i].key.Kind; !kinds[kind] {
+			kinds[kind] = true
+			oldest = append(oldest, i)
+		}
+	}
+	return oldest[c.Rand.IntN(len(oldest))]
 }
 
 // Undelivered is the number of events that the cache lacks.
@@ -181,6 +201,9 @@ func (c *Cluster) Kill() { c.dead = true }
 
 // Hide takes an object out of the manager's cache, as if it had not been delivered yet.
 func (c *Cluster) Hide(key Key) { delete(c.cache, key) }
+
+// Show lets the manager's cache have an object as it was before, or as it is now.
+func (c *Cluster) Show(key Key, object client.Object) { c.cache[key] = object }
 
 // Dead tells whether the manager has died.
 func (c *Cluster) Dead() bool { return c.dead }

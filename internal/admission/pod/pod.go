@@ -32,7 +32,11 @@ type Request struct {
 	Again bool
 
 	warnings []string
+	ends     []func(admitted bool)
 }
+
+// AtEnd has do called when all steps have admitted the pod, or one has refused it. What comes after that is not known here.
+func (r *Request) AtEnd(do func(admitted bool)) { r.ends = append(r.ends, do) }
 
 // Warn tells something to who creates the pod.
 func (r *Request) Warn(warnings ...string) { r.warnings = append(r.warnings, warnings...) }
@@ -73,6 +77,12 @@ func (c *Chain) Metric() prometheus.Collector { return c.latency }
 
 // Mutate applies the steps, and returns one patch of all, and warnings. Pod of the request need not be set.
 func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
+	admitted := false
+	defer func() {
+		for _, end := range request.ends {
+			end(admitted)
+		}
+	}()
 	var all []operations.Operation
 	for _, step := range c.steps {
 		begin := time.Now()
@@ -83,6 +93,7 @@ func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Opera
 		}
 		all = append(all, changes...)
 	}
+	admitted = true
 	return all, request.warnings, nil
 }
 

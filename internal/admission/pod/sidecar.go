@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 )
 
@@ -53,11 +56,24 @@ func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Op
 	}
 	request.Warn(result.Warnings...)
 	if !request.DryRun {
-		for _, t := range templates {
-			s.pods.WithLabelValues(t.Name, "injected").Inc()
-		}
+		s.count(request, templates)
 	}
 	return result.Operations, nil
+}
+
+// count counts the pod for those that inject it, once it is admitted. A pod that came by the other entry before lists who did already.
+func (s *Sidecars) count(request *Request, templates []*inject.Template) {
+	var before []string
+	if request.Again {
+		before = sidecarset.ReadInjectedList(request.Pod.Annotations[pub.SidecarSetInjectedList])
+	}
+	request.AtEnd(func(admitted bool) {
+		for _, t := range templates {
+			if admitted && !slices.Contains(before, t.Name) {
+				s.pods.WithLabelValues(t.Name, "injected").Inc()
+			}
+		}
+	})
 }
 
 // refused counts a refusal for its SidecarSet. What is wrong with the pod is told as such (SS-D18), anything else is internal (SS-094).

@@ -2,11 +2,13 @@ package pod
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	operations "gomodules.xyz/jsonpatch/v2"
@@ -96,4 +98,55 @@ func TestNoPartOfAPatch(t *testing.T) {
 	if err == nil || len(changes) != 0 {
 		t.Errorf("%v, %v", changes, err)
 	}
+}
+
+// TestPodsAreCountedOnce: a pod with launch priority comes by two entries, one after the other, and is one pod all the same; one that comes by the
+// second alone, since the first does not ask for it yet, counts too, and one that a later step refuses does not (SS-264).
+func TestPodsAreCountedOnce(t *testing.T) {
+	const ordered = `{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
+	const odd = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"high"}]}]}}`
+	for name, test := range map[string]struct {
+		pod     string
+		entries []bool // whether they are the second one
+		want    float64
+	}{
+		"by both":             {ordered, []bool{false, true}, 1},
+		"by the first alone":  {ordered, []bool{false}, 1},
+		"by the second alone": {ordered, []bool{true}, 1},
+		"refused later":       {odd, []bool{false}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"})}}
+			sidecars := NewSidecars(chooser, false, time.Now)
+			chain, raw := NewChain(Gate(false), sidecars.Step(), Launch()), []byte(test.pod)
+			for _, again := range test.entries {
+				changes, _, err := chain.Mutate(t.Context(), Request{Raw: raw, Namespace: "shop", Again: again})
+				if (err == nil) != (test.want > 0) {
+					t.Fatal(err)
+				}
+				if len(changes) > 0 {
+					raw = patched(t, raw, changes)
+				}
+			}
+			if n := testutil.ToFloat64(sidecars.pods.WithLabelValues("first", "injected")); n != test.want {
+				t.Errorf("%v pods", n)
+			}
+		})
+	}
+}
+
+func patched(t *testing.T, raw []byte, changes []operations.Operation) []byte {
+	t.Helper()
+	text, err := json.Marshal(changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = patch.Apply(raw); err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -33,6 +35,7 @@ type SpreadMatcher interface {
 type SpreadBooker interface {
 	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation, prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
 	Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error)
+	Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error
 }
 
 // SpreadOptions are what Spreads works with.
@@ -104,6 +107,9 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return nil, nil
 	}
 	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
+	if len(creation.Key) > validation.DNS1123SubdomainMaxLength || len(creation.Version) > validation.LabelValueMaxLength {
+		return nil, nil // the API server judges them after this, and refuses the pod; booked they would fill the status
+	}
 	if pod.Name == "" { // WS-076
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
 	}
@@ -112,6 +118,14 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		changes, err = workloadspread.Inject(request.Raw, d.Subset, d.Placement(spread.Name, creation))
 		return err
 	})
+	// A named pod that was booked by an earlier request keeps its place: that one may still come.
+	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, workloadspread.ErrNotBooked)) {
+		request.AtEnd(func(admitted bool) {
+			if !admitted {
+				s.release(ctx, spread, creation)
+			}
+		})
+	}
 	if err != nil { // WS-094, WS-112
 		return nil, &InternalError{fmt.Errorf("WorkloadSpread %s: %w", spread.Name, err)}
 	}
@@ -119,15 +133,36 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return nil, nil
 	}
 	if decision.Subset == nil {
-		s.pods.WithLabelValues(namespace, spread.Name, "").Inc()
+		s.count(request, spread, "")
 		s.tell(spread, decision.Reason)
 		if _, claimed := pod.Annotations[pub.MatchedWorkloadSpread]; claimed { // by the manifest of another pod
 			return []operations.Operation{operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
 		return nil, nil
 	}
-	s.pods.WithLabelValues(namespace, spread.Name, decision.Subset.Name).Inc()
+	s.count(request, spread, decision.Subset.Name)
 	return changes, nil
+}
+
+// count counts the pod once it is admitted.
+func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, subset string) {
+	request.AtEnd(func(admitted bool) {
+		if admitted {
+			s.pods.WithLabelValues(spread.Namespace, spread.Name, subset).Inc()
+		}
+	})
+}
+
+// releaseTime is how long the refusal of a pod may wait until its place is given back.
+const releaseTime = 2 * time.Second
+
+// release gives back the place of a pod that is refused here: nobody will see it come (WS-152).
+func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // who asked may have no time left
+	defer cancel()
+	if err := s.Booker.Release(ctx, spread, pod); err != nil { // it expires
+		s.Log.Error(err, "The place of a pod that is refused is not given back yet", "workloadspread", types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name})
+	}
 }
 
 // tell records that pods were let go without a subset: the first at once, then all of a while together (WS-077).

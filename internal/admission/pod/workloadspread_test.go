@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,12 @@ type spreadWorld struct {
 	bookErr   error
 	created   []workloadspread.Creation
 	deleted   []workloadspread.Deletion
+	released  []workloadspread.Creation
+}
+
+func (w *spreadWorld) Release(ctx context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error {
+	w.released = append(w.released, pod)
+	return ctx.Err()
 }
 
 func (w *spreadWorld) Match(_ context.Context, _ *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
@@ -265,6 +272,75 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	}
 	if err := chain.Admit(t.Context(), &Removal{Pod: pod}); !errors.Is(err, reason) || len(world.deleted) != 0 {
 		t.Errorf("%v, %v", err, world.deleted)
+	}
+}
+
+// What the API server refuses anyway, but only after admission, is not written into the status: a name or a label of a megabyte would be the last that it
+// takes (WS-076, WS-082).
+func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for name, test := range map[string]struct {
+		pod  string
+		want int
+	}{
+		"as long as a name may be":  {fmt.Sprintf(shopPod, `"name":"`+long(253)+`",`), 1},
+		"a longer one":              {fmt.Sprintf(shopPod, `"name":"`+long(254)+`",`), 0},
+		"as long as a label may be": {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(63)+`"`), 1},
+		"a longer label":            {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(1<<20)+`"`), 0},
+	} {
+		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{} }}
+		if _, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(), Request{Raw: []byte(test.pod), Namespace: "d"}); err != nil || len(world.created) != test.want {
+			t.Errorf("%s: booked %d times, %v", name, len(world.created), err)
+		}
+	}
+}
+
+// WS-152: a pod that a later step of ours refuses gives its place back at once, unless the place is that of an earlier request; and it does not count.
+func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
+	spread := shopSpread(t)
+	for name, test := range map[string]struct {
+		pod      string
+		decision workloadspread.Decision
+		err      error
+		admitted bool
+		want     int
+	}{
+		"a name":                                {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true}, want: 1},
+		"an id":                                 {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true, Made: true}, want: 1},
+		"an id, after an answer was lost":       {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true}, want: 1},
+		"an id, where the outcome is not known": {pod: `"generateName":"p-",`, err: fmt.Errorf("%w in time", workloadspread.ErrNotBooked), want: 1},
+		"a name that was booked before":         {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true}, want: 0},
+		"not booked":                            {pod: `"name":"p",`, decision: workloadspread.Decision{}, want: 0},
+		"admitted":                              {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true}, admitted: true, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.decision.Subset = &spread.Spec.Subsets[0]
+			world := &spreadWorld{spread: spread, bookErr: test.err, decide: func(workloadspread.Creation) workloadspread.Decision { return test.decision }}
+			spreads := world.spreads(time.Now, events.NewFakeRecorder(1))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			last := Step{Name: "last", Apply: func(context.Context, *Request) ([]operations.Operation, error) {
+				if test.admitted {
+					return nil, nil
+				}
+				cancel() // whoever asked does not wait any more
+				return nil, errors.New("no")
+			}}
+			_, _, err := NewChain(spreads.Step(), last).Mutate(ctx, Request{Raw: []byte(fmt.Sprintf(shopPod, test.pod)), Namespace: "d"})
+			if (err == nil) != test.admitted {
+				t.Fatal(err)
+			}
+			if len(world.released) != test.want || test.want > 0 && world.released[0] != world.created[0] {
+				t.Errorf("given back %+v, booked %+v", world.released, world.created)
+			}
+			counted := 0.0
+			if test.admitted {
+				counted = 1
+			}
+			if n := testutil.ToFloat64(spreads.pods.WithLabelValues("d", "shop", "a")); n != counted {
+				t.Errorf("%v pods are counted", n)
+			}
+		})
 	}
 }
 

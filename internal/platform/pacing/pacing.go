@@ -124,6 +124,16 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
 }
 
+// Answer is what a controller answers its queue after a pass that wants to be repeated after that time, 0 for not at all. The time counts beside
+// an error, too, which the library alone would let win.
+func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
+	if err != nil {
+		b.NotAfter(request, after)
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
 // NotAfter bounds the next wait of a request; 0 does not.
 func (b *BackOff) NotAfter(request reconcile.Request, after time.Duration) {
 	b.mu.Lock()

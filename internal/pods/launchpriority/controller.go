@@ -3,6 +3,7 @@ package launchpriority
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner references see to that.
@@ -53,11 +55,17 @@ type Reconciler struct {
 	Now    func() time.Time
 
 	actions *prometheus.CounterVec
+	// refused are the UIDs of pods, by name, whose ConfigMap belongs to somebody else.
+	refused sync.Map
+	backOff *pacing.BackOff
 }
+
+// mendedAfter is for how long at most a pod waits after that was mended which refused its ConfigMap, such as a quota: no event tells.
+const mendedAfter = time.Minute
 
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
 func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerlaunchpriority-controller"),
+	r := &Reconciler{backOff: pacing.NewBackOff(options.RateLimiter), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerlaunchpriority-controller"),
 		Own: ownwrites.NewTracker(), Now: time.Now, actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
 			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
 	if err := metrics.Registry.Register(r.actions); err != nil {
@@ -66,7 +74,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("containerlaunchpriority").
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the container launch priority controller: %w", err)
@@ -109,6 +117,18 @@ const (
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, request)
+	after := result.RequeueAfter
+	if err != nil {
+		after = mendedAfter
+	}
+	if r.backOff == nil {
+		return result, err
+	}
+	return r.backOff.Answer(request, after, err)
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pending, err := r.Own.Pending(ctx, ownerOf(request.NamespacedName), readWith(r.Client), readWith(r.Live), r.Now())
 	if err != nil {
 		return reconcile.Result{}, err
@@ -117,6 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Own.Forget(ownerOf(request.NamespacedName))
+			r.refused.Delete(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -143,10 +164,14 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (recon
 	if plan.Blocked != "" {
 		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBlocked", "Launch", "%s", plan.Blocked)
 	}
-	if current, err := r.current(ctx, s.Pod, plan); err != nil || !current {
-		return reconcile.Result{RequeueAfter: retry}, err
+	current, err := r.current(ctx, s.Pod, plan)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	err := r.write(ctx, s, plan, live)
+	if !current {
+		return reconcile.Result{RequeueAfter: retry}, nil
+	}
+	err = r.write(ctx, s, plan, live)
 	switch {
 	case apierrors.IsAlreadyExists(err) && !live:
 		// One without our label, which caches do not hold: the reference's, or somebody else's.
@@ -164,12 +189,26 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.count(s.Pod, plan.Action)
 	if plan.Complete {
 		if err := r.complete(ctx, s.Pod); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	return reconcile.Result{RequeueAfter: plan.After}, nil
+}
+
+// count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at again.
+func (r *Reconciler) count(pod *corev1.Pod, action Action) {
+	name := client.ObjectKeyFromObject(pod)
+	if action != Refuse {
+		r.refused.Delete(name)
+	} else if before, known := r.refused.Swap(name, pod.UID); known && before == pod.UID {
+		return
+	}
+	if action != None && r.actions != nil {
+		r.actions.WithLabelValues(string(action)).Inc()
+	}
 }
 
 // current tells whether the pod is still there, where keys are written that would let containers of a later pod of the same name start

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -21,6 +24,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
@@ -178,6 +182,58 @@ func TestRefusedConfigMaps(t *testing.T) {
 		if (err != nil) != test.event || len(recorder.Events) > 0 != test.event {
 			t.Errorf("%s: %v, %d events", name, err, len(recorder.Events))
 		}
+	}
+}
+
+// TestAPodWaitsForItsConfigMapAMinuteAtMost: a quota was used up for hours, so that the back-off is long. When there is room again no event tells; the pod
+// starts within a minute.
+func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "p-barrier", context.DeadlineExceeded)
+	r, _, _ := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return quota }}, launching([]int{1, 0}))
+	r.backOff = pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
+	if _, err := r.Reconcile(t.Context(), request); err == nil {
+		t.Fatal("no quota")
+	}
+	if wait := r.backOff.When(request); wait > time.Minute {
+		t.Errorf("it is tried again after %s", wait)
+	}
+}
+
+// TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a ConfigMap of somebody else once, however often it is
+// looked at.
+func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
+	foreign := &corev1.ConfigMap{ObjectMeta: configMap("u", "").ObjectMeta}
+	foreign.OwnerReferences = nil
+	failing := 2
+	create := func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		if failing--; failing >= 0 {
+			return apierrors.NewInternalError(context.DeadlineExceeded)
+		}
+		return c.Create(ctx, object, options...)
+	}
+	for name, test := range map[string]struct {
+		funcs   interceptor.Funcs
+		objects []client.Object
+		want    map[string]float64
+	}{
+		"created at the third try": {interceptor.Funcs{Create: create}, []client.Object{launching([]int{1, 0})}, map[string]float64{"Create": 1}},
+		"of somebody else":         {interceptor.Funcs{}, []client.Object{launching([]int{1, 0}), foreign}, map[string]float64{"Refuse": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, recorder := onServer(test.funcs, test.objects...)
+			r.actions = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "actions"}, []string{"action"})
+			for range 5 {
+				_, _ = r.Reconcile(t.Context(), request)
+				for len(recorder.Events) > 0 {
+					<-recorder.Events
+				}
+			}
+			for _, action := range []string{"Create", "Release", "Reset", "Refuse"} {
+				if got := testutil.ToFloat64(r.actions.WithLabelValues(action)); got != test.want[action] {
+					t.Errorf("%s: %v", action, got)
+				}
+			}
+		})
 	}
 }
 

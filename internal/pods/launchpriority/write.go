@@ -21,9 +21,6 @@ import (
 
 // write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in the cache before the next plan.
 func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live bool) error {
-	if plan.Action != None && r.actions != nil {
-		r.actions.WithLabelValues(string(plan.Action)).Inc()
-	}
 	pod, data := s.Pod, map[string]string{}
 	for _, key := range plan.Keys {
 		data[key] = "true"

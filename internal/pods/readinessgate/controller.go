@@ -23,6 +23,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -34,17 +35,23 @@ const workers = 3
 type Reconciler struct {
 	Client client.Client
 	Now    func() time.Time
+
+	backOff *pacing.BackOff
 }
+
+// retryAfter is for how long at most a pod stays out of service that could not be written, once it can.
+const retryAfter = time.Minute
 
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager) error {
+	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
 	err := ctrl.NewControllerManagedBy(mgr).Named("podreadiness").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			pod, ok := object.(*corev1.Pod)
 			return ok && Plan(pod, time.Time{}) != nil
 		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(&Reconciler{Client: mgr.GetClient(), Now: time.Now})
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: r.backOff}).
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the pod readiness controller: %w", err)
 	}
@@ -70,24 +77,32 @@ func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	err := r.open(ctx, request)
+	if err != nil && r.backOff != nil {
+		return r.backOff.Answer(request, retryAfter, err)
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *Reconciler) open(ctx context.Context, request reconcile.Request) error {
 	pod := &corev1.Pod{}
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	patch := Plan(pod, r.Now())
 	if patch == nil {
-		return reconcile.Result{}, nil
+		return nil
 	}
 	body, err := patch.JSON(pod)
 	if err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil // the pod's next event comes, or the pod has gone
+		return nil // the pod's next event comes, or the pod has gone
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("opening readiness gate %s: %w", pub.KruisePodReady, err)
+		return fmt.Errorf("opening readiness gate %s: %w", pub.KruisePodReady, err)
 	}
-	return reconcile.Result{}, nil
+	return nil
 }

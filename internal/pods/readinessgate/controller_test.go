@@ -1,17 +1,22 @@
 package readinessgate
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 func gated(change func(*corev1.Pod)) *corev1.Pod {
@@ -66,5 +71,23 @@ func TestGateIsOpenedOnce(t *testing.T) {
 	}
 	if got := readiness.Condition(pod, pub.KruisePodReady); got == nil || got.Status != corev1.ConditionTrue || got.Message != "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A pod whose gate could not be opened for hours is opened within a minute once it can: no event tells.
+func TestAGateWaitsAMinuteAtMost(t *testing.T) {
+	pod, failed := gated(nil), errors.New("no answer")
+	c := fake.NewClientBuilder().WithObjects(pod).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return failed
+		},
+	}).Build()
+	r := &Reconciler{Client: c, Now: time.Now, backOff: pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
+	if _, err := r.Reconcile(t.Context(), request); !errors.Is(err, failed) {
+		t.Fatal(err)
+	}
+	if wait := r.backOff.When(request); wait > time.Minute {
+		t.Errorf("it is tried again after %s", wait)
 	}
 }

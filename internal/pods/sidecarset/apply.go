@@ -74,10 +74,11 @@ type Result struct {
 	Err error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
-	// NotReset are pods whose hot upgrade could not be ended.
-	NotReset map[types.UID]bool
-	// Refused are pods that could not be upgraded, though nothing changed meanwhile.
-	Refused map[types.UID]bool
+	// Tried are the pods that were written, with nil, or could not be, though nothing changed meanwhile; likewise the SidecarSet for its
+	// new revision, and old ones that could not be deleted.
+	Tried map[types.UID]error
+	// Done is how many pods were upgraded or reset.
+	Done map[Action]int
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -94,15 +95,19 @@ func (r *Result) add(err error) {
 
 // Apply carries out all of the plan but the status.
 func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
-	result := Result{NotReset: map[types.UID]bool{}, Refused: map[types.UID]bool{}}
+	result := Result{Tried: map[types.UID]error{}, Done: map[Action]int{}}
 	if err := a.revision(ctx, plan); err != nil {
 		if !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
 			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
 				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+			result.Tried[plan.SidecarSet.UID] = err
 		}
 		result.add(err)
-		result.NoRevision, result.Retry = true, true
+		result.NoRevision = true
 		return result
+	}
+	if plan.NewRevision != nil || plan.ChangeRevision != nil {
+		result.Tried[plan.SidecarSet.UID] = nil
 	}
 	var writing []*PodVerdict
 	for _, v := range plan.Verdicts {
@@ -110,18 +115,20 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 			writing = append(writing, v)
 		}
 	}
-	for i, err := range parallel.Do(ctx, len(writing), a.Parallel, func(i int) error { return a.verdict(ctx, plan, writing[i]) }) {
-		result.add(err)
-		if err != nil && writing[i].Action == Reset {
-			result.NotReset[writing[i].Pod.UID] = true
+	done := make([]bool, len(writing))
+	for i, err := range parallel.Do(ctx, len(writing), a.Parallel, func(i int) error { return a.verdict(ctx, plan, writing[i], &done[i]) }) {
+		if done[i] {
+			result.Done[writing[i].Action]++
 		}
-		if err != nil && writing[i].Action == Upgrade && !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
-			result.Refused[writing[i].Pod.UID] = true
+		result.add(err)
+		if !errors.Is(err, errChanged) && !apierrors.IsConflict(err) {
+			result.Tried[writing[i].Pod.UID] = err
 		}
 	}
 	for _, old := range plan.History {
 		if err := a.Cluster.DeleteRevision(ctx, old); err != nil && !apierrors.IsNotFound(err) {
 			a.doubt(plan, KindRevision, types.NamespacedName{Namespace: old.Namespace, Name: old.Name}, err)
+			result.Tried[old.UID] = err
 			result.add(fmt.Errorf("deleting revision %s: %w", old.Name, err))
 			continue
 		}
@@ -130,8 +137,8 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	return result
 }
 
-// verdict changes a pod, then says so in its condition.
-func (a *Applier) verdict(ctx context.Context, plan *Plan, v *PodVerdict) error {
+// verdict changes a pod, which is done then, and says so in its condition.
+func (a *Applier) verdict(ctx context.Context, plan *Plan, v *PodVerdict, done *bool) error {
 	pod := v.Pod
 	if v.Change != nil {
 		var err error
@@ -139,6 +146,7 @@ func (a *Applier) verdict(ctx context.Context, plan *Plan, v *PodVerdict) error 
 			a.failed(plan, v, err)
 			return err
 		}
+		*done = true
 		if v.Action == Reset {
 			a.Events.PodEvent(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully") // SS-262
 		}

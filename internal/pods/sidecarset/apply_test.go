@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +67,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 30 {
 		s.round()
+		s.Pass(time.Second)
 	}
 	images := map[string]string{}
 	for _, pod := range s.pods() {
@@ -77,7 +77,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Error(tried, diff, s.describe())
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || len(s.pass.knowledge(s.set().UID).refused) != 0 {
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.knowledge(s.set().UID).retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
 		t.Error(err, s.describe())
 	}
 }
@@ -113,14 +113,7 @@ func TestOneResetFails(t *testing.T) {
 // TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the pod says so, until the
 // SidecarSet asks for less (SS-W02).
 func TestResize(t *testing.T) {
-	sized := func(cpu string) func(*appsv1beta1.SidecarSet) {
-		return func(set *appsv1beta1.SidecarSet) {
-			set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		}
-	}
-	s := simulate(1, makeSet(sized("1")), 2, func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	})
+	s := simulate(1, makeSet(sized("1")), 2)
 	s.features.Resize = true
 	s.startManager()
 	is := func(what, cpu, upgradable string, restarts int32) {
@@ -151,6 +144,39 @@ func TestResize(t *testing.T) {
 	s.node.Unfit = nil
 	s.change(sized("4"))
 	is("less", "4 4", "true true", 1)
+}
+
+// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that down, and the user wants the former
+// ones again: the pod gets them, although its record never told of others (SS-231, SS-W02).
+func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
+	s := simulate(1, makeSet(sized("1")), 1)
+	s.features.Resize = true
+	s.startManager()
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	s.AfterWrite = func(w simulation.Write) {
+		if w.Subresource == "resize" {
+			s.AfterWrite = nil
+			s.Faults.Die = 1
+		}
+	}
+	s.change(sized("2"))
+	for range 10 {
+		s.round()
+	}
+	if cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String(); !s.Dead() || cpu != "2" {
+		t.Fatal(cpu, s.describe())
+	}
+	s.change(sized("1"))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	pod := s.pods()[0]
+	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" || s.set().Status.UpdatedReadyPods != 1 ||
+		strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
+		t.Error(cpu, s.describe())
+	}
 }
 
 // TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds (SS-229).
@@ -281,7 +307,7 @@ func TestRevisionThatIsRefused(t *testing.T) {
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, makeSet(), 2)
 	s.manage() // its writes are never delivered
-	s.due, s.wake = time.Time{}, true
+	s.queue.Add()
 	wait := func() string {
 		outcome, err := s.pass.Run(t.Context(), setKey.Name)
 		if err != nil {
@@ -356,6 +382,8 @@ func TestCondition(t *testing.T) {
 func TestEventsOfPods(t *testing.T) {
 	set := makeSet()
 	stamp(set)
+	sim := simulate(1, makeSet(), 0)
+	podEvents := (&reconciler{pass: sim.pass}).podEvents()
 	asked := func(do func(queue)) int {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
@@ -401,6 +429,16 @@ func TestEventsOfPods(t *testing.T) {
 	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: &corev1.Pod{}}, q) }); got != 0 {
 		t.Errorf("a pod without sidecars: %d", got)
 	}
+	sim.Remove(setKey) // pods list what is gone as long as they live
+	sim.deliver(1 << 20)
+	if got := asked(func(q queue) { podEvents.DeleteFunc(t.Context(), event.DeleteEvent{Object: pod}, q) }); got != 0 {
+		t.Errorf("%d passes for SidecarSets that are gone", got)
+	}
+	noted := pod.DeepCopy()
+	noted.Status.Conditions = append(noted.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Message: `{"logs":true}`})
+	if got := asked(func(q queue) { podEvents.CreateFunc(t.Context(), event.CreateEvent{Object: noted}, q) }); got != 1 {
+		t.Errorf("%d passes for one that a condition names", got)
+	}
 	status := set.DeepCopy()
 	status.Status.MatchedPods = 3
 	spec := set.DeepCopy()
@@ -429,7 +467,7 @@ func TestMissingPods(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, map[string]map[string]string{"elsewhere": {"team": "a"}})
+	}, map[string]map[string]string{"elsewhere": {"team": "a"}}, "")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {2, []string{"default/bare", "elsewhere/elsewhere"}}, "scoped": {1, []string{"elsewhere/elsewhere"}}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -440,12 +478,12 @@ func TestMetrics(t *testing.T) {
 	s := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 3)
 	m := newMeters()
 	plan := Make(s)
-	m.observe(plan)
+	m.observe(plan, nil)
 	if n := len(m.known["mesh"]); n != 2 { // one revision, one reason
 		t.Errorf("%v", m.known)
 	}
 	s.Set.Spec.UpdateStrategy.Paused = true
-	m.observe(Make(s))
+	m.observe(Make(s), nil)
 	if !m.known["mesh"]["wPaused"] || m.known["mesh"]["wMaxUnavailable"] {
 		t.Errorf("%v", m.known)
 	}

@@ -66,10 +66,11 @@ const atOnce = 32
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
-	pass   *Pass
-	kube   *Kube
-	meters *meters
-	memory *pacing.Memory
+	pass    *Pass
+	kube    *Kube
+	meters  *meters
+	backOff *pacing.BackOff
+	memory  *pacing.Memory
 }
 
 // pauseAtMost is the longest pause between the plans of a SidecarSet, whose pods may be many.
@@ -84,16 +85,16 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		}
 	}
 	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{kube: kube, meters: meters}
+	r := &reconciler{kube: kube, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
 	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
 	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
 		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
-		Watches(&corev1.Pod{}, podEvents).
+		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the SidecarSet controller: %w", err)
@@ -138,26 +139,35 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconci
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
-var podEvents = handler.Funcs{
-	CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object) },
-	DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object) },
-	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-		before, isPod := e.ObjectOld.(*corev1.Pod)
-		after, same := e.ObjectNew.(*corev1.Pod)
-		if !isPod || !same || !concerns(before, after) {
-			return
-		}
-		enqueue(q, before)
-		enqueue(q, after)
-	},
+func (r *reconciler) podEvents() handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, isPod := e.ObjectOld.(*corev1.Pod)
+			after, same := e.ObjectNew.(*corev1.Pod)
+			if !isPod || !same || !concerns(before, after) {
+				return
+			}
+			r.enqueue(ctx, q, before)
+			r.enqueue(ctx, q, after)
+		},
+	}
 }
 
-func enqueue(q queue, pod client.Object) {
+// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for as long as they live, and each pass would
+// look at all of them to find nothing (SS-005, SS-261).
+func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {
 		return
 	}
 	for _, name := range ReadInjectedList(list) {
+		if owner, err := r.pass.Reader.Owner(ctx, name); err == nil && owner == "" {
+			if full, isPod := pod.(*corev1.Pod); !isPod || !lists(full, name) {
+				continue
+			}
+		}
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 }
@@ -206,7 +216,7 @@ func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	name, key, begin := request.Name, request.NamespacedName, r.pass.Applier.Now()
-	owner, err := r.kube.Owner(ctx, name)
+	owner, err := r.pass.Reader.Owner(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
 	}
@@ -225,15 +235,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Pending != "":
 		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
 	case outcome.Plan != nil:
-		r.meters.observe(outcome.Plan)
+		r.meters.observe(outcome.Plan, outcome.Done)
 		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
 			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: outcome.After}, nil
+	return r.backOff.Answer(request, outcome.After, err)
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

@@ -68,11 +68,9 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
 	s.Deliver(99) // the manager is told of nothing
-	s.wake = false
-	if s.due.IsZero() {
+	if !s.queue.Wait() {
 		t.Fatal("the manager does not come back")
 	}
-	s.Pass(s.due.Sub(s.Now()))
 	if err := s.settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
 		t.Error(err, s.describe())
 	}
@@ -102,7 +100,7 @@ func TestPodsOfACanary(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, nil)
+	}, nil, "")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, []string{"default/of-the-base"}}}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -122,7 +120,7 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 	set := makeSet()
 	stamp(set)
 	var pods []*corev1.Pod
-	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "shop": {"control-plane": "other"}}
+	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "own": {}, "shop": {"control-plane": "other"}}
 	for namespace := range namespaces {
 		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
 	}
@@ -130,7 +128,7 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 		for _, pod := range pods {
 			do(pod)
 		}
-	}, namespaces)
+	}, namespaces, "own")
 	if diff := cmp.Diff(map[string]Missing{"mesh": {1, []string{"shop/p"}}}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -27,7 +27,7 @@ func newMeters() *meters {
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_waiting",
 			Help: "Pods that wait, by what they wait for."}, []string{"name", "reason"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_sidecarset_pod_actions_total",
-			Help: "Planned actions on pods: upgrade or reset."}, []string{"action"}),
+			Help: "Pods that were upgraded, or reset at the end of a hot upgrade."}, []string{"action"}),
 		notInjected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_not_injected",
 			Help: "Active pods that a SidecarSet selects and that were never injected by it."}, []string{"name"}),
 		known: map[string]map[string]bool{},
@@ -38,7 +38,8 @@ func (m *meters) all() []prometheus.Collector {
 	return []prometheus.Collector{m.pods, m.revisions, m.waiting, m.actions, m.notInjected}
 }
 
-func (m *meters) observe(plan *Plan) {
+// observe shows a plan, and what was done of it.
+func (m *meters) observe(plan *Plan, done map[Action]int) {
 	name := plan.SidecarSet.Name
 	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods), "updated": int(plan.Status.UpdatedPods), "ready": int(plan.Status.ReadyPods),
 		"updated_ready": int(plan.Status.UpdatedReadyPods), "not_upgradable": plan.NotUpgradable} {
@@ -49,13 +50,12 @@ func (m *meters) observe(plan *Plan) {
 		revisions[plan.planner.revisionOf(pod)]++
 	}
 	for _, v := range plan.Verdicts {
-		switch v.Action {
-		case Wait:
+		if v.Action == Wait {
 			waiting[string(v.Reason)]++
-		case Upgrade, Reset:
-			m.actions.WithLabelValues(string(v.Action)).Inc()
-		case Keep:
 		}
+	}
+	for action, n := range done {
+		m.actions.WithLabelValues(string(action)).Add(float64(n))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,6 +3,7 @@ package sidecarset
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,8 +36,9 @@ func (m Missing) String() string {
 	return fmt.Sprintf("%d pod(s) that it selects were never injected, and will not be until they are made anew: %s", m.Pods, strings.Join(m.Examples, ", "))
 }
 
-// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known.
-func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string) map[string]Missing {
+// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known, and install is the
+// one of the manager: like those of the system its pods never reach the webhook (SS-085).
+func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string, install string) map[string]Missing {
 	type looker struct {
 		*planner
 		missing Missing
@@ -55,7 +57,7 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	}
 	const examples = 3
 	each(func(pod *corev1.Pod) bool {
-		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || namespaces[pod.Namespace]["control-plane"] == "openkruise" { // SS-085
+		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install || namespaces[pod.Namespace]["control-plane"] == "openkruise" {
 			return true
 		}
 		var injected []string
@@ -123,11 +125,13 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]int) error 
 	for i := range list.Items {
 		sets = append(sets, &list.Items[i])
 	}
-	counts := MissingPods(sets, r.kube.Pods.All, byName)
+	counts := MissingPods(sets, r.kube.Pods.All, byName, r.kube.Namespace)
+	before := maps.Clone(said)
+	clear(said) // of those that are gone nothing is remembered
 	for _, set := range sets {
 		missing := counts[set.Name]
 		r.meters.notInjected.WithLabelValues(set.Name).Set(float64(missing.Pods))
-		if missing.Pods > said[set.UID] && !set.Spec.InjectionStrategy.Paused {
+		if missing.Pods > before[set.UID] && !set.Spec.InjectionStrategy.Paused {
 			r.pass.Applier.Events.Event(set, corev1.EventTypeNormal, "PodsNotInjected", missing.String())
 		}
 		said[set.UID] = missing.Pods

@@ -9,8 +9,34 @@ import (
 // limits are the user's numbers (SS-217, SS-218).
 type limits struct {
 	partition, maxUnavailable int
-	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also count.
-	used int
+	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also count. down is how many of them are
+	// out of service, or about to be: the others are ready and wait for resources alone.
+	used, down int
+}
+
+// count adds the pods that may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the SidecarSet
+// in the middle of a rollout would double what is unavailable. Once upgraded they count anyway (SS-218).
+func (l *limits) count(pods []*podInfo) {
+	for _, pod := range pods {
+		if pod.underway {
+			l.add(pod)
+		}
+	}
+}
+
+func (l *limits) add(pod *podInfo) {
+	l.used++
+	if !pod.serves() {
+		l.down++
+	}
+}
+
+// String tells what is used for messages.
+func (l *limits) String() string {
+	if l.used > l.down {
+		return fmt.Sprintf("%d pods are unavailable because of the upgrade or wait for their resources, maxUnavailable is %d", l.used, l.maxUnavailable)
+	}
+	return fmt.Sprintf("%d pods are unavailable because of the upgrade, maxUnavailable is %d", l.used, l.maxUnavailable)
 }
 
 func (p *planner) limits() (limits, error) {
@@ -26,7 +52,7 @@ func (p *planner) limits() (limits, error) {
 	}
 	for _, pod := range p.matched {
 		if pod.updated && !pod.available() {
-			l.used++
+			l.add(pod)
 		}
 	}
 	return l, nil

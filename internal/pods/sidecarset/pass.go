@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -49,10 +50,19 @@ type Pass struct {
 type Outcome struct {
 	// Plan that was carried out; nil if there was nothing to plan, or not yet.
 	Plan *Plan
+	// Done is how many pods were upgraded or reset.
+	Done map[Action]int
 	// Pending is what the cache has to show before a plan can be made (SS-193).
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
+}
+
+// within sees to it that the pass is repeated after that time at the latest (CS-076).
+func (o *Outcome) within(after time.Duration) {
+	if o.After == 0 || after < o.After {
+		o.After = after
+	}
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -71,7 +81,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if owner == "" {
-		return Outcome{}, p.forgotten(ctx, name)
+		return p.forgotten(ctx, name)
 	}
 	now := p.Applier.Now()
 	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
@@ -88,31 +98,46 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	}
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
 	plan := Make(*snapshot)
+	if pending, err := p.overtaken(ctx, plan); err != nil || pending != "" {
+		return Outcome{Pending: pending, After: retryAfter}, err
+	}
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.learn(plan, result)
+	snapshot.Known.learn(plan, result, p.Applier.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, After: plan.Again}
-	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) && (outcome.After == 0 || outcome.After > mendedAfter) {
-		outcome.After = mendedAfter
+	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again}
+	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
+		outcome.within(mendedAfter)
 	}
 	if result.Retry {
-		outcome.After = retryAfter
+		outcome.within(retryAfter)
 	}
 	if result.NoRevision || equality.Semantic.DeepEqual(plan.SidecarSet.Status, plan.Status) {
 		return outcome, result.Err
 	}
 	if wait := p.statusMayWait(plan); wait > 0 {
-		if outcome.After == 0 || outcome.After > wait {
-			outcome.After = wait
-		}
+		outcome.within(wait)
 		return outcome, result.Err
 	}
 	final := Result{}
 	final.add(p.Applier.writeStatus(ctx, plan, &plan.Status))
 	if final.Retry {
-		outcome.After = retryAfter
+		outcome.within(retryAfter)
 	}
 	return outcome, errors.Join(result.Err, final.Err)
+}
+
+// overtaken tells what the cache has to show first, if the plan upgrades a pod that may have something newer than the cache shows: then one live read
+// settles the doubt. Caches of pods and of SidecarSets lag apart.
+func (p *Pass) overtaken(ctx context.Context, plan *Plan) (pending string, err error) {
+	if plan.Stranger == "" {
+		return "", nil
+	}
+	set := plan.SidecarSet
+	now, err := p.Reader.Live(ctx, ownwrites.Object{Kind: KindSet, NamespacedName: types.NamespacedName{Name: set.Name}})
+	if err != nil || now != nil && now.GetUID() == set.UID && now.GetGeneration() == set.Generation && maps.Equal(now.GetAnnotations(), set.Annotations) {
+		return "", err
+	}
+	return fmt.Sprintf("the cache does not show the SidecarSet as it is now, and pod %s may have what that gives", plan.Stranger), nil
 }
 
 // over tells whether the caches have lagged for so long that it is not waited any more.
@@ -165,23 +190,24 @@ func (p *Pass) knowledge(owner types.UID) *Knowledge {
 
 // forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261). Nothing else of them is touched
 // (SS-005).
-func (p *Pass) forgotten(ctx context.Context, name string) error {
+func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Reader.Injected(name)
 	if err != nil {
-		return err
+		return Outcome{}, err
 	}
 	plan := &Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
-		if _, listed := upgradableOf(pod)[name]; listed && Active(pod) {
+		if Active(pod) && lists(pod, name) {
 			plan.Verdicts = append(plan.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Forget: true})
 		}
 	}
 	result := p.Applier.Apply(ctx, plan)
 	p.Applier.Own.Forget("") // a conflict is all that comes of a cache that lags
-	if result.Retry && result.Err == nil {
-		return fmt.Errorf("SidecarSet %s is gone, and its pods changed meanwhile: %w", name, errChanged)
+	outcome := Outcome{}
+	if result.Retry {
+		outcome.within(retryAfter)
 	}
-	return result.Err
+	return outcome, result.Err
 }
 
 // statusEvery is how often a status is written of which nothing but the numbers of pods changes: those of a large set change faster than

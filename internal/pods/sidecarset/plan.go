@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -56,6 +58,7 @@ const (
 	ReasonMetadata         Reason = "MetadataNotMergeable"
 	ReasonNoHash           Reason = "NoHash"
 	ReasonResizeInfeasible Reason = "ResizeInfeasible"
+	ReasonRefused          Reason = "Refused"
 )
 
 // PodVerdict is the decision about one pod.
@@ -104,6 +107,9 @@ type Plan struct {
 	heldBackAbout string
 	// Again is when to plan again although nothing happens; 0 means not at all.
 	Again time.Duration
+	// Stranger is a pod that is to be upgraded from what no stored revision describes; empty if there is none. Webhooks may know the SidecarSet
+	// as it is now, and have given it to the pod, while the cache shows an earlier one.
+	Stranger string
 	// Sentences explain the plan.
 	Sentences []string
 
@@ -118,10 +124,13 @@ type planner struct {
 	selector, namespaces, update labels.Selector
 	stored                       []*appsv1.ControllerRevision
 	hash, hashWithoutImage       string
+	about                        string
 	matched                      []*podInfo
 	// hotWaits is why hot upgrades are not done yet.
 	hotWaits map[*podInfo]string
 	compared map[*appsv1.ControllerRevision]comparison
+	sizing   sync.Mutex
+	sizes    map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements
 }
 
 func (p *planner) say(format string, args ...any) {
@@ -130,7 +139,8 @@ func (p *planner) say(format string, args ...any) {
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{}}
+	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{},
+		sizes: map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
 	p.SidecarSet = s.Set
 	p.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
@@ -160,7 +170,7 @@ func Make(s Snapshot) *Plan {
 			continue
 		}
 		unmatched[info.why]++
-		if _, listed := upgradableOf(pod)[s.Set.Name]; listed {
+		if lists(pod, s.Set.Name) {
 			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
 				Message: "the pod is not matched any more: " + info.why})
 		}
@@ -178,6 +188,13 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+	if p.NewRevision != nil || p.ChangeRevision != nil {
+		if why := p.heldBack(s.Set.UID); why != "" {
+			p.say("nothing is done: revision %s is not stored: %s", p.Status.LatestRevision, why)
+			p.NewRevision, p.ChangeRevision, p.Status = nil, nil, *s.Set.Status.DeepCopy()
+			return p.result()
+		}
+	}
 	p.history()
 	p.status()
 	p.decide()
@@ -191,7 +208,38 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
+// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID of the SidecarSet, the new one. It is
+// empty if it may be (SS-230).
+func (p *planner) heldBack(uid types.UID) string {
+	if p.Known == nil {
+		return ""
+	}
+	until, why := p.Known.retries.Held(uid, p.about, p.Now)
+	if until.IsZero() {
+		return ""
+	}
+	p.comeBack(until.Sub(p.Now))
+	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+}
+
+// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
+func (p *planner) refused(pod *corev1.Pod) bool {
+	return p.Known != nil && p.Known.retries.Has(pod.UID, p.about)
+}
+
+// comeBack plans again after that time at the latest.
+func (p *planner) comeBack(after time.Duration) {
+	if after > 0 && (p.Again == 0 || after < p.Again) {
+		p.Again = after
+	}
+}
+
 func (p *planner) result() *Plan {
+	for _, v := range p.Verdicts {
+		if v.Change == nil && (v.Upgradable != nil || v.Forget) && p.heldBack(v.Pod.UID) != "" {
+			v.Upgradable, v.Forget = nil, false
+		}
+	}
 	plan := p.Plan
 	plan.planner = p
 	return &plan
@@ -215,7 +263,7 @@ func (p *planner) prepare() {
 	}
 	p.namespaces = compile(p.Set.Spec.NamespaceSelector, labels.Everything())
 	p.update = compile(p.Set.Spec.UpdateStrategy.Selector, labels.Everything())
-	p.hash = p.Set.Annotations[pub.SidecarSetHash]
+	p.hash, p.about = p.Set.Annotations[pub.SidecarSetHash], aboutOf(p.Set)
 	p.hashWithoutImage = p.Set.Annotations[pub.SidecarSetHashWithoutImage]
 }
 

@@ -450,10 +450,10 @@ func TestResources(t *testing.T) {
 				return
 			}
 			patches, err := plan.Verdicts[0].Change(s.Pods[0], planTime)
-			if err != nil || len(patches) != 2 || patches[0].Subresource() != "resize" {
+			if err != nil || len(patches) != 3 || patches[1].Subresource() != "resize" {
 				t.Fatal(patches, err)
 			}
-			if body, _ := patches[1].JSON(s.Pods[0]); !strings.Contains(string(body), s.Set.Annotations[pub.SidecarSetHashWithoutImage]) {
+			if body, _ := patches[2].JSON(s.Pods[0]); !strings.Contains(string(body), s.Set.Annotations[pub.SidecarSetHashWithoutImage]) {
 				t.Errorf("the hash without images is not recorded: %s", body)
 			}
 		})

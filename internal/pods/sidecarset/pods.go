@@ -27,12 +27,16 @@ type podInfo struct {
 	unreadable error
 	// updated: the pod has the latest hash. upgradable: images are all that differs (SS-211).
 	updated, upgradable bool
+	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
+	resizing []string
 	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215); busy says the same of one that
 	// is ready, so that the pod waits (SS-212).
 	behind, busy string
 	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet, be it to the latest hash or to a
 	// former one.
 	underway bool
+	// held: only resources are missing (SS-W02). If it is ready, it serves until another upgrade restarts its containers.
+	held bool
 	// ready as in SS-216; notReady says why not.
 	ready    bool
 	notReady string
@@ -41,6 +45,9 @@ type podInfo struct {
 
 // available: consistent and ready, as the budget counts (SS-218).
 func (i *podInfo) available() bool { return i.behind == "" && i.ready }
+
+// serves: it is ready and stays so, though it is not available for want of resources (SS-219).
+func (i *podInfo) serves() bool { return i.held && i.ready }
 
 // examine looks at an active pod that lists the SidecarSet.
 func (p *planner) examine(pod *corev1.Pod) *podInfo {
@@ -66,7 +73,6 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 		info.unreadable = errWithout
 	}
 	info.record = withImage[p.Set.Name]
-	info.updated = p.hash != "" && info.record.Hash == p.hash
 	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.Set.Name].Hash == p.hashWithoutImage
 	info.behind, info.busy = p.consistency(pod)
 	info.notReady = p.unready(pod, working)
@@ -75,9 +81,12 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if err != nil {
 		states = nil // consistency says so
 	}
-	_, begun := states[p.Set.Name]
+	state, begun := states[p.Set.Name]
+	info.resizing = state.Resizing
+	info.updated = p.hash != "" && info.record.Hash == p.hash && len(info.resizing) == 0
 	if begun && info.behind == "" {
 		info.behind = p.unresized(pod) // not busy: it may be given other resources meanwhile
+		info.held = info.behind != ""
 	}
 	info.underway = begun && !info.available()
 	return info
@@ -235,7 +244,7 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 }
 
 func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
-	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage}
+	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage, Overtaken: s.Overtaken}
 }
 
 func digestOf(image string) string {
@@ -321,6 +330,12 @@ func upgradableOf(pod *corev1.Pod) map[string]bool {
 		return nil
 	}
 	return entries
+}
+
+// lists tells whether the pod's condition says anything of the SidecarSet.
+func lists(pod *corev1.Pod, set string) bool {
+	_, listed := upgradableOf(pod)[set]
+	return listed
 }
 
 // mainFinished tells whether a pod that is to end has no application running any more: the next thing is that its sidecars end (SS-256).

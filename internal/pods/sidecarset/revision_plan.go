@@ -167,6 +167,11 @@ func (p *planner) history() {
 		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
 			needed[r.Name] = true
 		}
+		for _, begun := range pod.resizing { // what it was given of that may be to be taken back
+			if r := p.recorded(pub.SidecarSetRecord{Hash: begun}); r != nil {
+				needed[r.Name] = true
+			}
+		}
 	}
 	excess := len(p.stored) - limit
 	if p.NewRevision != nil {
@@ -176,9 +181,11 @@ func (p *planner) history() {
 		if excess <= 0 {
 			return
 		}
-		if !needed[r.Name] {
+		if needed[r.Name] {
+			continue
+		}
+		if excess--; p.heldBack(r.UID) == "" {
 			p.History = append(p.History, r)
-			excess--
 		}
 	}
 	if excess > 0 {

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -29,8 +30,7 @@ type simulated struct {
 	pass     *Pass
 	mu       sync.Mutex // guards events while requests run in parallel
 	events   []string
-	due      time.Time
-	wake     bool
+	queue    *simulation.Queue
 	told     func(*Plan)
 	trace    bool
 	features Features
@@ -69,7 +69,7 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.wake, s.due = true, time.Time{}
+	s.queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	s.pass = &Pass{Reader: simReader{s}, Features: s.features,
 		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
 }
@@ -88,14 +88,11 @@ func (s *simulated) PodEvent(pod *corev1.Pod, eventType, reason, message string)
 
 // manage runs one pass if anything would call the manager, and tells whether it did.
 func (s *simulated) manage() bool {
-	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+	if !s.queue.Take() {
 		return false
 	}
-	s.wake, s.due = false, time.Time{}
 	outcome, err := s.pass.Run(context.Background(), setKey.Name)
-	if err != nil {
-		s.wake = true
-	}
+	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -105,15 +102,12 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	if outcome.After > 0 {
-		s.due = s.Now().Add(outcome.After)
-	}
 	return true
 }
 
 func (s *simulated) deliver(n int) {
 	if s.Deliver(n) {
-		s.wake = true
+		s.queue.Add()
 	}
 }
 
@@ -276,10 +270,9 @@ func (s *simulated) settle(limit int) error {
 		if s.Dead() {
 			return fmt.Errorf("the manager died at rest")
 		}
-		if s.due.IsZero() {
+		if !s.queue.Wait() {
 			return nil
 		}
-		s.Pass(max(s.due.Sub(s.Now()), 0))
 	}
 	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
 }
@@ -300,7 +293,7 @@ func (s *simulated) round() bool {
 	if s.others != nil && s.others() {
 		moved = true
 	}
-	return moved || s.Undelivered() > 0 || s.wake
+	return moved || s.Undelivered() > 0 || s.queue.Added()
 }
 
 func (s *simulated) describe() string {
@@ -370,6 +363,13 @@ func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return
 
 func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
 
+// sized gives the first sidecar a request of cpu.
+func sized(cpu string) func(*appsv1beta1.SidecarSet) {
+	return func(set *appsv1beta1.SidecarSet) {
+		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+}
+
 // imageNow sets the image of every sidecar of that name.
 func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
@@ -387,19 +387,23 @@ func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
-	add := func(name, image string) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked})
+	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
+		resources := *c.Resources.DeepCopy()
+		if resources.Requests == nil { // as the API server defaults it
+			resources.Requests = resources.Limits.DeepCopy()
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
 	}
 	working := WorkingContainers{}
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
 		if !IsHot(c) {
-			add(c.Name, c.Image)
+			add(c, c.Name, c.Image)
 			continue
 		}
 		first, second := HotNames(c.Name)
-		add(first, c.Image)
-		add(second, c.UpgradeStrategy.HotUpgradeEmptyImage)
+		add(c, first, c.Image)
+		add(c, second, c.UpgradeStrategy.HotUpgradeEmptyImage)
 		working[c.Name] = first
 		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1", pub.SidecarSetVersionAltPrefix + first: "0",
 			pub.SidecarSetVersionPrefix + second: "0", pub.SidecarSetVersionAltPrefix + second: "1"} {

@@ -31,6 +31,8 @@ type upgradeRun struct {
 	app int
 	// wild: the user changes more than images, so that pods are left behind that cannot be upgraded, and deletes the SidecarSet.
 	wild bool
+	// limits: sidecars ask for limits alone where they are resized.
+	limits bool
 }
 
 func (r *upgradeRun) fail(format string, args ...any) {
@@ -77,9 +79,15 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	if w.Subresource != "" {
 		return
 	}
+	if now := r.set(); now != nil && p.Set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != p.hash && p.examine(old).record.Hash == now.Annotations[pub.SidecarSetHash] && p.examine(new).record.Hash == p.hash && !r.heardOf(p.examine(old).record.Hash) {
+		r.fail("%s was made with what the SidecarSet has now, and gets what it had before", w.Key.Name)
+	}
 	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
 		used, ours := 0, 0
 		for _, pod := range p.matched {
+			if was.serves() && pod.serves() { // of those that stay in service as many as there are may be given something else (SS-219)
+				continue
+			}
 			if pod.updated && !pod.available() {
 				used++
 			}
@@ -129,7 +137,7 @@ func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range list {
 				if slices.Contains(names, list[i].Name) {
-					list[i].Image = ""
+					list[i].Image, list[i].Resources = "", corev1.ResourceRequirements{}
 				}
 			}
 		}
@@ -200,6 +208,10 @@ func (r *upgradeRun) user() {
 		r.upset()
 		return
 	}
+	if r.features.Resize && r.Chance(0.3) {
+		r.resize()
+		return
+	}
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		u := &set.Spec.UpdateStrategy
 		switch r.Rand.IntN(8) {
@@ -218,6 +230,24 @@ func (r *upgradeRun) user() {
 			imageNow("proxy", "proxy:bad")(set)
 		}
 	})
+}
+
+// resize changes the size of a sidecar, or what fits on a node.
+func (r *upgradeRun) resize() {
+	if pods := r.pods(); r.Chance(0.5) && len(pods) > 0 {
+		uid := string(pods[r.Rand.IntN(len(pods))].UID)
+		r.node.Unfit[uid] = !r.node.Unfit[uid]
+		return
+	}
+	r.change(r.size(1 + r.Rand.IntN(3)))
+}
+
+// size is a request of cpu, or a limit alone.
+func (r *upgradeRun) size(cpu int) func(*appsv1beta1.SidecarSet) {
+	if r.limits {
+		return asks(nil, list("cpu", strconv.Itoa(cpu)))
+	}
+	return sized(strconv.Itoa(cpu))
 }
 
 // upset changes what pods cannot be given in place, or who they belong to.
@@ -294,9 +324,17 @@ func simulatedUpgrade(seed uint64) string {
 			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
 		}
 	})
+	resizes := seed%8 < 4
+	if r.limits = seed%16 < 8; resizes {
+		r.size(1)(set)
+	}
 	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
 	r.trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0
-	r.node.Daemon = r.Chance(0.3)
+	if r.node.Unfit = map[string]bool{}; resizes {
+		r.features.Resize = true
+		r.startManager()
+	}
+	r.node.Daemon, r.Apart = r.Chance(0.3), seed%5 > 1
 	r.node.Digests["proxy:bad"] = ""
 	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
 	r.BeforeWrite = r.beforeWrite
@@ -311,8 +349,21 @@ func simulatedUpgrade(seed uint64) string {
 	return r.end()
 }
 
+// heardOf tells whether the manager knows of a revision with that hash: then the SidecarSet may have gone back to it.
+func (r *upgradeRun) heardOf(hash string) bool {
+	return slices.ContainsFunc(r.List("ControllerRevision", true), func(o client.Object) bool { return o.GetAnnotations()[pub.SidecarSetHash] == hash })
+}
+
+// strange tells of a pod that was injected from a spec that was another one before the manager had kept it: nobody knows what it has.
+func (r *upgradeRun) strange(pod *podInfo) bool {
+	return r.features.Resize && !slices.ContainsFunc(r.List("ControllerRevision", false), func(o client.Object) bool {
+		return o.GetAnnotations()[pub.SidecarSetHash] == pod.record.Hash
+	})
+}
+
 // end lets the last wish come true and everything come to rest.
 func (r *upgradeRun) end() string {
+	clear(r.node.Unfit)
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
 		imageNow("proxy", "proxy:1")(set)
@@ -326,7 +377,7 @@ func (r *upgradeRun) end() string {
 	p := r.planner()
 	stay := 0
 	for _, pod := range p.matched {
-		if r.wild && !pod.updated && !pod.upgradable {
+		if (r.wild || r.strange(pod)) && !pod.updated && !pod.upgradable {
 			stay++
 			if entries := upgradableOf(pod.Pod); entries["mesh"] || entries == nil {
 				return fmt.Sprintf("pod %s does not say that it cannot be upgraded: %v%s", pod.Pod.Name, entries, r.describe())
@@ -338,6 +389,9 @@ func (r *upgradeRun) end() string {
 		}
 		if !pod.updated || !pod.available() {
 			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.updated, pod.behind, pod.notReady, r.describe())
+		}
+		if r.features.Resize && !r.wild && len(p.quantities(pod.Pod)) > 0 {
+			return fmt.Sprintf("pod %s lacks %v%s", pod.Pod.Name, p.quantities(pod.Pod), r.describe())
 		}
 		if images, changes := p.wanted(pod.Pod); len(images) > 0 || len(changes) > 0 {
 			return fmt.Sprintf("pod %s lacks %v %v%s", pod.Pod.Name, images, changes, r.describe())
@@ -365,7 +419,7 @@ func (r *upgradeRun) end() string {
 		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
 	}
 	r.Writes = nil
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // Snapshot is all that a plan is made from.
@@ -38,34 +39,33 @@ type Snapshot struct {
 type Knowledge struct {
 	about string
 	pods  map[*corev1.Pod]*podInfo
-	// notReset are pods whose reset failed when it was tried last.
-	notReset map[types.UID]bool
-	// refused are pods whose upgrade failed when it was tried last.
-	refused map[types.UID]bool
+	// retries are the pods that could not be written when it was tried last, the SidecarSet if its revision could not be stored,
+	// and revisions that could not be deleted.
+	retries pacing.Retries
 }
 
 // learn keeps what came of a plan.
-func (k *Knowledge) learn(plan *Plan, result Result) {
-	former := k.refused
-	k.notReset, k.refused = result.NotReset, nil
+func (k *Knowledge) learn(plan *Plan, result Result, now time.Time) {
+	present := map[types.UID]bool{plan.SidecarSet.UID: true}
 	for _, v := range plan.Verdicts {
-		if v.Action == Upgrade && result.Refused[v.Pod.UID] || v.Action == Wait && former[v.Pod.UID] {
-			if k.refused == nil {
-				k.refused = map[types.UID]bool{}
-			}
-			k.refused[v.Pod.UID] = true
+		present[v.Pod.UID] = true
+	}
+	for _, r := range plan.planner.Revisions {
+		present[r.UID] = true
+	}
+	k.retries.Keep(func(uid types.UID) bool { return present[uid] })
+	for uid, err := range result.Tried {
+		if err == nil {
+			k.retries.Done(uid)
+		} else {
+			k.retries.Failed(uid, aboutOf(plan.SidecarSet), err, now)
 		}
 	}
 }
 
-// refused tells of a pod whose upgrade failed: others are tried before it is again (SS-230).
-func (s *Snapshot) refused(pod *corev1.Pod) bool {
-	return s.Known != nil && s.Known.refused[pod.UID]
-}
-
-// failedReset tells of a pod that could not be reset: it must not end round after round (SS-230).
-func (s *Snapshot) failedReset(pod *corev1.Pod) bool {
-	return s.Known != nil && s.Known.notReset[pod.UID]
+// aboutOf is what pods are tried to be given.
+func aboutOf(set *appsv1beta1.SidecarSet) string {
+	return fmt.Sprint(set.Generation, set.Annotations[pub.SidecarSetHash])
 }
 
 // of returns what is known about pods under that SidecarSet and those labels of namespaces.

@@ -244,7 +244,8 @@ func TestBesideCloneSet(t *testing.T) {
 					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, imageOf(pod, "app"), imageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 			}
-			s.Writes, s.wake = nil, true
+			s.Writes = nil
+			s.queue.Add()
 			if err := s.settle(100); err != nil || len(s.Writes) > 0 {
 				t.Errorf("written at rest: %v %v", s.Writes, err)
 			}

@@ -226,16 +226,27 @@ func withQuantities(a, b corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// quantities are those of the SidecarSet that the pod's containers do not have.
+// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something else than when the pod was injected, or
+// upgraded last. What others gave it stays, such as an autoscaler, as far as it does not contradict that.
 func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	changes := map[string]corev1.ResourceRequirements{}
+	before, known := p.given(pod)
 	add := func(spec *appsv1beta1.SidecarContainer, name string) {
 		container, _ := containerOf(pod, name)
 		if container == nil || spec.ResourcesPolicy != nil {
 			return
 		}
-		lacking := inplace.Lacking(inplace.Quantities(spec.Resources), container.Resources)
-		if len(lacking.Limits)+len(lacking.Requests) > 0 {
+		want := inplace.Quantities(spec.Resources)
+		change := want
+		if known {
+			change = corev1.ResourceRequirements{}
+			for _, former := range before {
+				differs := inplace.Lacking(want, former[spec.Name])
+				change.Limits, change.Requests = withQuantities(change.Limits, differs.Limits), withQuantities(change.Requests, differs.Requests)
+			}
+		}
+		change = coherent(change, want, container.Resources)
+		if lacking := inplace.Lacking(change, container.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
 			changes[name] = lacking
 		}
 	}
@@ -257,14 +268,75 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 	return changes
 }
 
-// resize gives the pod the quantities of the SidecarSet, if it was injected with others; what others gave it stays.
+// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to last, and those of an upgrade that was begun;
+// it is not known if a revision is not kept.
+func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequirements, known bool) {
+	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
+	if err != nil {
+		return nil, false
+	}
+	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.Set.Name])}
+	if states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
+		for _, begun := range states[p.Set.Name].Resizing {
+			if begun != p.hash {
+				revisions = append(revisions, p.recorded(pub.SidecarSetRecord{Hash: begun}))
+			}
+		}
+	}
+	p.sizing.Lock() // pods are changed in parallel
+	defer p.sizing.Unlock()
+	for _, r := range revisions {
+		if r == nil {
+			return nil, false
+		}
+		quantities, ok := p.sizes[r]
+		if !ok {
+			spec, err := Restore(&p.Set.Spec, r.Data.Raw)
+			if err != nil {
+				return nil, false
+			}
+			quantities = map[string]corev1.ResourceRequirements{}
+			for _, list := range [][]appsv1beta1.SidecarContainer{spec.InitContainers, spec.Containers} {
+				for i := range list {
+					quantities[list[i].Name] = inplace.Quantities(list[i].Resources)
+				}
+			}
+			p.sizes[r] = quantities
+		}
+		all = append(all, quantities)
+	}
+	return all, true
+}
+
+// coherent adds to a change what the server would refuse it without: the request that is wanted, where the present one is above the new limit, and the
+// limit, where the present one is below the new request.
+func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
+	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits), Requests: withQuantities(have.Requests, change.Requests)}
+	for name, limit := range after.Limits {
+		request, requested := after.Requests[name]
+		if !requested || request.Cmp(limit) <= 0 {
+			continue
+		}
+		if quantity, ok := want.Limits[name]; ok {
+			change.Limits = withQuantities(change.Limits, corev1.ResourceList{name: quantity})
+		}
+		if quantity, ok := want.Requests[name]; ok {
+			change.Requests = withQuantities(change.Requests, corev1.ResourceList{name: quantity})
+		}
+	}
+	return change
+}
+
+// resize gives the pod the quantities of the SidecarSet, if it was injected with others.
 func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	if !p.Features.Resize {
 		return patch
 	}
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
-	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage {
+	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	begun := errStates == nil && len(states[p.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
+	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
 	changes := p.quantities(pod)
@@ -280,7 +352,8 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 		return ""
 	}
 	pending := readiness.Condition(pod, corev1.PodResizePending)
-	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible {
+	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible ||
+		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation { // of an earlier size of the pod
 		return ""
 	}
 	if lacking := p.unresized(pod); lacking != "" {

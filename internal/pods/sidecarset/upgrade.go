@@ -46,7 +46,7 @@ func (p *planner) decide() {
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			if !p.failedReset(pod.Pod) {
+			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round (SS-230)
 				resetting++
 			}
 			if !pod.updated {
@@ -76,7 +76,7 @@ func (p *planner) decide() {
 		}
 		return
 	}
-	limits.used += count(underway)
+	limits.count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
 
@@ -113,7 +113,10 @@ func (p *planner) reset(pod *podInfo) bool {
 		return false
 	}
 	changes, waiting := p.resets(pod)
-	if len(changes) == 0 {
+	if len(changes) > 0 {
+		waiting = p.heldBack(pod.Pod.UID)
+	}
+	if len(changes) == 0 || waiting != "" {
 		if waiting != "" {
 			p.hotWaits[pod] = waiting
 		}
@@ -143,7 +146,7 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 			return nil, errChanged
 		}
 		patch := &podpatch.Patch{}
-		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, fresh.record.Hash, at)
+		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, pub.SidecarSetState{Revision: fresh.record.Hash, Resizing: fresh.resizing}, at)
 	}
 }
 
@@ -174,6 +177,9 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		case pod.busy != "":
 			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
 			underway = append(underway, pod)
+		case p.heldBack(pod.Pod.UID) != "":
+			waits(ReasonRefused, p.heldBack(pod.Pod.UID))
+			underway = append(underway, pod)
 		case len(overtaken) > 0:
 			p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
 			underway = append(underway, pod)
@@ -194,7 +200,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		}
 		return
 	}
-	l.used += count(underway)
+	l.count(underway)
 	p.walk(candidates, l, len(outdated))
 }
 
@@ -211,24 +217,30 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		return -1
 	})
-	l.used += count(candidates[:len(candidates)-kept])
+	l.count(candidates[:len(candidates)-kept])
+	used := l.used
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
-	chosen, ended, used := 0, false, l.used
+	chosen, ended := 0, false
 	for i, pod := range candidates {
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
-		case pod.underway: // it counts already, and nothing else brings it back
+		case pod.underway && !pod.serves(): // it counts already, and nothing else brings it back
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
-		case ended || pod.ready && used >= l.maxUnavailable:
+		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
+			l.down++
+			chosen++
+			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; %d of %d out of service with it", l.down, l.maxUnavailable))
+		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
-			p.verdict(pod, Wait, ReasonMaxUnavailable, "%d pods are unavailable because of the upgrade, maxUnavailable is %d", used, l.maxUnavailable)
+			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
 		default:
 			how := "it is not ready anyway"
 			if pod.ready {
-				used++
-				how = fmt.Sprintf("%d of %d unavailable with it", used, l.maxUnavailable)
+				l.used++
+				l.down++
+				how = fmt.Sprintf("%d of %d unavailable with it", l.used, l.maxUnavailable)
 			}
 			chosen++
 			p.upgradeVerdict(pod, how)
@@ -236,7 +248,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	}
 	switch {
 	case chosen > 0 || len(candidates) == 0:
-	case l.used > 0:
+	case used > 0:
 		if kept < len(candidates) {
 			p.standstill(l)
 		}
@@ -277,7 +289,7 @@ func (p *planner) standstill(l limits) {
 		}
 	}
 	if wait := latest.Add(patience).Sub(p.Now); wait > 0 || len(names) == 0 {
-		p.Again = max(wait, 0)
+		p.comeBack(wait)
 		return
 	}
 	p.HeldBackReason, p.heldBackAbout = ReasonMaxUnavailable, strings.Join(names, " ")
@@ -288,18 +300,9 @@ func (p *planner) standstill(l limits) {
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
 	v.Upgradable, v.Change = &isTrue, p.change(pod)
-}
-
-// count tells how many of the pods may be unavailable because of an upgrade to what is not the latest any more. Without them, changing the
-// SidecarSet in the middle of a rollout would double what is unavailable. Once upgraded they count anyway (SS-218).
-func count(pods []*podInfo) int {
-	n := 0
-	for _, pod := range pods {
-		if pod.underway {
-			n++
-		}
+	if p.recorded(pod.record) == nil {
+		p.Stranger = pod.Pod.Namespace + "/" + pod.Pod.Name
 	}
-	return n
 }
 
 // change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was
@@ -318,16 +321,17 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	}
 }
 
-// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02).
+// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one (SS-225, SS-226, SS-W02). That the
+// resources change is noted first: the pod's record tells of former ones until the last write.
 func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 	var patches []*podpatch.Patch
 	resize := p.resize(pod)
 	if !resize.Empty() {
-		patches = append(patches, resize)
+		patches = append(patches, p.noteResize(pod, now), resize)
 	}
 	images, hot := p.wanted(pod)
 	patch := &podpatch.Patch{}
-	if err := p.images(patch, pod, images, hot, p.hash, now); err != nil {
+	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
 		return nil, err
 	}
 	metadata, err := PatchMetadata(pod.Annotations, p.Set.Spec.PatchPodMetadata)
@@ -359,6 +363,31 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	return append(patches, patch), nil
 }
 
+// maxResizing bounds how many upgrades that were overtaken half way are remembered: annotations are small.
+const maxResizing = 8
+
+// noteResize writes down that the pod is given the resources of the latest hash (SS-231).
+func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
+	patch := &podpatch.Patch{}
+	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	if err != nil {
+		states = States{} // nobody can read what stands there (SS-215)
+	}
+	state, begun := states[p.Set.Name]
+	if slices.Contains(state.Resizing, p.hash) {
+		return patch
+	}
+	if !begun {
+		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
+	}
+	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
+		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...) // of some nothing is known any more
+	}
+	states[p.Set.Name] = state
+	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
+	return patch
+}
+
 // wanted are the images of cold sidecars that differ in the pod, by container, and the changes of hot ones.
 func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotChange) {
 	images = map[string]string{}
@@ -384,8 +413,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	return images, hot
 }
 
-// images writes images into the patch, and what the changed containers ran before (SS-226, SS-231).
-func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, hash string, now time.Time) error {
+// images writes images into the patch, and into the state what the changed containers ran before (SS-226, SS-231).
+func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState, now time.Time) error {
 	working := WorkingContainers{}
 	if len(hot) > 0 {
 		var err error
@@ -422,8 +451,8 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 	if err != nil {
 		states = States{} // nobody can read what stands there (SS-215)
 	}
-	state := pub.SidecarSetState{Revision: hash, UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)),
-		LastContainerStatuses: maps.Clone(states[p.Set.Name].LastContainerStatuses)}
+	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
+	state.LastContainerStatuses = maps.Clone(states[p.Set.Name].LastContainerStatuses)
 	if state.LastContainerStatuses == nil {
 		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
 	}
@@ -436,7 +465,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			status = &corev1.ContainerStatus{}
 		}
 		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
-		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage}
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
 	states[p.Set.Name] = state

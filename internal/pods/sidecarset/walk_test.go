@@ -1,17 +1,19 @@
 package sidecarset
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them, or nothing would
@@ -21,11 +23,6 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 	first := func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
 			{Weight: 100, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"first": "yes"}}}}}
-	}
-	sized := func(cpu string) func(*appsv1beta1.SidecarSet) {
-		return func(set *appsv1beta1.SidecarSet) {
-			set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		}
 	}
 	unfit := func(pod *corev1.Pod) { // was given 9 cores, which it did not get
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}
@@ -39,9 +36,14 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
 		"it stays behind partition": {at(makeSet(first, imageNow("proxy", "proxy:3"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
 			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
-		"for want of resources": {at(makeSet(sized("4")), makeSet(sized("1")), 2, every(func(pod *corev1.Pod) {
-			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-		}), only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		"six that are ready wait for their resources, and get another image": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 6, every(unfit, begun)),
+			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable", "p3 wait MaxUnavailable", "p4 wait MaxUnavailable", "p5 wait MaxUnavailable"}},
+		"one of them is out of service": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 3, every(unfit, begun), only(1, notReady)),
+			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
+		"one of them stays behind partition": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(sized("9")), 2,
+			every(unfit, begun), only(1, notReady)), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
+		"they come before those that would make more unavailable": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		"for want of resources":                                   {at(makeSet(sized("4")), makeSet(sized("1")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.s.Features.Resize = true
@@ -50,6 +52,50 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 				t.Errorf("%s%s", diff, plan)
 			}
 		})
+	}
+}
+
+// TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne: pods whose node has not given a sidecar its resources yet serve all the same. A new
+// image restarts their sidecar within maxUnavailable, not in all of them at once (SS-219, SS-W02).
+func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
+	s := simulate(1, makeSet(sized("1"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })), 6)
+	s.features.Resize, s.node.Unfit = true, map[string]bool{}
+	s.startManager()
+	if err := s.settle(300); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range s.pods() {
+		s.node.Unfit[string(pod.UID)] = true
+	}
+	s.change(sized("9"))
+	if err := s.settle(300); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range s.pods() {
+		if !podReady(pod) || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "9" {
+			t.Fatal(s.describe())
+		}
+	}
+	most := 0
+	s.AfterWrite = func(simulation.Write) {
+		out := 0
+		for _, pod := range s.pods() {
+			if !podReady(pod) || pod.Status.ContainerStatuses[0].Image != imageOf(pod, "proxy") {
+				out++
+			}
+		}
+		most = max(most, out)
+	}
+	s.change(imageNow("proxy", "proxy:2"), sized("2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) }))
+	for range 20 {
+		s.round()
+	}
+	s.node.Unfit = nil
+	if err := s.settle(300); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.set().Status; most != 1 || status.UpdatedReadyPods != 6 {
+		t.Errorf("%d pods at once, maxUnavailable 1; %+v", most, status)
 	}
 }
 
@@ -67,13 +113,13 @@ func TestStandstillIsTold(t *testing.T) {
 	for range 50 {
 		s.round()
 	}
-	if told() != 0 || s.due.IsZero() {
-		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.due)
+	if told() != 0 || s.queue.Due().IsZero() {
+		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.queue.Due())
 	}
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
-	s.wake = true
+	s.queue.Add()
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +133,8 @@ func TestStandstillIsTold(t *testing.T) {
 func TestRefusedPodsThatAreNotReady(t *testing.T) {
 	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), makeSet(), 2, only(1, notReady))
 	s.Pods[1].UID = "refused"
-	s.Known = &Knowledge{refused: map[types.UID]bool{"refused": true}}
+	s.Known = &Knowledge{}
+	s.Known.retries.Failed("refused", aboutOf(s.Set), errors.New("no"), planTime.Add(-time.Hour))
 	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(Make(s))); diff != "" {
 		t.Error(diff)
 	}

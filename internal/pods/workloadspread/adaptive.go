@@ -70,14 +70,12 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 	return c, was, time.Time{}
 }
 
-// conditionOf is condition Schedulable of a subset in a list of the status, nil if there is none.
-func conditionOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, subset string) *metav1.Condition {
-	for i := range list {
-		if list[i].Name == subset {
-			return meta.FindStatusCondition(list[i].Conditions, string(appsv1beta1.SubsetSchedulable))
-		}
+// conditionOf is condition Schedulable of a subset, nil if there is none.
+func conditionOf(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Condition {
+	if status == nil {
+		return nil
 	}
-	return nil
+	return meta.FindStatusCondition(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
 // withCondition returns conditions with Schedulable as it should be, nil for without it, and leaves those given as they are.

@@ -63,6 +63,8 @@ type Result struct {
 	Deleted []*corev1.Pod
 	// DeleteErrors are those of pods that could not be deleted (WS-175).
 	DeleteErrors []error
+	// Tried are the pods that were written or deleted, with nil, or could not be, though nothing changed meanwhile.
+	Tried map[types.UID]error
 	// Written is the change of the status that was written; nil if there was none to write.
 	Written *StatusChange
 }
@@ -79,15 +81,22 @@ func (r *Result) add(err error) (failed bool) {
 	return false
 }
 
-// Apply carries out a plan: pods are patched, then the status is written, and only after that pods are deleted, so that their replacements
-// already find their subset passed over (WS-130). writeStatus tells whether the status may not wait.
-func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
-	var result Result
-	for i, err := range parallel.Do(ctx, len(plan.Writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, plan.Writes[i]) }) {
-		if result.add(err) && plan.Writes[i].Cost != "" {
-			result.CostErrors = append(result.CostErrors, err)
-		}
+// tried adds what came of a pod.
+func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
+	if failed = r.add(err); failed {
+		r.Tried[pod.UID] = err
+	} else if _, before := r.Tried[pod.UID]; !before {
+		r.Tried[pod.UID] = nil
 	}
+	return failed
+}
+
+// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are adopted, so that no deletion of theirs is
+// booked before they are counted, and others deleted, so that their replacements already find their subset passed over (WS-130). writeStatus tells
+// whether the status may not wait.
+func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
+	result := Result{Tried: map[types.UID]error{}}
+	a.pods(ctx, plan, &result, false)
 	if !writeStatus {
 		return result
 	}
@@ -95,8 +104,9 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		result.add(err)
 		return result
 	}
+	a.pods(ctx, plan, &result, true)
 	for i, err := range parallel.Do(ctx, len(plan.Delete), a.Parallel, func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
-		if result.add(err) {
+		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
 		}
 		if err == nil {
@@ -104,6 +114,21 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		}
 	}
 	return result
+}
+
+// pods patches those that are adopted, or the others.
+func (a *Applier) pods(ctx context.Context, plan *Plan, result *Result, adopted bool) {
+	var writes []*PodWrite
+	for _, w := range plan.Writes {
+		if (w.Adopt != "") == adopted {
+			writes = append(writes, w)
+		}
+	}
+	for i, err := range parallel.Do(ctx, len(writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
+		if result.tried(writes[i].Pod, err) && writes[i].Cost != "" {
+			result.CostErrors = append(result.CostErrors, err)
+		}
+	}
 }
 
 // pod sends one patch: deletion cost and adoption together.

@@ -30,3 +30,18 @@ func BenchmarkPlan(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBurst is 10,000 pods that come at once, booked as many at a time as one write takes.
+func BenchmarkBurst(b *testing.B) {
+	for b.Loop() {
+		spread := bookedSpread(b, `{spec: {subsets: [{name: a, maxReplicas: 100000}]}}`)
+		for i := 0; i < 10000; i += bookingBatch {
+			l := newLedger(spread, nil, bookingTime)
+			for j := range bookingBatch {
+				_, commit := l.create(Creation{Key: fmt.Sprintf("id-%d", i+j), Generated: true, Version: VersionIgnored})
+				commit()
+			}
+			spread.Status.VersionedSubsetStatuses = l.changed()
+		}
+	}
+}

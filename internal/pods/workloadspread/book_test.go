@@ -99,10 +99,16 @@ func TestCreate(t *testing.T) {
 			{name: a, replicas: 0, missingReplicas: 0, creatingPods: {id: ` + when + `}}]}}}`, nil, Creation{Key: "id", Generated: true, Version: "v"}, "a", ""},
 		"WS-073: the same name returns to its subset": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 1, missingReplicas: 1, deletingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"},
-			"b a{c:-,d:-,m:2,r:0} b{c:[p],d:-,m:0,r:1}", ""},
+			"b a{c:-,d:-,m:2,r:0} b{c:[p],d:-,m:0,r:0}", ""},
 		"WS-073: to another one if its own is full": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 2, missingReplicas: 0, deletingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"},
-			"a a{c:[p],d:-,m:1,r:0} b{c:-,d:-,m:0,r:2}", ""},
+			"a a{c:[p],d:-,m:1,r:0} b{c:-,d:-,m:0,r:1}", ""},
+		"WS-073: an earlier pod that nobody has counted": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
+			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 0, missingReplicas: 1, creatingPods: {p: ` + when + `}, deletingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"},
+			"b a{c:-,d:-,m:2,r:0} b{c:[p],d:-,m:0,r:0}", ""},
+		"WS-073: and whose place is taken": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
+			{name: a, replicas: 0, missingReplicas: 2}, {name: b, replicas: 0, missingReplicas: 0, creatingPods: {p: ` + when + `, o: ` + when + `}, deletingPods: {p: ` + when + `}}]}}}`, nil, Creation{Key: "p", Version: "v"},
+			"a a{c:[p],d:-,m:1,r:0} b{c:[o],d:-,m:0,r:0}", ""},
 		"WS-071: entries come in the order of the spec, removed ones are ignored, new ones are empty": {`{metadata: {generation: 2}, spec: {subsets: [{name: new, maxReplicas: 1}, {name: a, maxReplicas: 3}]},
 			status: {observedGeneration: 1, versionedSubsetStatuses: {v: [{name: a, replicas: 2, missingReplicas: 1}, {name: old, replicas: 0, missingReplicas: 9}]}}}`, nil, Creation{Key: "p", Version: "v"},
 			"new new{c:[p],d:-,m:0,r:0} a{c:-,d:-,m:1,r:2}", ""},

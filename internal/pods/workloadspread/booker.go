@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -63,7 +62,7 @@ func NewBooker(c client.Client, live client.Reader, cached func(types.Namespaced
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
 			Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."}, []string{"result"}),
 		booked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_bookings_total",
-			Help: "Pods whose creation or deletion was booked."}, []string{"kind"}),
+			Help: "Pods whose creation or deletion was booked, and creations whose place was given back (release)."}, []string{"kind"}),
 	}
 }
 
@@ -90,7 +89,7 @@ type booking struct {
 	arrived time.Time
 	version string
 	kind    string
-	decide  func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision
+	decide  func(*ledger) (Decision, func())
 	// prepare is called with a subset before anything is written, maybe again with another one; what it fails with is the answer.
 	prepare func(Decision) error
 
@@ -131,13 +130,10 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return decision, prepare(decision)
 	}
 	return b.settle(ctx, spread, &booking{version: pod.Version, kind: "creation", prepare: prepare,
-		decide: func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision {
-			return Create(spread, target, pod, now)
-		}})
+		decide: func(l *ledger) (Decision, func()) { return l.create(pod) }})
 }
 
-// byOrdinal chooses without booking. A cache may be behind in what the choice depends on: the StatefulSet is read live where it gives no place,
-// and whether subsets can be scheduled to is what was written here last, if that is newer.
+// byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if that is newer than the cache.
 func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation) (Decision, error) {
 	name := pod.Key
 	if pod.Generated {
@@ -152,17 +148,11 @@ func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 		<-r.lock
 	default: // somebody writes; what is read now may be as old as it likes
 	}
-	decision := Decision{}
-	for _, live := range []bool{false, true} {
-		target, err := b.workloads.Target(ctx, newest, live)
-		if err != nil {
-			return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
-		}
-		if decision = ByOrdinal(newest, target, name); decision.Subset != nil && target.Exists {
-			break
-		}
+	target, err := b.workload(ctx, newest)
+	if err != nil {
+		return Decision{}, fmt.Errorf("reading the StatefulSet: %w", err)
 	}
-	return decision, nil
+	return ByOrdinal(newest, target, name), nil
 }
 
 // Delete books the deletion of a pod, if there is something to book (WS-102, WS-103).
@@ -171,9 +161,18 @@ func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return Decision{Reason: reason}, nil
 	}
 	return b.settle(ctx, spread, &booking{version: pod.Version, kind: "deletion", prepare: func(Decision) error { return nil },
-		decide: func(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) Decision {
-			return Delete(spread, target, pod, now)
-		}})
+		decide: func(l *ledger) (Decision, func()) { return l.delete(pod) }})
+}
+
+// Release gives back the place of a pod whose creation was refused for certain, so that another one need not wait until its booking expires
+// (WS-152). Who does not know that for certain must not: two pods would have the place.
+func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation) error {
+	if Ordinal(TargetOf(spread).GroupKind) || Alone(spread) != nil {
+		return nil
+	}
+	_, err := b.settle(ctx, spread, &booking{version: pod.Version, kind: "release", prepare: func(Decision) error { return nil },
+		decide: func(l *ledger) (Decision, func()) { return l.release(pod) }})
+	return err
 }
 
 // Locked runs a write of the status that somebody else makes, such as the controller's, with the lock held that bookings take. What it
@@ -292,7 +291,7 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 	backoff := wait.Backoff{Duration: bookingWait, Factor: 2, Jitter: 1, Steps: bookingAttempts, Cap: bookingWaitMost}
 	for attempt := 1; ; attempt++ {
 		var err error
-		if batch, err = b.attempt(ctx, r, of, batch, live, false); err == nil {
+		if batch, err = b.attempt(ctx, r, of, batch, live); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -315,9 +314,9 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 	}
 }
 
-// attempt reads, decides and writes once; live and ask have the object, and its target, read from the API server. It returns the bookings
-// that are not answered, with an error if there are such.
-func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live, ask bool) ([]*booking, error) {
+// attempt reads, decides and writes once; live has the object read from the API server. It returns the bookings that are not answered, with an
+// error if there are such.
+func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live bool) ([]*booking, error) {
 	if batch = awaited(batch); len(batch) == 0 {
 		return nil, nil
 	}
@@ -332,10 +331,9 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 		}
 		return nil, nil
 	}
-	target := b.target(ctx, spread, ask)
-	changed, done := b.decide(r, spread, target, batch, ask)
+	changed, done := b.decide(r, spread, b.target(ctx, spread), batch, live)
 	if !done {
-		return b.attempt(ctx, r, of, batch, true, true)
+		return b.attempt(ctx, r, of, batch, true)
 	}
 	open := batch[:0:0]
 	for _, k := range batch {
@@ -351,7 +349,7 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 		}
 	}
 	for _, k := range open {
-		if len(k.decision.List) > 0 {
+		if k.decision.Made {
 			b.booked.WithLabelValues(k.kind).Inc()
 		}
 		k.answer(nil)
@@ -360,19 +358,14 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 }
 
 // decide decides about all of a batch, each on what those before it leave, and returns the lists to be written, by version. It is not done
-// if some pod found no subset in an object, or with replicas of the target, that may be older than its request (WS-077).
-func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, asked bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
-	work := *spread
-	work.Status.VersionedSubsetStatuses = maps.Clone(spread.Status.VersionedSubsetStatuses)
-	if work.Status.VersionedSubsetStatuses == nil {
-		work.Status.VersionedSubsetStatuses = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
-	}
-	changed = map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
-	now := b.now()
+// if some pod found no subset, or no booking to be given back, in an object that may be older than its request (WS-077).
+func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, live bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
+	l := newLedger(spread, target, b.now())
 	for _, k := range batch {
+		var commit func()
 		k.err = nil
-		k.decision = k.decide(&work, target, now)
-		if k.decision.Subset == nil && k.kind == "creation" && !asked && (readsTarget(spread) || r.fresh.Before(k.arrived)) {
+		k.decision, commit = k.decide(l)
+		if k.decision.Subset == nil && k.kind != "deletion" && !live && r.fresh.Before(k.arrived) {
 			return nil, false
 		}
 		if k.decision.Subset != nil {
@@ -380,11 +373,9 @@ func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Tar
 				continue
 			}
 		}
-		if k.decision.List != nil {
-			work.Status.VersionedSubsetStatuses[k.version], changed[k.version] = k.decision.List, k.decision.List
-		}
+		commit()
 	}
-	return changed, true
+	return l.changed(), true
 }
 
 // read returns the newer of what was written here last and of the informer's copy, or what the API server has (WS-111). Nil: it is gone.
@@ -414,14 +405,11 @@ func (b *Booker) read(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 }
 
 // target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas then count 0 (WS-133).
-func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) *Target {
+func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *Target {
 	if !readsTarget(spread) {
 		return nil
 	}
-	target, err := b.workloads.Target(ctx, spread, live)
-	if err == nil && !live && !target.Exists { // its pods come, so it is the cache that does not show it yet
-		target, err = b.workloads.Target(ctx, spread, true)
-	}
+	target, err := b.workload(ctx, spread)
 	if err == nil && target.DesiredError != nil {
 		err = target.DesiredError
 	}
@@ -430,6 +418,21 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return nil
 	}
 	return target
+}
+
+// workload reads the target from the API server: pods come because their workload was scaled, which the cache may show later than they come. The
+// cache is asked only where the API server does not answer.
+func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, error) {
+	target, err := b.workloads.Target(ctx, spread, true)
+	if err == nil {
+		return target, nil
+	}
+	cached, errCached := b.workloads.Target(ctx, spread, false)
+	if errCached != nil || !cached.Exists {
+		return nil, err
+	}
+	b.log.V(2).Info("The workload is read from the cache", "workloadspread", client.ObjectKeyFromObject(spread), "why", err.Error())
+	return cached, nil
 }
 
 // write patches the lists of some versions, for exactly this version of the object.

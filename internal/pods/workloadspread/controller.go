@@ -268,7 +268,7 @@ func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, n
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	name, begin := request.NamespacedName, r.pass.Applier.Now()
-	spread, err := r.kube.Spread(ctx, name)
+	spread, err := r.pass.Reader.Spread(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -296,11 +296,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			logger.V(2).Info("Plan", "plan", text)
 		}
 	}
-	if err != nil {
-		r.backOff.NotAfter(request, outcome.After)
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: outcome.After}, nil
+	return r.backOff.Answer(request, outcome.After, err)
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

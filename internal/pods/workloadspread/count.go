@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -88,51 +87,81 @@ const AllVersions = ""
 // Count counts the pods of a version. pods are those of all versions: a booking ends with the pod, whatever version that has meanwhile
 // (WS-151, WS-197). before is the list that the webhooks booked in; its conditions are kept.
 func Count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string, pods []Seen, now time.Time) Counted {
-	c := counter{now: now, pods: pods, former: make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))}
-	for i := range before {
-		c.former[before[i].Name] = &before[i] // WS-156
-	}
-	active := make(map[string]int32, len(quotas))
-	c.deletable = map[string]sets.Set[string]{}
+	return newTally(pods, nil, now).count(quotas, before, version)
+}
+
+// tally is the pods of a workload as counting looks at them. It is made once for all versions, of which there may be as many as pods.
+type tally struct {
+	now time.Time
+	// active is how many pods are active, by version and subset; AllVersions has all of them.
+	active map[string]map[string]int32
+	// byName are the pods by their names, byKey by the keys that they were booked under.
+	byName, byKey map[string]*Seen
+	// unseen are the keys of bookings whose pods the API server has, although they are not among these.
+	unseen map[string]bool
+}
+
+func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
+	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)), byKey: make(map[string]*Seen, len(pods)), unseen: unseen}
 	for i := range pods {
 		pod := &pods[i]
-		if !pod.Active || pod.Subset == "" || version != AllVersions && pod.Version != version {
+		t.byName[pod.Name] = pod
+		if pod.Booking != "" {
+			t.byKey[pod.Booking] = pod
+		} else {
+			t.byKey[pod.Name] = pod
+		}
+		if !pod.Active || pod.Subset == "" {
 			continue
 		}
-		active[pod.Subset]++
-		if old := c.former[pod.Subset]; old != nil && len(old.DeletingPods) > 0 {
-			if c.deletable[pod.Subset] == nil {
-				c.deletable[pod.Subset] = sets.New[string]()
+		versions := []string{AllVersions, pod.Version}
+		if pod.Version == AllVersions {
+			versions = versions[:1]
+		}
+		for _, version := range versions {
+			if t.active[version] == nil {
+				t.active[version] = map[string]int32{}
 			}
-			c.deletable[pod.Subset].Insert(pod.Name)
+			t.active[version][pod.Subset]++
 		}
 	}
+	return t
+}
+
+// count is Count.
+func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
+	c := counter{tally: t, version: version}
+	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))
+	for i := range before {
+		former[before[i].Name] = &before[i] // WS-156
+	}
 	for _, q := range quotas {
-		c.Subsets = append(c.Subsets, c.subset(q, active[q.Name]))
+		c.Subsets = append(c.Subsets, c.subset(q, former[q.Name]))
 	}
 	return c.Counted
 }
 
 type counter struct {
+	*tally
 	Counted
-	now    time.Time
-	pods   []Seen
-	former map[string]*appsv1beta1.WorkloadSpreadSubsetStatus
-	// deletable are the active pods of subsets in which deletions are booked.
-	deletable map[string]sets.Set[string]
-	// seen are the keys of pods, made when the first creation is looked at.
-	seen map[string]*Seen
+	version string
 }
 
 // subset is WS-150: what is there, without what is about to go, with what is about to come.
-func (c *counter) subset(q SubsetQuota, active int32) appsv1beta1.WorkloadSpreadSubsetStatus {
+func (c *counter) subset(q SubsetQuota, before *appsv1beta1.WorkloadSpreadSubsetStatus) appsv1beta1.WorkloadSpreadSubsetStatus {
 	status := appsv1beta1.WorkloadSpreadSubsetStatus{Name: q.Name}
-	status.Replicas, status.MissingReplicas = active, Unlimited
-	if old := c.former[q.Name]; old != nil {
-		status.Conditions = old.Conditions
-		status.CreatingPods = c.keep(q.Name, old.CreatingPods, CreationTimeout, false, old.DeletingPods)
-		status.DeletingPods = c.keep(q.Name, old.DeletingPods, DeletionTimeout, true, nil)
+	active := c.active[c.version][q.Name]
+	if before != nil {
+		status.Conditions = before.Conditions
+		status.CreatingPods = c.coming(q.Name, before)
+		status.DeletingPods = c.going(q.Name, before)
+		for name := range status.CreatingPods {
+			if c.here(q.Name, name) != nil {
+				active-- // of the two of one name one has gone, or never comes: they have one place
+			}
+		}
 	}
+	status.Replicas, status.MissingReplicas = active, Unlimited
 	if q.Quota != Unlimited {
 		missing := q.Quota - (active - int32(len(status.DeletingPods))) - int32(len(status.CreatingPods))
 		status.MissingReplicas = min(max(missing, 0), q.Quota)
@@ -140,16 +169,37 @@ func (c *counter) subset(q SubsetQuota, active int32) appsv1beta1.WorkloadSpread
 	return status
 }
 
-// keep returns the bookings that are still waited for. A creation is not whose pod is ending already.
-func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, ending map[string]metav1.Time) map[string]metav1.Time {
+// here is the active pod of that name in the subset and version, nil if there is none.
+func (c *counter) here(subset, name string) *Seen {
+	pod := c.byName[name]
+	if pod == nil || !pod.Active || pod.Subset != subset || c.version != AllVersions && pod.Version != c.version {
+		return nil
+	}
+	return pod
+}
+
+// coming are the creations that are still waited for. One is not whose pod is ending already.
+func (c *counter) coming(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
+	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) bool {
+		return !has(before.DeletingPods, key) && !c.came(subset, key, at)
+	})
+}
+
+// going are the deletions that are still waited for: of pods that are there, but not of one that is replaced by another of its name.
+func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
+	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool { return c.here(subset, name) != nil })
+}
+
+// keep returns the bookings that are still waited for and not expired.
+func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, waits func(key string, at time.Time) bool) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {
-		if deletion && !c.deletable[subset].Has(key) || !deletion && (has(ending, key) || c.came(subset, key, at.Time)) {
+		if !waits(key, at.Time) {
 			continue
 		}
-		until := at.Add(timeout)
-		if c.now.After(until) || at.After(c.now.Add(clockSkew)) {
+		expired := c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
+		if expired && (deletion || !c.unseen[key]) {
 			lost = append(lost, key)
 			continue
 		}
@@ -157,7 +207,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 			kept = map[string]metav1.Time{}
 		}
 		kept[key] = at
-		if until = until.Add(moment); c.Next.IsZero() || until.Before(c.Next) {
+		if until := at.Add(timeout + moment); !expired && (c.Next.IsZero() || until.Before(c.Next)) {
 			c.Next = until
 		}
 	}
@@ -174,17 +224,6 @@ const moment = time.Millisecond
 // came tells whether the pod of a booking was seen, active or not (WS-151). A pod of the same name that is older than any request
 // could be is an earlier one, and so is one of another subset: the cache does not show the new one yet.
 func (c *counter) came(subset, key string, booked time.Time) bool {
-	if c.seen == nil {
-		c.seen = make(map[string]*Seen, len(c.pods))
-		for i := range c.pods {
-			pod := &c.pods[i]
-			name := pod.Booking
-			if name == "" {
-				name = pod.Name
-			}
-			c.seen[name] = pod
-		}
-	}
-	pod, ok := c.seen[key]
+	pod, ok := c.byKey[key]
 	return ok && pod.Subset == subset && (pod.Booking != "" || !pod.Created.Add(CreationTimeout).Before(booked))
 }

@@ -1,6 +1,7 @@
 package workloadspread
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 )
@@ -166,6 +168,37 @@ func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]by
 	}
 	return document, nil
 }
+
+// Placed implements Reader. Of pods no more is read than their metadata.
+func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
+	wanted, found := make(map[string]bool, len(keys)), map[string]bool{}
+	for _, key := range keys {
+		wanted[key] = true
+	}
+	look := func(pod metav1.Object) {
+		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name && pod.GetDeletionTimestamp() == nil {
+			if key := cmp.Or(placed.UID, pod.GetName()); wanted[key] {
+				found[key] = true
+			}
+		}
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for {
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := k.Reader.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce), client.Continue(list.Continue)); err != nil {
+			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
+		}
+		for i := range list.Items {
+			look(&list.Items[i])
+		}
+		if list.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// podsAtOnce is how many pods are listed with one request.
+const podsAtOnce = 500
 
 // Cached implements Reader.
 func (k *kubeReader) Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -73,47 +74,96 @@ func TestBookerForgetsRequestsThatEnded(t *testing.T) {
 	}
 }
 
-// WS-012, WS-070: a workload whose pods come exists, whatever the cache says.
-func TestBookerAsksForATargetThatIsNotCached(t *testing.T) {
-	s := newBookServer(t, bookedSpread(t, strings.ReplaceAll(strings.ReplaceAll(two, "maxReplicas: 2", "maxReplicas: 50%"), ", maxReplicas: 3", "")))
-	b, spread := s.behind(t, &standing{target: func(live bool) (*Target, error) {
-		return map[bool]*Target{false: {}, true: {Exists: true, Desired: 4}}[live], nil
-	}})
-	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" || d.List[0].MissingReplicas != 1 {
-		t.Errorf("%+v, %v", d, err)
+// TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that. They fill the share of the new number, and
+// not that of the old one (WS-012). Where the API server does not answer, what the cache has is better than nothing.
+func TestScalingThatTheCacheShowsLate(t *testing.T) {
+	const shares = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: %s, name: web-5}, subsets: [{name: a, maxReplicas: 30%%}, {name: b%s}]},
+		status: {observedGeneration: 1, versionedSubsetStatuses: {v: [{name: a, replicas: %d, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`
+	for name, test := range map[string]struct {
+		kind, most  string
+		here        int
+		cached, now int32
+		refused     error
+		want        string
+	}{
+		"out":                              {"ReplicaSet", "", 3, 10, 20, nil, "a"},
+		"in":                               {"ReplicaSet", "", 3, 20, 10, nil, "b"},
+		"from none":                        {"ReplicaSet", "", 0, 0, 10, nil, "a"},
+		"out, and all was full":            {"ReplicaSet", ", maxReplicas: 0%", 3, 10, 20, nil, "a"},
+		"the API server does not answer":   {"ReplicaSet", "", 3, 20, 10, errors.New("no answer"), "a"},
+		"the fifth of a StatefulSet":       {"StatefulSet", "", 0, 10, 20, nil, "a"},
+		"the fifth of one that is smaller": {"StatefulSet", "", 0, 20, 10, nil, "b"},
+		"the fifth, without an answer":     {"StatefulSet", "", 0, 10, 20, errors.New("no answer"), "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newBookServer(t, bookedSpread(t, fmt.Sprintf(shares, test.kind, test.most, test.here)))
+			b, spread := s.behind(t, &standing{target: func(live bool) (*Target, error) {
+				if live {
+					return &Target{Exists: true, Desired: test.now}, test.refused
+				}
+				return &Target{Exists: true, Desired: test.cached}, nil
+			}})
+			d, err := b.Create(t.Context(), spread, Creation{Key: "web-5", Version: "v"}, prepared)
+			if err != nil || d.Subset == nil || d.Subset.Name != test.want {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
 	}
 }
 
-// WS-061: the first ordinal of a StatefulSet is asked for where the cache does not show it, or gives no place.
-func TestBookerAsksForOrdinals(t *testing.T) {
+// WS-061: the first ordinal of a StatefulSet, and those that it leaves out, are what they are now.
+func TestOrdinalsThatTheCacheShowsLate(t *testing.T) {
 	const ordered = `{metadata: {name: ws, namespace: d, uid: u1}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}}`
 	for name, test := range map[string]struct {
 		cached, now Target
 		want        string
-		asked       int
 	}{
-		"it is cached":                {Target{Exists: true}, Target{}, "b", 1},
-		"it is not cached":            {Target{}, Target{Exists: true, Start: 2}, "a", 2},
-		"another start":               {Target{Exists: true, Start: -10}, Target{Exists: true, Start: 2}, "a", 2},
-		"there really is no place":    {Target{Exists: true, Start: -10}, Target{Exists: true, Start: -10}, "", 2},
-		"not cached, nor in the list": {Target{}, Target{}, "b", 2},
+		"it is not cached":         {Target{}, Target{Exists: true, Start: 2}, "a"},
+		"another start":            {Target{Exists: true}, Target{Exists: true, Start: 2}, "a"},
+		"one is reserved":          {Target{Exists: true}, Target{Exists: true, Reserved: []Ordinals{{0, 0}}}, "a"},
+		"there really is no place": {Target{Exists: true}, Target{Exists: true, Start: -10}, ""},
+		"nor is it there":          {Target{}, Target{}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newBookServer(t, bookedSpread(t, ordered))
-			workloads := &standing{target: func(live bool) (*Target, error) {
+			b, spread := s.behind(t, &standing{target: func(live bool) (*Target, error) {
 				return map[bool]*Target{false: &test.cached, true: &test.now}[live], nil
-			}}
-			b, spread := s.behind(t, workloads)
+			}})
 			d, err := b.Create(t.Context(), spread, Creation{Key: "s-2", Version: "v"}, prepared)
 			got := ""
 			if d.Subset != nil {
 				got = d.Subset.Name
 			}
-			if err != nil || got != test.want || len(workloads.asked) != test.asked {
-				t.Errorf("%q, %v, asked %v", got, err, workloads.asked)
+			if err != nil || got != test.want {
+				t.Errorf("%q, %v", got, err)
 			}
 		})
 	}
+}
+
+// TestWhatIsReadForEachPod: of a workload no more is read live than decides about new pods: a namespace may have thousands of ReplicaSets.
+func TestWhatIsReadForEachPod(t *testing.T) {
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size", SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}}}}}
+	for name, test := range map[string]struct{ document, ref string }{
+		"Deployment":  {`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 3}}`, `{apiVersion: apps/v1, kind: Deployment, name: web}`},
+		"listed kind": {`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`, `{apiVersion: game.example.com/v1, kind: Game, name: web}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := kindsOf(t, game, "", test.document)
+			kinds.live = noLists{kinds.live}
+			target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: `+test.ref+`, subsets: [{name: a, maxReplicas: 50%}]}`), true)
+			if err != nil || target.Desired != 3 {
+				t.Errorf("%+v, %v", target, err)
+			}
+		})
+	}
+}
+
+// noLists is a reader that must not be asked for lists.
+type noLists struct{ client.Reader }
+
+func (noLists) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("a list is read")
 }
 
 // WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer shows it, for pods too that are not
@@ -157,6 +207,18 @@ func TestPodsBelowAListedKind(t *testing.T) {
 	}
 }
 
+// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its pods count once (WS-020, WS-025).
+func TestAKindThatIsListedInTwoVersions(t *testing.T) {
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"}}}}}
+	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`,
+		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, uid: uid-1, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: web, uid: web-uid, controller: true}]}}`)
+	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
 // WS-020: a kind without scale has no other pods than those that are controlled.
 func TestKindsWithoutScale(t *testing.T) {
 	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size"}}}
@@ -189,6 +251,13 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 	outcome, err := s.pass.Run(t.Context(), wsName)
 	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != ReasonReplicasUnknown || !strings.Contains(err.Error(), "no rights") {
 		t.Errorf("%v, %v", outcome.Plan, err)
+	}
+	for range 20 { // in vain
+		s.queue.Add()
+		s.manage()
+	}
+	if late := s.queue.Due().Sub(s.Now()); late > unknownAfter {
+		t.Errorf("once the right is given, that is seen after %s", late)
 	}
 }
 

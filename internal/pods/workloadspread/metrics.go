@@ -54,7 +54,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		subsets[s.Name] = true
 		m.pods.WithLabelValues(name.Namespace, name.Name, s.Name).Set(float64(s.Replicas))
 		passed := 0.0
-		if c := conditionOf(plan.Status.Status.SubsetStatuses, s.Name); c != nil && c.Status != "True" {
+		if c := conditionOf(s); c != nil && c.Status != "True" {
 			passed = 1
 		}
 		m.passed.WithLabelValues(name.Namespace, name.Name, s.Name).Set(passed)

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
@@ -35,6 +36,8 @@ type Reader interface {
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
+	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns those that are there.
+	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
 	// Cached and Live read the metadata of one object from the cache and from the API server.
 	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
 	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
@@ -51,6 +54,10 @@ type Pass struct {
 	mu sync.Mutex
 	// unfit are pods that were looked at and fit in no subset, with what that depended on, so that they are not read again at each pass.
 	unfit map[types.UID]map[types.UID]uint64
+	// retries are pods that could not be written, or deleted, when it was tried last.
+	retries map[types.UID]*pacing.Retries
+	// looked is when the API server was last asked for pods that the cache does not show.
+	looked map[types.UID]time.Time
 	// written is when a status was last written.
 	written map[types.UID]time.Time
 	// said is what events that repeat were last about, by reason.
@@ -113,12 +120,21 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(unknownAfter)
 	}
 	plan := Make(*snapshot)
+	var lookErr error
+	if keys := plan.overdue(); len(keys) > 0 {
+		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
+			plan = Make(*snapshot)
+		}
+	}
 	outcome.Plan = plan
 	if plan.Problem != nil {
 		if plan.Reason == "" {
 			return outcome, nil
 		}
 		p.say(plan, plan.Reason, plan.Problem.Error())
+		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
+			outcome.within(unknownAfter)
+		}
 		return outcome, plan.Problem
 	}
 	if !plan.Again.IsZero() {
@@ -129,6 +145,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(wait)
 	}
 	result := p.Applier.Apply(ctx, plan, wait == 0)
+	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
 	if result.Written != nil {
@@ -140,7 +157,36 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if at := plan.Status.again; !at.IsZero() {
 		outcome.within(at.Sub(now))
 	}
-	return outcome, errors.Join(result.Err, plan.Incomplete)
+	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
+}
+
+// lookEvery is how often the API server is asked for pods that the cache does not show.
+const lookEvery = 5 * time.Second
+
+// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods may be behind
+// for longer than a booking lasts, while that of WorkloadSpreads is not.
+func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
+	p.mu.Lock()
+	due := now.Sub(p.looked[spread.UID]) >= lookEvery
+	if p.looked == nil {
+		p.looked = map[types.UID]time.Time{}
+	}
+	if due {
+		p.looked[spread.UID] = now
+	}
+	p.mu.Unlock()
+	var found map[string]bool
+	err := error(nil)
+	if due {
+		if found, err = p.Reader.Placed(ctx, spread, keys); err == nil {
+			return found, nil
+		}
+	}
+	all := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		all[key] = true
+	}
+	return all, err
 }
 
 // Forget drops what is remembered of a WorkloadSpread that is gone.
@@ -149,6 +195,8 @@ func (p *Pass) Forget(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.unfit, owner)
+	delete(p.retries, owner)
+	delete(p.looked, owner)
 	delete(p.written, owner)
 	delete(p.said, owner)
 }
@@ -158,7 +206,7 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if err != nil {
 		return nil, false, err
 	}
-	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now}
+	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Held: p.retriesOf(spread.UID).All(aboutOf(spread), now)}
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
@@ -175,6 +223,38 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 		return nil, false, err
 	}
 	return s, known, p.strangers(ctx, s)
+}
+
+// aboutOf is what pods are tried to be given.
+func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
+
+// retriesOf is used by one worker at a time.
+func (p *Pass) retriesOf(owner types.UID) *pacing.Retries {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.retries[owner] == nil {
+		if p.retries == nil {
+			p.retries = map[types.UID]*pacing.Retries{}
+		}
+		p.retries[owner] = &pacing.Retries{}
+	}
+	return p.retries[owner]
+}
+
+// learn keeps what came of the pods of a plan.
+func (p *Pass) learn(plan *Plan, result *Result) {
+	retries, present := p.retriesOf(plan.Spread.UID), make(map[types.UID]bool, len(plan.members))
+	for _, m := range plan.members {
+		present[m.pod.UID] = true
+	}
+	retries.Keep(func(uid types.UID) bool { return present[uid] })
+	for uid, err := range result.Tried {
+		if err == nil {
+			retries.Done(uid)
+		} else {
+			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.Now())
+		}
+	}
 }
 
 // stranger is a pod that is in no subset yet, though it has a node.
@@ -194,11 +274,11 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 	p.mu.Lock()
 	unfit := p.unfit[s.Spread.UID]
 	p.mu.Unlock()
-	still := map[types.UID]uint64{}
+	still, retries := map[types.UID]uint64{}, p.retriesOf(s.Spread.UID)
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
-		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" {
+		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" || !s.Held[pod.UID].IsZero() {
 			continue
 		}
 		node, asked := nodes[pod.Spec.NodeName]
@@ -223,13 +303,16 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
-	if err := errors.Join(parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })...); err != nil {
-		return err
-	}
+	errs := parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods, s.Fits = slices.Clone(s.Pods), map[types.UID][]Fit{}
 	}
-	for _, stranger := range found {
+	for i, stranger := range found {
+		if errs[i] != nil { // the others are counted all the same
+			s.Unread = errors.Join(s.Unread, errs[i])
+			retries.Failed(stranger.pod.UID, aboutOf(s.Spread), errs[i], s.Now)
+			continue
+		}
 		if s.Pods[stranger.index] = stranger.now; stranger.now == nil {
 			continue
 		}
@@ -288,7 +371,8 @@ func (p *Pass) statusMayWait(plan *Plan) time.Duration {
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
-	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
+	adopts := slices.ContainsFunc(plan.Writes, func(w *PodWrite) bool { return w.Adopt != "" }) // which waits for the status
+	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
 		return wait
 	}
 	if p.written == nil {

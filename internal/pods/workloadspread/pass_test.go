@@ -37,11 +37,11 @@ func verbs(s *simulated) []string {
 	return all
 }
 
-// WS-130, WS-144, WS-160: pods that were there before get annotation, metadata and cost in one patch each, and then the status is written.
+// WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost in one patch each.
 func TestAdoptionIsOnePatchAPod(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 1, zone("a", "b", "c"), patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)), makeSubset("b", nil, tolerates("x"))), 2)
 	rests(t, s)
-	if diff := cmp.Diff([]string{"patch Pod", "patch Pod", "patch WorkloadSpread"}, verbs(s)); diff != "" {
+	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
 		t.Error(diff)
 	}
 	var got []string
@@ -74,7 +74,7 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	s.pass.Reader = counting{simReader{s}, &reads}
 	rests(t, s)
 	for range 5 {
-		s.wake = true
+		s.queue.Add()
 		rests(t, s)
 	}
 	if reads != 3 {
@@ -87,7 +87,7 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	}
 	node := s.all()[0].Spec.NodeName
 	s.Change(simulation.Key{Kind: "Node", Name: node}, func(o client.Object) { o.SetLabels(map[string]string{"zone": "elsewhere"}) })
-	s.wake = true
+	s.queue.Add()
 	rests(t, s)
 	n := 0
 	for _, pod := range s.all() {
@@ -130,7 +130,7 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 	s := stuck(t)
 	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
 	s.Writes = nil
-	s.wake = true
+	s.queue.Add()
 	for range 5 {
 		s.round()
 	}
@@ -148,7 +148,7 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 func TestGivingUpIsTold(t *testing.T) {
 	s := stuck(t)
 	s.Refused = func(w simulation.Write) bool { return w.Verb == "delete" }
-	s.wake = true
+	s.queue.Add()
 	s.round()
 	begin := s.Now()
 	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod(s) that cannot be scheduled could not be deleted: ") {
@@ -189,8 +189,8 @@ func TestWhatFailsIsTold(t *testing.T) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, makeSubset("b", nil))
 	})
 	s.round()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pod(s) could not be written: ") || !s.wake {
-		t.Error(s.wake, s.events)
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pod(s) could not be written: ") || s.queue.Due().IsZero() {
+		t.Error(s.queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
 		t.Error("pods that cannot be written keep the bookings from being counted")
@@ -276,7 +276,7 @@ func TestStatusOfABurst(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 50, zone("a"))), 0)
 	rests(t, s)
 	s.Pass(time.Minute)
-	s.wake = true
+	s.queue.Add()
 	rests(t, s)
 	s.scale(20)
 	s.Writes = nil

@@ -36,7 +36,7 @@ type Plan struct {
 	snapshot  *Snapshot
 	quotas    []SubsetQuota
 	members   []*member
-	seen      []Seen
+	tally     *tally
 	stuck     []int
 	patience  time.Duration
 	sentences []string
@@ -107,6 +107,9 @@ func Make(snapshot Snapshot) *Plan {
 	p.rank()
 	p.Status = p.StatusOn(s.Spread)
 	p.look(p.Status.again, p.Status.because)
+	if len(s.Unseen) > 0 {
+		p.look(s.Now.Add(lookEvery), "pods that the cache does not show are looked for again")
+	}
 	return p
 }
 
@@ -120,6 +123,17 @@ func (p *Plan) look(at time.Time, because string) {
 	if !at.IsZero() && (p.Again.IsZero() || at.Before(p.Again)) {
 		p.Again, p.Because = at, because
 	}
+}
+
+// overdue are the keys of creations that are not waited for any more.
+func (p *Plan) overdue() []string {
+	var keys []string
+	for _, lost := range p.Status.Lost {
+		if !lost.Deletion {
+			keys = append(keys, lost.Pod)
+		}
+	}
+	return keys
 }
 
 // nodeAgain is when to look again for a node that is not known yet.
@@ -138,14 +152,14 @@ func (p *Plan) assign() {
 	}
 	taken := map[place]int32{}
 	var strangers []*member
-	p.seen = make([]Seen, 0, len(s.Pods))
+	seen := make([]Seen, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		version := s.Versioned.Of(pod)
 		placed, ok := placement(s.Spread, pod)
 		index, known := indices[placed.Subset]
 		switch {
 		case !Active(pod):
-			p.seen = append(p.seen, seenOf(pod, version, placed.Subset, placed.UID))
+			seen = append(seen, seenOf(pod, version, placed.Subset, placed.UID))
 			continue
 		case ok && known:
 			taken[place{version, index}]++
@@ -160,7 +174,9 @@ func (p *Plan) assign() {
 	}
 	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
+	p.Incomplete = s.Unread
 	for _, m := range strangers {
+		p.held(m)
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
@@ -174,8 +190,9 @@ func (p *Plan) assign() {
 		taken[place{m.version, chosen}]++
 	}
 	for _, m := range p.members {
-		p.seen = append(p.seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
+		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
+	p.tally = newTally(seen, s.Unseen, s.Now)
 }
 
 // byCreation is the older pod first.
@@ -210,6 +227,9 @@ func (p *Plan) reschedule() {
 		}
 		m.timedOut = true
 		p.stuck[m.subset]++
+		if p.held(m) {
+			continue
+		}
 		p.Delete = append(p.Delete, m.pod)
 		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s", p.nameOf(m), p.patience)
 	}
@@ -222,7 +242,7 @@ func (p *Plan) rank() {
 	switch {
 	case !s.Target.Costs:
 	case s.Target.LatestError != nil: // the ranks depend on it
-		p.Incomplete = fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError)
+		p.Incomplete = errors.Join(p.Incomplete, fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError))
 	default:
 		wanted = p.costs()
 	}
@@ -243,10 +263,20 @@ func (p *Plan) rank() {
 			annotate(write.Metadata, pub.PodDeletionCost, write.Cost)
 			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost], p.whyCost(m, cost))
 		}
-		if write.Adopt != "" || write.Cost != "" {
+		if (write.Adopt != "" || write.Cost != "") && !p.held(m) {
 			p.Writes = append(p.Writes, write)
 		}
 	}
+}
+
+// held tells whether a pod that was refused is not tried again yet.
+func (p *Plan) held(m *member) bool {
+	until, held := p.snapshot.Held[m.pod.UID]
+	if held {
+		p.look(until, "pod "+m.pod.Name+", which was refused, is tried again")
+		p.say(m.pod, "tried again at %s, because the last attempt failed", until.UTC().Format("15:04:05"))
+	}
+	return held
 }
 
 func (p *Plan) costs() map[*member]int {
@@ -394,7 +424,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 		if n := len(s.DeletingPods); n > 0 {
 			text += fmt.Sprintf(", %d going", n)
 		}
-		if c := conditionOf(list, s.Name); c != nil && c.Status != "True" {
+		if c := conditionOf(s); c != nil && c.Status != "True" {
 			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)

@@ -66,7 +66,7 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	s.pass.Applier.Own = ownwrites.NewTracker()
 	s.pass.Reader = unlisted{simReader{s}, kindsOf(t, AllowList{}, "")}
 	for range 3 {
-		s.wake = true
+		s.queue.Add()
 		s.manage()
 	}
 	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) || s.spread().Status.SubsetStatuses[0].Replicas != 2 {
@@ -75,7 +75,7 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	if len(s.events) != 1 || !strings.Contains(s.events[0], "neither supported nor listed") {
 		t.Error(s.events)
 	}
-	if s.due.IsZero() || s.due.Sub(s.Now()) > unknownAfter {
-		t.Error("it is not looked at again in time", s.due)
+	if s.queue.Due().IsZero() || s.queue.Due().Sub(s.Now()) > unknownAfter {
+		t.Error("it is not looked at again in time", s.queue.Due())
 	}
 }

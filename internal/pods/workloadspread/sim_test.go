@@ -1,6 +1,7 @@
 package workloadspread
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,8 +27,7 @@ type simulated struct {
 	pass   *Pass
 	window time.Duration
 	events []string
-	due    time.Time
-	wake   bool
+	queue  *simulation.Queue
 	told   func(*Plan)
 	trace  bool
 
@@ -72,7 +72,7 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.wake, s.due = true, time.Time{}
+	s.queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
 	s.pass = &Pass{Reader: simReader{s}, Versioned: versions, Window: s.window,
 		Applier: Applier{Cluster: simWriter{s}, Status: PlainStatusWriter{simWriter{s}}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
 }
@@ -84,14 +84,11 @@ func (s *simulated) Event(_ *appsv1beta1.WorkloadSpread, eventType, reason, mess
 
 // manage runs one pass if anything would call the manager, and tells whether it did.
 func (s *simulated) manage() bool {
-	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
+	if !s.queue.Take() {
 		return false
 	}
-	s.wake, s.due = false, time.Time{}
 	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: "ws"})
-	if err != nil {
-		s.wake = true
-	}
+	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -101,15 +98,12 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	if outcome.After > 0 {
-		s.due = s.Now().Add(outcome.After)
-	}
 	return true
 }
 
 func (s *simulated) deliver(n int) {
 	if s.Deliver(n) {
-		s.wake = true
+		s.queue.Add()
 	}
 }
 
@@ -339,10 +333,9 @@ func (s *simulated) settle(limit int) error {
 		if s.round() {
 			continue
 		}
-		if s.due.IsZero() {
+		if !s.queue.Wait() {
 			return nil
 		}
-		s.Pass(max(s.due.Sub(s.Now()), 0))
 	}
 	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
 }
@@ -354,7 +347,7 @@ func (s *simulated) round() bool {
 	moved = s.workload() || moved
 	moved = s.requests() || moved
 	moved = s.kubelet() || moved
-	return moved || s.Undelivered() > 0 || s.wake
+	return moved || s.Undelivered() > 0 || s.queue.Added()
 }
 
 func (s *simulated) describe() string {
@@ -391,6 +384,20 @@ func (r simReader) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) (
 func (r simReader) Node(_ context.Context, name string) (*corev1.Node, error) {
 	node, _ := r.s.Cached(simulation.Key{Kind: "Node", Name: name}).(*corev1.Node)
 	return node, nil
+}
+
+func (r simReader) Placed(_ context.Context, _ *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
+	if r.s.Dead() {
+		return nil, simulation.ErrDead
+	}
+	found := map[string]bool{}
+	for _, pod := range r.s.all() {
+		placed, _ := pub.ParsePlacement(pod.Annotations)
+		if key := cmp.Or(placed.UID, pod.Name); slices.Contains(keys, key) && pod.DeletionTimestamp == nil {
+			found[key] = true
+		}
+	}
+	return found, nil
 }
 
 func (r simReader) Whole(_ context.Context, name types.NamespacedName) ([]byte, error) {

@@ -60,14 +60,14 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 		if !on || pod.Spec.NodeName != "" || c == nil || c.Reason != corev1.PodReasonUnschedulable || r.Now().Sub(pod.CreationTimestamp.Time) <= patience {
 			r.fail("pod %s is deleted, which does not wait for a node for too long", pod.Name) // WS-171, WS-175
 		}
-		if s := conditionOf(r.spread().Status.SubsetStatuses, placed.Subset); s == nil || s.Status != metav1.ConditionFalse {
+		if s := conditionOf(statusOf(r.spread().Status.SubsetStatuses, placed.Subset)); s == nil || s.Status != metav1.ConditionFalse {
 			r.fail("pod %s is deleted before its subset %s is passed over", pod.Name, placed.Subset) // WS-130
 		}
 		r.admitDeletion(pod)
 	case w.Key == spreadKey:
 		was, is := before.(*appsv1beta1.WorkloadSpread), after.(*appsv1beta1.WorkloadSpread)
 		for _, s := range is.Status.SubsetStatuses {
-			old, next := conditionOf(was.Status.SubsetStatuses, s.Name), conditionOf(is.Status.SubsetStatuses, s.Name)
+			old, next := conditionOf(statusOf(was.Status.SubsetStatuses, s.Name)), conditionOf(statusOf(is.Status.SubsetStatuses, s.Name))
 			if old != nil && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue && r.Now().Before(old.LastTransitionTime.Add(r.window)) {
 				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time)) // WS-204
 			}
@@ -184,7 +184,7 @@ func (r *spreadRun) run(seed uint64) string {
 		adaptive(spread, 20)
 	}
 	r.simulated = simulate(seed, spread, int32(seed%6))
-	r.trace = os.Getenv("TRACE") != ""
+	r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 	r.admitted = r.booked
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
@@ -203,7 +203,7 @@ func (r *spreadRun) end() string {
 	if err := r.settle(3000); err != nil {
 		return err.Error()
 	}
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil {
 		return err.Error()
 	}
@@ -253,7 +253,7 @@ func (r *spreadRun) end() string {
 		return fmt.Sprintf("status of versions without pods: %+v", spread.Status) // WS-155
 	}
 	r.Writes = nil
-	r.wake = true
+	r.queue.Add()
 	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err) // WS-160, WS-178
 	}

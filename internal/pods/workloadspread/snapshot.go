@@ -24,6 +24,12 @@ type Snapshot struct {
 	Fits map[types.UID][]Fit
 	// NodeUnknown are pods, by UID, whose node was not found (WS-141).
 	NodeUnknown map[types.UID]bool
+	// Unseen are the keys of bookings whose pods the API server has, or may have, although Pods lacks them (WS-152).
+	Unseen map[string]bool
+	// Held are pods, by UID, that could not be read, written or deleted, with the times until when they are not tried again; Unread is why some could
+	// not be read now. Without annotation they are in no subset until they can.
+	Held   map[types.UID]time.Time
+	Unread error
 	// Versioned are the kinds whose pods are counted by version (WS-081).
 	Versioned Versioned
 	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-174, WS-199).

@@ -30,7 +30,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		if p.patience == 0 {
 			continue // WS-170
 		}
-		c, recovered, until := nextCondition(conditionOf(newest.Status.SubsetStatuses, q.Name), i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
+		c, recovered, until := nextCondition(conditionOf(statusAt(newest.Status.SubsetStatuses, i, q.Name)), i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
 		conditions[i] = &c
 		if recovered {
 			change.Recovered = append(change.Recovered, q.Name)
@@ -38,7 +38,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		look(until, "subset "+q.Name+" is not passed over any more")
 	}
 	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
-		counted := Count(p.quotas, before, version, p.seen, now)
+		counted := p.tally.count(p.quotas, before, version)
 		for i := range counted.Subsets { // WS-176
 			counted.Subsets[i].Conditions = withCondition(counted.Subsets[i].Conditions, conditions[i])
 		}

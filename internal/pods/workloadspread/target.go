@@ -105,7 +105,7 @@ func (t *Target) Rank(pod string) int {
 // Workloads reads targets.
 type Workloads interface {
 	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
-	// the caches.
+	// the caches, for what decides about new pods alone: how many it shall have, and its ordinals.
 	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error)
 	// Ready tells whether it is known what users list: before, only the supported kinds are.
 	Ready() bool

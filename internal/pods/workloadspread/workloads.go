@@ -164,8 +164,10 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
 		k.latest(target, func() (string, error) { return workload.Labels[pub.PodTemplateHash], nil })
 	case *appsv1.Deployment:
-		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
-		sets, err := k.replicaSets(ctx, workload, live)
+		if target.Desired, target.Costs = orOne(workload.Spec.Replicas), true; live {
+			break
+		}
+		sets, err := k.replicaSets(ctx, workload)
 		if err != nil {
 			return nil, err
 		}
@@ -189,16 +191,19 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 			target.Desired, target.Start, target.Reserved, target.DesiredError = advanced(workload.Object)
 			break
 		}
+		if len(paths) == 0 {
+			target.Desired, target.DesiredError = k.scaleReplicas(ctx, workload)
+		}
+		if live {
+			break
+		}
 		target.Costs = custom.DeletionCost
-		below, err := k.below(ctx, spread.Namespace, custom.SubResources, workload.GetUID(), live)
+		below, err := k.below(ctx, spread.Namespace, custom.SubResources, workload.GetUID())
 		if err != nil {
 			return nil, err
 		}
 		target.Controllers = append(target.Controllers, below...)
 		target.Fallback = func(ctx context.Context) (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
-		if len(paths) == 0 {
-			target.Desired, target.DesiredError = k.scaleReplicas(ctx, workload)
-		}
 	}
 	if len(paths) > 0 {
 		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
@@ -234,10 +239,10 @@ func (k *Kinds) latest(target *Target, find func() (string, error)) {
 }
 
 // replicaSets are the live ones of a Deployment (WS-020).
-func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment, live bool) ([]appsv1.ReplicaSet, error) {
+func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
 	var all appsv1.ReplicaSetList
 	var err error
-	if !live && k.filled(ReplicaSet) {
+	if k.filled(ReplicaSet) {
 		err = k.caches.List(ctx, &all, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	} else {
 		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
@@ -290,9 +295,13 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 }
 
 // below are the objects of the listed kinds between a workload and its pods that lead to it.
-func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID, live bool) ([]types.UID, error) {
-	parents := map[types.UID][]types.UID{}
+func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID) ([]types.UID, error) {
+	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
 	for _, kind := range kinds {
+		if read[kind.GroupKind()] { // in another version: these are the same objects
+			continue
+		}
+		read[kind.GroupKind()] = true
 		object, err := k.empty(kind.GroupKind())
 		if apierrors.IsNotFound(err) {
 			continue
@@ -301,7 +310,7 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 			return nil, err
 		}
 		list, err := k.emptyList(object)
-		if err == nil && !live && k.filled(kind.GroupKind()) {
+		if err == nil && k.filled(kind.GroupKind()) {
 			err = k.caches.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 		} else if err == nil {
 			err = k.live.List(ctx, list, client.InNamespace(namespace))

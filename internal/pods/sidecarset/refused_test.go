@@ -1,0 +1,245 @@
+package sidecarset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status follows the other pods all the same, as
+// fast as ever (CS-076, SS-204, SS-230).
+func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 2)
+	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	for end := s.Now().Add(3 * time.Hour); s.Now().Before(end); {
+		if !s.round() && !s.queue.Wait() {
+			t.Fatal("the refused pod is given up", s.describe())
+		}
+	}
+	for range 3 {
+		for _, is := range []bool{false, true} {
+			s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), is) })
+			s.deliver(1 << 20)
+			for s.manage() {
+			}
+		}
+		changed := s.Now()
+		for s.set().Status.UpdatedReadyPods != 1 && s.queue.Wait() {
+			s.manage()
+			s.deliver(1 << 20)
+		}
+		if late := s.Now().Sub(changed); s.set().Status.UpdatedReadyPods != 1 || late > 2*statusEvery {
+			t.Errorf("web-1 is updated and ready; %s later status.updatedReadyPods is %d", late, s.set().Status.UpdatedReadyPods)
+		}
+		s.Pass(10 * time.Minute)
+	}
+}
+
+// TestADueTimeBeatsTheBackOff: what a pass wants to come back for is not lost beside an error (CS-076).
+func TestADueTimeBeatsTheBackOff(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 2)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
+	s.change(imageNow("proxy", "proxy:2"))
+	s.deliver(1 << 20)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
+	r := &reconciler{pass: s.pass, meters: newMeters(), backOff: pacing.NewBackOff(limiter)}
+	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "mesh"}}
+	if _, err := r.Reconcile(t.Context(), request); err == nil {
+		t.Fatal("web-0 was not refused")
+	}
+	s.deliver(1 << 20)
+	s.node.Step("web-1")
+	s.deliver(1 << 20)
+	if result, err := r.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil && r.backOff.When(request) > statusEvery {
+		t.Errorf("%+v %v: the status waits for an hour", result, err)
+	}
+}
+
+// TestTheEarliestOfAllDeadlinesCounts: that something changed under a plan calls for another one in a second, and not later than what comes
+// before (CS-076).
+func TestTheEarliestOfAllDeadlinesCounts(t *testing.T) {
+	s := simulate(1, makeSet(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) })), 3)
+	s.node.Digests["proxy:bad"] = ""
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	began := s.Now()
+	s.change(imageNow("proxy", "proxy:bad"))
+	for range 20 {
+		s.round()
+	}
+	s.Change(podKey("web-2"), func(o client.Object) { // what its condition says is to be forgotten, and the pod changes once more just then
+		pod := o.(*corev1.Pod)
+		pod.Labels["app"] = "other"
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
+	})
+	s.deliver(1 << 20)
+	s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["late"] = "yes" })
+	s.Pass(patience - 300*time.Millisecond - s.Now().Sub(began)) // that it stands still is to be told then
+	outcome, err := s.pass.Run(t.Context(), "mesh")
+	if err != nil || outcome.After > 300*time.Millisecond {
+		t.Errorf("comes back after %s, %v%s", outcome.After, err, outcome.Plan)
+	}
+}
+
+// TestARefusedPodIsNotTriedAtEveryEvent: the other pods of a SidecarSet come and go, and every event calls for a pass. A pod that a policy refuses is
+// tried again after a second and then less and less often, says so meanwhile, and is tried at once when the SidecarSet changes (SS-230).
+func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
+	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": makeSet(allAtOnce), "a hot upgrade": makeSet(allAtOnce, containers(hot("proxy", "proxy:1")))} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, set, 2)
+			if err := s.settle(50); err != nil {
+				t.Fatal(err)
+			}
+			tried, because := 0, ""
+			s.Refused = func(w simulation.Write) bool {
+				if w.Key.Name == "web-0" {
+					tried++
+				}
+				return w.Key.Name == "web-0"
+			}
+			s.told = func(plan *Plan) {
+				for _, v := range plan.Verdicts {
+					if v.Pod.Name == "web-0" && v.Reason == ReasonRefused {
+						because = v.Message
+					}
+				}
+			}
+			s.change(imageNow("proxy", "proxy:2"))
+			for i := range 300 {
+				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+				s.round()
+				s.Pass(100 * time.Millisecond)
+			}
+			if tried < 4 || tried > 6 || !strings.Contains(because, "refused by the simulation") {
+				t.Errorf("tried %d times in 30 s; it waits because %q", tried, because)
+			}
+			tried = 0
+			s.change(imageNow("proxy", "proxy:3"))
+			s.round()
+			if tried != 1 {
+				t.Errorf("tried %d times with another image", tried)
+			}
+			s.Refused = nil
+			if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
+				t.Error(err, s.describe())
+			}
+		})
+	}
+}
+
+// TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent: likewise for what a pod's condition says (SS-260, SS-261).
+func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
+	for name, change := range map[string]func(*simulated){
+		"not upgradable": func(s *simulated) {
+			s.change(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"other"} })
+		},
+		"not matched any more": func(s *simulated) {
+			s.Change(podKey("web-0"), func(o client.Object) {
+				pod := o.(*corev1.Pod)
+				pod.Labels["app"] = "other"
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(), 2)
+			if err := s.settle(50); err != nil {
+				t.Fatal(err)
+			}
+			tried := 0
+			s.Refused = func(w simulation.Write) bool {
+				if w.Key.Name == "web-0" {
+					tried++
+				}
+				return w.Key.Name == "web-0"
+			}
+			change(s)
+			for i := range 300 {
+				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+				s.round()
+				s.Pass(100 * time.Millisecond)
+			}
+			if tried < 4 || tried > 6 {
+				t.Errorf("tried %d times in 30 s", tried)
+			}
+		})
+	}
+}
+
+// TestRefusedUpgradesAreNotCounted: afloat_sidecarset_pod_actions_total tells what was done, not what was planned (SS-264).
+func TestRefusedUpgradesAreNotCounted(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 3)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.Refused = func(w simulation.Write) bool {
+		return w.Key.Name == "web-0" || w.Key.Name == "web-1" && w.Subresource == "status"
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	r := &reconciler{pass: s.pass, meters: newMeters(), backOff: pacing.NewBackOff(nil)}
+	r.memory = pacing.NewMemory(0, r.forget)
+	for range 20 {
+		s.deliver(1 << 20)
+		_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "mesh"}})
+		s.Pass(time.Minute)
+	}
+	if n := testutil.ToFloat64(r.meters.actions.WithLabelValues("upgrade")); n != 2 {
+		t.Errorf("2 pods were upgraded, %v are counted", n)
+	}
+}
+
+// TestARevisionThatIsRefusedIsNotTriedAtEveryEvent: nor is a revision that cannot be stored, or deleted, as long as the SidecarSet stays as it is (SS-183).
+func TestARevisionThatIsRefusedIsNotTriedAtEveryEvent(t *testing.T) {
+	for _, verb := range []string{"create", "delete"} {
+		t.Run(verb, func(t *testing.T) { refusedRevision(t, verb) })
+	}
+}
+
+func refusedRevision(t *testing.T, verb string) {
+	s := simulate(1, makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) }), 2)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	s.Refused = func(w simulation.Write) bool {
+		if w.Key.Kind == "ControllerRevision" && w.Verb == verb {
+			tried++
+			return true
+		}
+		return false
+	}
+	s.change(imageNow("proxy", "proxy:2"))
+	for i := range 300 {
+		s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+		s.round()
+		s.Pass(100 * time.Millisecond)
+	}
+	if tried < 4 || tried > 6 {
+		t.Errorf("tried %d times in 30 s", tried)
+	}
+	s.Refused = nil
+	if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
+		t.Error(err, s.describe())
+	}
+}

@@ -1,0 +1,66 @@
+package workloadspread
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// follow writes what a decision says, as the Booker does.
+func follow(spread *appsv1beta1.WorkloadSpread, d Decision) {
+	if d.List != nil {
+		spread.Status.VersionedSubsetStatuses[VersionIgnored] = d.List
+	}
+}
+
+// TestPodsOfFixedNamesReturnToTheirSubset: pods whose names stay, as with claims, are deleted and made again before the controller has counted, in
+// whatever order, and whether it counts in between from a cache that still shows the earlier pods: each returns to its subset, which has no place
+// for another one (WS-073, WS-103, WS-150).
+func TestPodsOfFixedNamesReturnToTheirSubset(t *testing.T) {
+	// Of each step the first letter is D for a deletion, C for a creation, R for a recount.
+	orders := map[string][]string{
+		"all deleted first":              {"D w0", "D w1", "D w2", "C w0", "C w1", "C w2"},
+		"one after the other":            {"D w0", "C w0", "D w1", "C w1", "D w2", "C w2"},
+		"a recount before the creations": {"D w0", "D w1", "R", "C w0", "C w1"},
+		"a recount in between":           {"D w0", "D w1", "D w2", "C w0", "R", "C w1", "R", "C w2"},
+		"again, one after the other":     {"D w0", "R", "C w0", "R", "D w1", "R", "C w1", "R", "D w2", "C w2"},
+	}
+	for _, most := range []string{"50%", "5"} {
+		for name, order := range orders {
+			t.Run(most+", "+name, func(t *testing.T) {
+				target := &Target{Exists: true, Desired: 10}
+				spread := bookedSpread(t, fmt.Sprintf(`{spec: {subsets: [{name: a, maxReplicas: %s}, {name: b, maxReplicas: %s}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+					{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 5, missingReplicas: 0}]}}}`, most, most))
+				var cached []Seen
+				for i := range 10 {
+					cached = append(cached, Seen{Name: fmt.Sprintf("w%d", i), Version: VersionIgnored, Subset: []string{"a", "b"}[i/5], Active: true, Created: bookingTime.Add(-time.Hour)})
+				}
+				now := bookingTime
+				for _, step := range order {
+					now = now.Add(10 * time.Millisecond)
+					switch step[0] {
+					case 'R':
+						quotas, err := Quotas(spread.Spec.Subsets, target.Desired)
+						if err != nil {
+							t.Fatal(err)
+						}
+						counted := Count(quotas, spread.Status.VersionedSubsetStatuses[VersionIgnored], VersionIgnored, cached, now)
+						follow(spread, Decision{List: counted.Subsets})
+					case 'D':
+						follow(spread, Delete(spread, target, Deletion{Name: step[2:], Version: VersionIgnored, Subset: "a"}, now))
+					case 'C':
+						d := Create(spread, target, Creation{Key: step[2:], Version: VersionIgnored}, now)
+						if follow(spread, d); d.Subset == nil || d.Subset.Name != "a" {
+							t.Fatalf("%s: %+v, reason %q", step, d.Subset, d.Reason)
+						}
+					}
+				}
+				if d := Create(spread, target, Creation{Key: "one-more", Version: VersionIgnored}, now); d.Subset != nil {
+					t.Errorf("another pod gets into subset %s: %+v", d.Subset.Name, spread.Status)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package workloadspread
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/google/go-cmp/cmp"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a booking lasts, while that of WorkloadSpreads goes
+// on. The pods that were booked are there, and their places are not given to others (WS-114, WS-152).
+func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
+	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a")), makeSubset("b", nil, zone("b"))), 0)
+	rests(t, s)
+	s.scale(2)
+	for range 5 {
+		s.workload()
+	}
+	lost := s.coming[0].Name
+	s.coming = s.coming[1:] // one is refused after it was admitted
+	s.requests()
+	hidden := podKey(s.all()[0].Name)
+	show := func() { // all but the pod
+		s.deliver(1 << 20)
+		s.Hide(hidden)
+	}
+	for range 60 {
+		show()
+		s.manage()
+		s.Pass(time.Second)
+	}
+	show()
+	s.manage()
+	a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
+	if a == nil || a.Replicas != 0 || len(a.CreatingPods) != 1 || a.MissingReplicas != 1 {
+		t.Errorf("a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
+	}
+	s.Change(hidden, func(client.Object) {}) // the watch goes on
+	rests(t, s)
+	if a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a.Replicas != 2 || len(a.CreatingPods) != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod must be in it: it gets its annotation only after
+// the status is written (WS-103, WS-130).
+func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
+	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a", "b", "c"))), 1)
+	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
+	for range 10 {
+		s.deliver(1 << 20)
+		s.manage()
+		s.Pass(time.Second)
+	}
+	s.admitDeletion(s.all()[0])
+	for range 3 {
+		s.admit("v1")
+	}
+	booked := 0
+	for _, pod := range s.coming {
+		if pod.Annotations[pub.MatchedWorkloadSpread] != "" {
+			booked++
+		}
+	}
+	if booked != 2 {
+		t.Errorf("%d pods are put into a subset of 2", booked)
+	}
+}
+
+// TestWhichPodsAreThere: those of the WorkloadSpread, by the keys that they were booked under, whatever their number.
+func TestWhichPodsAreThere(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(namespace, name, placement string, finalizers ...string) client.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers, Annotations: map[string]string{pub.MatchedWorkloadSpread: placement}}}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "p", `{"name":"ws","subset":"a"}`), pod("d", "x", `{"name":"ws","subset":"a","uid":"id"}`),
+		pod("d", "others", `{"name":"other","subset":"a"}`), pod("d", "none", ``), pod("e", "elsewhere", `{"name":"ws","subset":"a"}`), pod("d", "ending", `{"name":"ws","subset":"a"}`, "x/y")).Build()
+	if err := c.Delete(t.Context(), pod("d", "ending", "")); err != nil {
+		t.Fatal(err)
+	}
+	found, err := (&kubeReader{&Kube{Reader: c}}).Placed(t.Context(), &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
+		[]string{"p", "id", "x", "others", "none", "elsewhere", "ending", "never"})
+	if err != nil || !cmp.Equal(keysOf(found), []string{"id", "p"}) {
+		t.Error(keysOf(found), err)
+	}
+}
