@@ -210,7 +210,7 @@ func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
 			{2, tellEvery - 3*time.Second, nil},
 			{0, time.Second, []string{"42; a has 2 pods"}}, // although none comes any more
 			{0, 10 * tellEvery, nil},
-			{3, time.Second, []string{"3; a has 2 pods"}},
+			{1, time.Second, []string{"1; a has 2 pods"}},
 		} {
 			if diff := cmp.Diff(step.want, told(step.pods, step.during)); diff != "" {
 				t.Errorf("%d pods: %s", step.pods, diff)
