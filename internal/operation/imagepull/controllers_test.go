@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +27,11 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
-// told gathers events as "object: reason note".
-type told struct{ list []string }
+// told gathers events as "object: reason note", from as many goroutines as tell of them.
+type told struct {
+	mu   sync.Mutex
+	list []string
+}
 
 func (e *told) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
 	name := ""
@@ -37,10 +41,14 @@ func (e *told) Eventf(regarding, _ runtime.Object, _, reason, _, note string, ar
 	case client.Object:
 		name = fmt.Sprintf("%T %s", o, o.GetName())
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.list = append(e.list, fmt.Sprintf("%s: %s %s", name[strings.LastIndex(name, ".")+1:], reason, fmt.Sprintf(note, args...)))
 }
 
 func (e *told) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	list := e.list
 	e.list = nil
 	slices.Sort(list)
