@@ -101,7 +101,7 @@ func TestPodsOfACanary(t *testing.T) {
 			do(pod)
 		}
 	}, nil, "")
-	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, []string{"default/of-the-base"}}}, got); diff != "" {
+	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, 1, []string{"default/of-the-base"}}}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -129,7 +129,7 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 			do(pod)
 		}
 	}, namespaces, "own")
-	if diff := cmp.Diff(map[string]Missing{"mesh": {1, []string{"shop/p"}}}, got); diff != "" {
+	if diff := cmp.Diff(map[string]Missing{"mesh": {1, 1, []string{"shop/p"}}}, got); diff != "" {
 		t.Error(diff)
 	}
 }

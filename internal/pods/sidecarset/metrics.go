@@ -29,7 +29,7 @@ func newMeters() *meters {
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_sidecarset_pod_actions_total",
 			Help: "Pods that were upgraded, or reset at the end of a hot upgrade."}, []string{"action"}),
 		notInjected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_sidecarset_pods_not_injected",
-			Help: "Active pods that a SidecarSet selects and that were never injected by it."}, []string{"name"}),
+			Help: "Active pods that a SidecarSet selects and that were never injected by it, by whether they were made before or after it."}, []string{"name", "made"}),
 		known: map[string]map[string]bool{},
 	}
 }

@@ -27,13 +27,48 @@ const missingEvery = time.Minute
 type Missing struct {
 	// Pods is how many there are.
 	Pods int
-	// Examples are the first of them by name.
+	// Escaped is how many of them are not older than the SidecarSet: nobody could have expected of these that they lack the sidecar.
+	Escaped int
+	// Examples are the first of them by name, those that escaped before the others.
 	Examples []string
+}
+
+// examples is how many pods an event names.
+const examples = 10
+
+// few counts names, and keeps the first of them in their order.
+type few struct {
+	count int
+	first []string
+}
+
+func (f *few) add(name string) {
+	f.count++
+	at, _ := slices.BinarySearch(f.first, name)
+	if f.first = slices.Insert(f.first, at, name); len(f.first) > examples {
+		f.first = f.first[:examples]
+	}
 }
 
 // String says it for an event.
 func (m Missing) String() string {
-	return fmt.Sprintf("%d pod(s) that it selects were never injected, and will not be until they are made anew: %s", m.Pods, strings.Join(m.Examples, ", "))
+	which := ""
+	if m.Escaped > 0 {
+		which = fmt.Sprintf(" (%d of them are not older than the SidecarSet)", m.Escaped)
+	}
+	return fmt.Sprintf("%d pod(s) that it selects were never injected%s, and will not be until they are made anew: %s", m.Pods, which, strings.Join(m.Examples, ", "))
+}
+
+// worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than their SidecarSet is
+// what everybody expects, that of others is a warning.
+func (m Missing) worth(told Missing) string {
+	switch {
+	case m.Escaped > told.Escaped:
+		return corev1.EventTypeWarning
+	case m.Pods > told.Pods:
+		return corev1.EventTypeNormal
+	}
+	return ""
 }
 
 // MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known, and install is the
@@ -41,7 +76,7 @@ func (m Missing) String() string {
 func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string, install string) map[string]Missing {
 	type looker struct {
 		*planner
-		missing Missing
+		escaped, older few
 	}
 	lookers := make([]*looker, 0, len(sets))
 	for _, set := range sets {
@@ -55,7 +90,6 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			bases[set.Name] = base
 		}
 	}
-	const examples = 3
 	each(func(pod *corev1.Pod) bool {
 		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install || namespaces[pod.Namespace]["control-plane"] == "openkruise" {
 			return true
@@ -70,26 +104,25 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			}) {
 				continue
 			}
-			l.missing.Pods++
-			l.missing.Examples = append(l.missing.Examples, pod.Namespace+"/"+pod.Name)
-			if len(l.missing.Examples) > examples {
-				slices.Sort(l.missing.Examples)
-				l.missing.Examples = l.missing.Examples[:examples]
+			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(&l.Set.CreationTimestamp) {
+				l.older.add(name)
+			} else {
+				l.escaped.add(name)
 			}
 		}
 		return true
 	})
 	counts := map[string]Missing{}
 	for _, l := range lookers {
-		slices.Sort(l.missing.Examples)
-		counts[l.Set.Name] = l.missing
+		named := append(l.escaped.first, l.older.first...)
+		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count, Examples: named[:min(examples, len(named))]}
 	}
 	return counts
 }
 
 // watchMissing looks through all pods once in a while, as long as the context lives.
 func (r *reconciler) watchMissing(ctx context.Context) error {
-	said := map[types.UID]int{}
+	said := map[types.UID]Missing{}
 	ticker := time.NewTicker(missingEvery)
 	defer ticker.Stop()
 	for {
@@ -105,7 +138,7 @@ func (r *reconciler) watchMissing(ctx context.Context) error {
 }
 
 // missing shows the numbers, and tells of one that grew since it was told.
-func (r *reconciler) missing(ctx context.Context, said map[types.UID]int) error {
+func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) error {
 	var list appsv1beta1.SidecarSetList
 	if err := r.kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing SidecarSets: %w", err)
@@ -130,11 +163,12 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]int) error 
 	clear(said) // of those that are gone nothing is remembered
 	for _, set := range sets {
 		missing := counts[set.Name]
-		r.meters.notInjected.WithLabelValues(set.Name).Set(float64(missing.Pods))
-		if missing.Pods > before[set.UID] && !set.Spec.InjectionStrategy.Paused {
-			r.pass.Applier.Events.Event(set, corev1.EventTypeNormal, "PodsNotInjected", missing.String())
+		r.meters.notInjected.WithLabelValues(set.Name, "before").Set(float64(missing.Pods - missing.Escaped))
+		r.meters.notInjected.WithLabelValues(set.Name, "after").Set(float64(missing.Escaped))
+		if kind := missing.worth(before[set.UID]); kind != "" && !set.Spec.InjectionStrategy.Paused {
+			r.pass.Applier.Events.Event(set, kind, "PodsNotInjected", missing.String())
 		}
-		said[set.UID] = missing.Pods
+		said[set.UID] = missing
 	}
 	return nil
 }
