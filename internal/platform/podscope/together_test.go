@@ -19,13 +19,24 @@ func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var together Together[string]
 		var begun atomic.Int32
+		failed := errors.New("the second answer")
 		slow := func(context.Context) error {
-			begun.Add(1)
+			n := begun.Add(1)
 			time.Sleep(time.Second) // of the bubble's clock
+			if n == 2 {
+				return failed
+			}
 			return nil
 		}
 		var all sync.WaitGroup
-		ask := func(key string) { all.Go(func() { _ = together.Do(t.Context(), key, slow) }) }
+		var answers atomic.Int32
+		ask := func(key string) {
+			all.Go(func() {
+				if errors.Is(together.Do(t.Context(), key, slow), failed) {
+					answers.Add(1)
+				}
+			})
+		}
 		ask("a")
 		synctest.Wait()
 		for range 50 {
@@ -42,6 +53,9 @@ func TestTogether(t *testing.T) {
 		together.mu.Unlock()
 		if n := begun.Load(); n != 2 || kept != 0 {
 			t.Errorf("%d calls for 51, %d keys are kept", n, kept)
+		}
+		if n := answers.Load(); n != 50 {
+			t.Errorf("%d of 50 got the second answer", n)
 		}
 		ask("a")
 		ask("b")
