@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,7 +48,9 @@ var errLost = errors.New("the answer is lost")
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1000, 0), faults: true}
-	w.server = fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build()
+	// The builder's own tracker notes who owns which field, which is most of the work and of no use here.
+	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	w.server = fake.NewClientBuilder().WithObjectTracker(tracker).WithStatusSubresource(&corev1.Pod{}).Build()
 	w.restart()
 	w.replace()
 	return w
