@@ -42,8 +42,10 @@ func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	if err := kube.Patch(t.Context(), list, client.RawPatch(types.MergePatchType, []byte(`{"data":null}`))); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(func() error { // until the list is read again: what is validated is not supported then
-		err := kube.Patch(t.Context(), spread.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll)
+	another := document(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: default, name: another}, spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Game, name: another},
+		subsets: [{name: a}]}}`)
+	if err := wait(func() error { // until the list is read again: what is new is not supported then
+		err := kube.Create(t.Context(), another.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not listed") {
 			return fmt.Errorf("answer %w", err)
 		}
