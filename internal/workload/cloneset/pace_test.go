@@ -231,6 +231,30 @@ func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	}
 }
 
+// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote its image; then the partition was raised, and
+// the pod stays at its revision. It gets back the size that goes with that, and keeps its name (IPU-326 (part)).
+func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
+	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+	before := s.active()
+	s.Refused = func(w simulation.Write) bool { // what would come after the resize
+		return w.Key.Kind == "Pod" && w.Subresource == "" && w.Verb == "patch"
+	}
+	s.change(app("nginx:2", "a", "", cpu("3")))
+	for range 20 {
+		s.round()
+	}
+	s.Refused = nil
+	s.change(partition(2))
+	if err := s.settle(200); err != nil {
+		t.Fatal(err)
+	}
+	for i, pod := range s.active() {
+		if c := pod.Spec.Containers[0]; pod.UID != before[i].UID || c.Image != "nginx:1" || c.Resources.Limits.Cpu().String() != "2" {
+			t.Errorf("%s has %s and %s", pod.Name, c.Image, c.Resources.Limits.Cpu())
+		}
+	}
+}
+
 // TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and counted as that
 // (CS-235 (part)).
 func TestRefusedUpdateIsNoSuccess(t *testing.T) {

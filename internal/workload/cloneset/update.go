@@ -41,6 +41,10 @@ func (p *planner) updatePods(unusable error) {
 	p.say("%d pods to move to %s", count, target.name)
 	budget := p.newBudget(toNew)
 	for _, info := range candidates {
+		if own := p.find(info.Label); count == 0 && own != nil && len(info.StaleImages)+len(info.StaleResources) > 0 {
+			p.moveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
+			continue
+		}
 		if count == 0 {
 			info.Stay = true
 			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
