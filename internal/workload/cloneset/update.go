@@ -2,6 +2,9 @@ package cloneset
 
 import (
 	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -126,8 +129,14 @@ func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
 			sorted = append(sorted, infos[i])
 		}
 	}
-	return append(first, sorted...)
+	sorted = append(first, sorted...)
+	slices.SortStableFunc(sorted, func(a, b *podInfo) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	return sorted
 }
+
+// byRefusal puts what the API server refused to change after everything else, and of that what was refused last at the end: one object that a
+// policy protects must not hold up the others for ever.
+func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
 func candidatesOf(infos []*podInfo) []rollout.Candidate {
 	candidates := make([]rollout.Candidate, len(infos))
