@@ -111,6 +111,12 @@ type Result struct {
 }
 
 func (r *Result) add(target *error, err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // each by itself: what is only to be tried again must not hide a failure
+		for _, one := range several.Unwrap() {
+			r.add(target, one)
+		}
+		return
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, errRecreated):

@@ -101,8 +101,12 @@ func (a *Applier) growClaims(ctx context.Context, plan *Plan, result *Result) er
 			return err
 		}
 		patched, err := a.Cluster.PatchClaim(ctx, claim, body)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			result.Retry = true
+			continue
+		}
 		if err != nil {
-			refused[growth.Template] = !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+			refused[growth.Template] = true
 			if refusal(err) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}

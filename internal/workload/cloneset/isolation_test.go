@@ -162,3 +162,34 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 		}
 	}
 }
+
+// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has just been changed by somebody else, the
+// other is protected by a policy, which the condition says (CS-225 (part)).
+func TestAConflictHidesNoRefusal(t *testing.T) {
+	set := makeSet(3, claims("1Gi"))
+	set.Spec.ScaleStrategy.EnablePVCReuse = false
+	s := atRest(t, set, Features{})
+	changed, protected := s.active()[0].Name, s.active()[1].Name
+	s.node.Frozen = map[string]bool{changed: true, protected: true}
+	s.pass.Applier.Cluster = conflicting{denying{Cluster: s.pass.Applier.Cluster, claim: only("data-" + protected)}, "data-" + changed}
+	s.EndGracefully(podKey(changed))
+	s.EndGracefully(podKey(protected))
+	s.advance(10 * time.Second)
+	status := s.set().Status
+	if c := condition(&status, appsv1beta1.CloneSetConditionFailedScale); c == nil || !strings.Contains(c.Message, "data-"+protected) {
+		t.Errorf("condition %+v", c)
+	}
+}
+
+// conflicting says that a claim was changed meanwhile.
+type conflicting struct {
+	Cluster
+	claim string
+}
+
+func (c conflicting) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
+	if claim.Name == c.claim {
+		return nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("another version"))
+	}
+	return c.Cluster.PatchClaim(ctx, claim, body)
+}
