@@ -404,6 +404,13 @@ func TestProgressOfParts(t *testing.T) {
 		"IPU-128 somebody else has resized it to other ones": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }), Status{Complete: true}},
 		"IPU-315 infeasible": {webPod(state(resize), sized("1"), pending("Infeasible")), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible: node is full",
 			Resize: &PendingResize{Infeasible: true, Message: "Infeasible: node is full", Since: noon, NotBefore: noon.Add(resizePatience)}}},
+		"IPU-315 kubelet failed to resize it": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue,
+				Reason: corev1.PodReasonError, Message: "memory limit below usage"})
+		}), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Error: memory limit below usage"}},
+		"IPU-315 kubelet resizes it": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue})
+		}), Status{Waiting: "container nginx is not resized to limits cpu 2 yet"}},
 		"IPU-315 deferred": {webPod(state(resize), sized("1"), pending("Deferred")), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Deferred: node is full",
 			Resize: &PendingResize{Message: "Deferred: node is full", Since: noon, NotBefore: noon.Add(resizePatience)}}},
 		"IPU-315 an older server": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) { pod.Status.Resize = corev1.PodResizeStatusInfeasible }),

@@ -217,6 +217,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 		words := ""
 		if pending := pendingResize(pod, state); pending != nil {
 			words = ": " + pending.Message
+		} else if c := readiness.Condition(pod, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue && c.Reason != "" {
+			words = ": " + reasonAndMessage(c) // it fits the node, but cannot be carried out, such as a limit below what is used
 		}
 		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), words)
 	}
@@ -235,13 +237,17 @@ func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 			notBefore = time.Time{}
 		}
 		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time, NotBefore: notBefore,
-			Message: strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")}
+			Message: reasonAndMessage(condition)}
 	}
 	switch pod.Status.Resize {
 	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
 		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize), NotBefore: notBefore}
 	}
 	return nil
+}
+
+func reasonAndMessage(c *corev1.PodCondition) string {
+	return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 }
 
 // lastWrite is when the last batch was written.

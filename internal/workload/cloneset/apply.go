@@ -91,6 +91,8 @@ type Result struct {
 	ScaleError, UpdateError error
 	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
 	CreateError, Refused error
+	// RefusedObjects are the pods and claims about which the API server clearly refused a request.
+	RefusedObjects []types.UID
 	// GrowthError is the failure to grow claims alone.
 	GrowthError error
 	// Updated: an update in place was begun.
@@ -109,6 +111,12 @@ type Result struct {
 }
 
 func (r *Result) add(target *error, err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // each by itself: what is only to be tried again must not hide a failure
+		for _, one := range several.Unwrap() {
+			r.add(target, one)
+		}
+		return
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, errRecreated):
@@ -130,7 +138,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
 	}
 	result.add(&result.PullError, a.preDownload(ctx, plan, left))
 	result.add(&result.ScaleError, a.claims(ctx, plan))
-	result.GrowthError = a.growClaims(ctx, plan)
+	result.GrowthError = a.growClaims(ctx, plan, &result)
 	result.add(&result.ScaleError, result.GrowthError)
 	end := a.Now().Add(max(passTime, pacing.Pause(len(plan.Verdicts)+len(plan.Create), pauseAtMost)))
 	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
@@ -171,9 +179,13 @@ func (a *Applier) verdicts(ctx context.Context, plan *Plan, result *Result, end 
 		mu.Lock()
 		defer mu.Unlock()
 		result.Unfinished = result.Unfinished || late
+		refused := refusal(scaleErr) || refusal(updateErr)
+		if refused {
+			result.RefusedObjects = append(result.RefusedObjects, writing[i].Pod.UID)
+		}
 		if writing[i].Action == UpdateInPlace && !late {
 			result.Updated = result.Updated || updateErr == nil
-			if clearly(updateErr) && !apierrors.IsTooManyRequests(updateErr) {
+			if refused {
 				result.Refused = updateErr
 			}
 		}
@@ -245,6 +257,11 @@ func (a *Applier) createOne(ctx context.Context, plan *Plan, creation Creation) 
 func clearly(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500
+}
+
+// refusal tells whether the API server refused what was asked of this very object, and may refuse it again.
+func refusal(err error) bool {
+	return clearly(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
 // doubt remembers a write that may have happened although the answer was an error: anything but a clear refusal.

@@ -87,7 +87,7 @@ func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.Per
 
 // growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
 // FailedScale carry its words. It refuses the other claims of the same template too: they are left to the next attempt.
-func (a *Applier) growClaims(ctx context.Context, plan *Plan) error {
+func (a *Applier) growClaims(ctx context.Context, plan *Plan, result *Result) error {
 	var errs error
 	refused := map[string]bool{}
 	for _, growth := range plan.ClaimGrowth {
@@ -101,8 +101,15 @@ func (a *Applier) growClaims(ctx context.Context, plan *Plan) error {
 			return err
 		}
 		patched, err := a.Cluster.PatchClaim(ctx, claim, body)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			result.Retry = true
+			continue
+		}
 		if err != nil {
-			refused[growth.Template] = !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+			refused[growth.Template] = true
+			if refusal(err) {
+				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
+			}
 			a.doubt(plan, KindClaim, claim.Name, err)
 			a.warn(plan, "FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
 			errs = errors.Join(errs, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))

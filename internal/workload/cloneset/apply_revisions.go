@@ -96,7 +96,7 @@ func (a *Applier) missing(ctx context.Context, plan *Plan, label string) error {
 	}
 	name := label
 	if !strings.Contains(label, "-") {
-		name = plan.Set.Name + "-" + label // the short hash (CS-050)
+		name = revision.Name(plan.Set.Name, label) // the short hash (CS-050)
 	}
 	found, err := a.Cluster.GetRevision(ctx, types.NamespacedName{Namespace: plan.Set.Namespace, Name: name})
 	switch {

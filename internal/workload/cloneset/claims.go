@@ -251,6 +251,7 @@ func (p *planner) growClaims() {
 		p.ClaimsHeld = "claims cannot shrink to their templates: " + strings.Join(held, ", ")
 		p.say("%s", p.ClaimsHeld)
 	}
+	slices.SortStableFunc(p.ClaimGrowth, func(a, b ClaimGrowth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
 		p.say("%d claims are smaller than their templates; the next attempt is made later: %s", n, p.GrowthError)
 		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError

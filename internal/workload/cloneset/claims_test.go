@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -319,6 +322,27 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
+func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
+	set := makeSet(1)
+	set.Name = strings.Repeat("w", maxNameLength)
+	asked := &revisionReader{}
+	a := Applier{Cluster: asked, Own: ownwrites.NewTracker(), Now: time.Now}
+	if err := a.missing(context.Background(), &Plan{Set: set}, "7d9f44cb88"); err != nil || asked.name != revision.Name(set.Name, "7d9f44cb88") {
+		t.Errorf("asked for %q, %v", asked.name, err)
+	}
+}
+
+type revisionReader struct {
+	Cluster
+	name string
+}
+
+func (c *revisionReader) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	c.name = name.Name
+	return nil, apierrors.NewNotFound(corev1.Resource("controllerrevisions"), name.Name)
 }
 
 // lateCreation answers that the first creation of a pod timed out, and lets the test carry it out.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,15 +53,13 @@ func (p *planner) ids() func() string {
 // idOf is the instance ID of one of the set's pods.
 func (p *planner) idOf(pod *corev1.Pod) string { return instanceID(pod.Labels, pod.Name, p.Set.Name) }
 
-// instanceID is the label of the pod, or, if that was taken from it, the end of its name: claims must not lose their pod with a label.
+// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a label, nor go with another one that
+// was given it. A pod of another name has its label.
 func instanceID(labels map[string]string, name, set string) string {
-	if id := labels[pub.CloneSetInstanceID]; id != "" {
+	if id, ok := strings.CutPrefix(name, set+"-"); ok && id != "" {
 		return id
 	}
-	if prefix := set + "-"; len(name) > len(prefix) && name[:len(prefix)] == prefix {
-		return name[len(prefix):]
-	}
-	return ""
+	return labels[pub.CloneSetInstanceID]
 }
 
 // create plans a pod of the revision, with the claims that it lacks (CS-040 to 046).

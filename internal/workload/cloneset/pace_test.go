@@ -2,6 +2,7 @@ package cloneset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,5 +298,66 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 	s.change(replicas(1))
 	for range 20 {
 		s.round()
+	}
+}
+
+// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is ready. Its stand-in has an image that
+// cannot be pulled, and the user corrects the image: the stand-in gets it. Otherwise both would wait for each other for ever (CS-120, CS-126).
+func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
+	for name, policy := range map[string]appsv1beta1.CloneSetPodUpdatePolicy{
+		"recreated": appsv1beta1.ReCreateCloneSetPodUpdatePolicy, "in place": appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
+		t.Run(name, func(t *testing.T) {
+			s := atRest(t, makeSet(1, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
+				r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = policy, number(0), number(1)
+			})), Features{})
+			s.node.Digests["nginx:bad"] = ""
+			old := s.active()[0].Name
+			s.change(image("nginx:bad"))
+			if err := s.settle(300); err != nil {
+				t.Fatal(err)
+			}
+			s.Change(podKey(old), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+			if err := s.settle(300); err != nil {
+				t.Fatal(err)
+			}
+			if pods := s.active(); len(pods) != 2 {
+				t.Fatalf("%d pods, not a ready one and its stand-in", len(pods))
+			}
+			s.change(image("nginx:2"))
+			if err := s.settle(300); err != nil {
+				t.Fatal(err)
+			}
+			pods := s.active()
+			if len(pods) != 1 || !readiness.Ready(pods[0]) || pods[0].Name == old || pods[0].Spec.Containers[0].Image != "nginx:2" {
+				t.Errorf("not one ready pod of the corrected image: %s", s.describe())
+			}
+		})
+	}
+}
+
+// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when another one is ready. The pod above
+// the replicas has an image that cannot be pulled, and the user corrects the image: that pod gets it first (CS-123, CS-125 (part)).
+func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
+	s := atRest(t, makeSet(2, labelled("gold", "nginx:1"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, number(0), number(1)
+		r.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
+			{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}}}
+	})), Features{})
+	s.node.Digests["nginx:bad"] = ""
+	for _, change := range []func(*appsv1beta1.CloneSet){labelled("silver", "nginx:bad"), labelled("silver", "nginx:2")} {
+		s.change(change)
+		if err := s.settle(300); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := s.active()
+	if len(pods) != 2 || !slices.ContainsFunc(pods, readiness.Ready) || s.set().Status.UpdatedAvailableReplicas != 2 {
+		t.Errorf("not two ready pods of the corrected image: %s", s.describe())
+	}
+}
+
+func labelled(tier, image string) func(*appsv1beta1.CloneSet) {
+	return func(set *appsv1beta1.CloneSet) {
+		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","tier":%q}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, tier, image))
 	}
 }

@@ -45,6 +45,14 @@ type Pass struct {
 	pullsHeld map[types.UID]time.Time
 	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims, if it failed.
 	creation, updates, growth map[types.UID]failure
+	// refused are the objects of each set about which requests were refused.
+	refused map[types.UID]refusals
+}
+
+// refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
+type refusals struct {
+	generation int64
+	at         map[types.UID]time.Time
 }
 
 // failure holds further attempts back, longer each time, until the set changes (CS-072).
@@ -111,6 +119,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if result.Refused != nil || result.Updated {
 		p.attempted(&p.updates, plan, result.Refused)
 	}
+	p.rememberRefusals(plan, result)
 	p.pulled(plan, result)
 	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished, Done: result.Done, Created: result.Created}
 	if result.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
@@ -150,6 +159,7 @@ func (p *Pass) Forget(owner types.UID) {
 	delete(p.creation, owner)
 	delete(p.updates, owner)
 	delete(p.growth, owner)
+	delete(p.refused, owner)
 }
 
 // holdBack tells the snapshot of attempts that failed a moment ago.
@@ -165,6 +175,42 @@ func (p *Pass) holdBack(s *Snapshot) {
 	if failed, ok := p.updates[s.Set.UID]; ok && failed.generation == s.Set.Generation {
 		s.UpdateHeldUntil, s.UpdateRefused = failed.until, failed.message
 	}
+	if refused := p.refused[s.Set.UID]; refused.generation == s.Set.Generation {
+		s.Refused = refused.at
+	}
+}
+
+// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of objects that are gone.
+const refusalLasts = 10 * time.Minute
+
+// rememberRefusals notes what was refused in this pass, and forgets what was written since.
+func (p *Pass) rememberRefusals(plan *Plan, result Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, next := p.Applier.Now(), refusals{plan.Set.Generation, map[types.UID]time.Time{}}
+	if before := p.refused[plan.Set.UID]; before.generation == plan.Set.Generation {
+		for uid, at := range before.at {
+			if now.Sub(at) < refusalLasts {
+				next.at[uid] = at
+			}
+		}
+	}
+	for _, v := range result.Done {
+		if v.Action == UpdateInPlace || v.Action == Recreate {
+			delete(next.at, v.Pod.UID)
+		}
+	}
+	for _, uid := range result.RefusedObjects {
+		next.at[uid] = now
+	}
+	if len(next.at) == 0 {
+		delete(p.refused, plan.Set.UID)
+		return
+	}
+	if p.refused == nil {
+		p.refused = map[types.UID]refusals{}
+	}
+	p.refused[plan.Set.UID] = next
 }
 
 // attempted remembers what became of the plan's creations or updates. Each attempt to create has other names and so another message; without

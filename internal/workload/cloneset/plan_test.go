@@ -2,6 +2,7 @@ package cloneset
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
@@ -205,6 +207,38 @@ func TestNewRevision(t *testing.T) {
 	}
 	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" || !slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
 		t.Errorf("without claims: %v", none)
+	}
+}
+
+// TestAnnotationsFillTheirRoom: a set whose annotations fill the room that the API server gives them, and one with that many claim templates, roll
+// out all the same; what a revision needs itself comes first (CS-082, CS-336 (part)).
+func TestAnnotationsFillTheirRoom(t *testing.T) {
+	const room = 256 << 10
+	many := func(set *appsv1beta1.CloneSet) {
+		claim := claimTemplate("data", "1Gi").PersistentVolumeClaim
+		claim.Annotations = map[string]string{"note": strings.Repeat("x", room)}
+		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{template.FromPersistentVolumeClaim(claim)}
+	}
+	for name, change := range map[string]func(*appsv1beta1.CloneSet){"annotations": annotated("note", strings.Repeat("x", room-10)), "claim templates": many} {
+		set := makeSet(1, claims("1Gi"), change)
+		made, full := planFor(set).NewRevision, storedRevision(1, image("nginx:2"))
+		full.Annotations["note"] = strings.Repeat("x", room-1000)
+		raised := Make(Snapshot{Set: makeSet(1, image("nginx:2"), claims("1Gi"), change), Now: planTime, Random: func(int) int { return 0 },
+			Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}})
+		after := maps.Clone(raised.Renumber.Annotations)
+		after[pub.ClaimTemplateFingerprint], after[pub.ClaimTemplates] = raised.ClaimFingerprint, raised.ClaimTemplates
+		for what, annotations := range map[string]map[string]string{"a new revision": made.Annotations, "a raised one": after} {
+			size := 0
+			for key, value := range annotations {
+				size += len(key) + len(value)
+			}
+			if size > room || annotations[pub.ClaimTemplateFingerprint] == "" {
+				t.Errorf("%s, %s: %d bytes, fingerprint %q", name, what, size, annotations[pub.ClaimTemplateFingerprint])
+			}
+		}
+		if name == "annotations" && !strings.Contains(made.Annotations[pub.ClaimTemplates], "1Gi") {
+			t.Error("the claim templates are not remembered")
+		}
 	}
 }
 

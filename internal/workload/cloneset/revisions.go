@@ -78,6 +78,21 @@ func (p *planner) claimTemplatesOf(info *revisionInfo) template.VolumeClaimTempl
 	return p.Set.Spec.VolumeClaimTemplates
 }
 
+// raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing if there is no room for them.
+func (p *planner) raisedClaims(present map[string]string) string {
+	text := p.rememberedClaims()
+	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
+	for key, value := range present {
+		if key != pub.ClaimTemplateFingerprint && key != pub.ClaimTemplates {
+			room -= len(key) + len(value)
+		}
+	}
+	if room < 0 {
+		return ""
+	}
+	return text
+}
+
 // rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered too.
 func (p *planner) rememberedClaims() string {
 	documents := []json.RawMessage{}
@@ -147,7 +162,7 @@ func (p *planner) determineRevisions() error {
 	case equal != nil:
 		p.UpdateRevision = equal.Name
 		if p.Set.DeletionTimestamp == nil {
-			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, highest+1, p.rememberedClaims()
+			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, highest+1, p.raisedClaims(equal.Annotations)
 			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.NewNumber)
 			info := p.find(equal.Name)
 			info.fingerprint, info.hasFingerprint = p.ClaimFingerprint, true // IPU-050
@@ -205,20 +220,35 @@ func (p *planner) newRevision(data []byte, stored []*appsv1.ControllerRevision, 
 		labels = map[string]string{}
 	}
 	labels[pub.RevisionHash] = hash
-	annotations := maps.Clone(p.Set.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[pub.ClaimTemplateFingerprint] = p.ClaimFingerprint
-	annotations[pub.ClaimTemplates] = p.rememberedClaims()
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Set.Namespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: annotations,
+			Namespace: p.Set.Namespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: p.revisionAnnotations(p.Set.Annotations),
 			OwnerReferences: []metav1.OwnerReference{ownerReference(p.Set)},
 		},
 		Data:     runtime.RawExtension{Raw: data},
 		Revision: number,
 	}
+}
+
+// annotationRoom is how many bytes of annotations the API server takes.
+const annotationRoom = 256 << 10
+
+// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves, and others, as
+// far as there is room for them in this order.
+func (p *planner) revisionAnnotations(others map[string]string) map[string]string {
+	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.ClaimFingerprint}
+	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.ClaimFingerprint)
+	add := func(key, value string) {
+		if _, ok := annotations[key]; !ok && len(key)+len(value) <= room {
+			annotations[key] = value
+			room -= len(key) + len(value)
+		}
+	}
+	add(pub.ClaimTemplates, p.rememberedClaims())
+	for _, key := range slices.Sorted(maps.Keys(others)) {
+		add(key, others[key])
+	}
+	return annotations
 }
 
 func ownerReference(set *appsv1beta1.CloneSet) metav1.OwnerReference {

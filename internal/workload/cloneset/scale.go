@@ -162,8 +162,11 @@ func (d *deletions) take(info *podInfo) bool {
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while enough pods are left (CS-132).
 func (p *planner) deleteSpecified() (deleted, pending bool) {
-	budget := p.deletions()
-	for _, info := range p.pods {
+	budget, infos := p.deletions(), p.pods
+	if len(p.Refused) > 0 {
+		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podInfo) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	}
+	for _, info := range infos {
 		switch {
 		case info.Preparing:
 			pending = true
@@ -277,7 +280,7 @@ func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
 		return
 	}
 	v := p.decide(info.Pod, Delete, reason, "%s", why)
-	if id := info.Pod.Labels[pub.CloneSetInstanceID]; id != "" && (reason != ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
+	if id := p.idOf(info.Pod); id != "" && (reason != ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -50,6 +51,8 @@ type Snapshot struct {
 	// one may be tried.
 	UpdateRefused   string
 	UpdateHeldUntil time.Time
+	// Refused are the pods and claims about which the API server refused the last request, and when, by UID. Others come before them.
+	Refused map[types.UID]time.Time
 	// Now is the time of the snapshot.
 	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.

@@ -2,6 +2,9 @@ package cloneset
 
 import (
 	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -33,11 +36,7 @@ func (p *planner) updatePods(unusable error) {
 		}
 		return
 	}
-	for _, info := range p.pods {
-		if info.Specified && info.New != toNew && p.verdicts[info.Pod] != nil {
-			count = max(count-1, 0) // it waits to be deleted, and uses up one of the moves as well as those below
-		}
-	}
+	count = max(count-p.replacements(toNew), 0)
 	p.say("%d pods to move to %s", count, target.name)
 	budget := p.newBudget(toNew)
 	for _, info := range candidates {
@@ -50,15 +49,29 @@ func (p *planner) updatePods(unusable error) {
 			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
 			continue
 		}
-		if info.Specified {
-			count-- // already on its way out; the budget knows it (CS-126)
-			p.decide(info.Pod, Wait, ReasonSpecifiedDelete, "it will be replaced, after scaling")
-			continue
-		}
 		if p.moveTo(info, target, toNew, budget) {
 			count--
 		}
 	}
+}
+
+// above is how many pods there are beyond the replicas.
+func (p *planner) above() int {
+	n := -p.Limits.Replicas
+	for _, info := range p.pods {
+		count(&n, !info.Preparing)
+	}
+	return max(n, 0)
+}
+
+// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one of the moves, but not where a pod
+// above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other if it never comes up.
+func (p *planner) replacements(toNew bool) int {
+	waiting := 0
+	for _, info := range p.pods {
+		count(&waiting, info.Specified && info.New != toNew)
+	}
+	return max(waiting-p.above(), 0)
 }
 
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the gate (CS-360).
@@ -87,7 +100,8 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123).
+// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about those that are
+// specified for deletion.
 func (p *planner) candidates(toNew bool) []*podInfo {
 	var candidates []*podInfo
 	for _, info := range p.pods {
@@ -98,7 +112,7 @@ func (p *planner) candidates(toNew bool) []*podInfo {
 	return p.inUpdateOrder(candidates)
 }
 
-// inUpdateOrder puts those specified for deletion first, because they are taken already, and orders the pods by CS-180 to 188.
+// inUpdateOrder orders the pods by CS-180 to 188.
 func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
@@ -109,16 +123,24 @@ func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
-	sorted := make([]*podInfo, 0, len(infos))
-	for _, specified := range []bool{true, false} {
-		for _, i := range order {
-			if infos[i].Specified == specified {
-				sorted = append(sorted, infos[i])
-			}
+	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and those in service wait for it.
+	above := p.above()
+	var first, sorted []*podInfo
+	for _, i := range order {
+		if !infos[i].Available && len(first) < above {
+			first = append(first, infos[i])
+		} else {
+			sorted = append(sorted, infos[i])
 		}
 	}
+	sorted = append(first, sorted...)
+	slices.SortStableFunc(sorted, func(a, b *podInfo) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted
 }
+
+// byRefusal puts what the API server refused to change after everything else, and of that what was refused last at the end: one object that a
+// policy protects must not hold up the others for ever.
+func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
 func candidatesOf(infos []*podInfo) []rollout.Candidate {
 	candidates := make([]rollout.Candidate, len(infos))

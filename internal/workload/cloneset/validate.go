@@ -124,7 +124,7 @@ func validate(w *Written) field.ErrorList {
 	spec, path := &w.set.Spec, field.NewPath("spec")
 	errs := notNegative(spec.Replicas, path.Child("replicas")) // CS-020
 	errs = append(errs, validateTemplate(spec, path)...)
-	errs = append(errs, validateClaims(spec, path)...)
+	errs = append(errs, validateClaims(w.set.Name, spec, path)...)
 	errs = append(errs, validateScale(&spec.ScaleStrategy, path.Child("scaleStrategy"))...)
 	errs = append(errs, w.validateStrategy(path.Child("updateStrategy"))...)
 	errs = append(errs, notNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)          // CS-035, CS-347
@@ -197,7 +197,7 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 }
 
 // validateClaims checks the names of claim templates (CS-022, CS-035). The API server checks that they are valid volume names.
-func validateClaims(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.ErrorList {
+func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	path = path.Child("volumeClaimTemplates")
 	if err := spec.VolumeClaimTemplates.DecodeError(); err != nil {
@@ -214,6 +214,8 @@ func validateClaims(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Erro
 			errs = append(errs, field.Required(at, "a claim template is known by its name"))
 		case seen[name]:
 			errs = append(errs, field.Duplicate(at, name))
+		case len(name)+len("-")+len(set) > maxNameLength:
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("must be no more than %d characters, so that claims can be named after it and the CloneSet", max(maxNameLength-len("-")-len(set), 0))))
 		}
 		seen[name] = true
 	}

@@ -109,7 +109,9 @@ func TestValidateCreate(t *testing.T) {
 		"CS-035, CS-347 negative":           {both, `{"minReadySeconds":-1,"revisionHistoryLimit":-1}`, []string{"Invalid spec.minReadySeconds", "Invalid spec.revisionHistoryLimit"}},
 		"CS-035 scale limit":                {both, `{"scaleStrategy":{"maxUnavailable":"5"}}`, []string{"Invalid spec.scaleStrategy.maxUnavailable"}},
 		"CS-035 claims without unique name": {both, `{"volumeClaimTemplates":[{},{"metadata":{"name":"d"}},{"metadata":{"name":"d"}}]}`, []string{"Duplicate spec.volumeClaimTemplates[2].metadata.name", "Required spec.volumeClaimTemplates[0].metadata.name"}},
-		"claims that are no list":           {both, `{"volumeClaimTemplates":{}}`, []string{"Invalid spec.volumeClaimTemplates"}},
+		"CS-035 names of claims are too long": {both, `{"metadata":{"name":"` + strings.Repeat("s", 200) + `"},"volumeClaimTemplates":[{"metadata":{"name":"` + strings.Repeat("d", 46) + `"}},{"metadata":{"name":"` + strings.Repeat("d", 47) + `"}}]}`,
+			[]string{"Invalid spec.volumeClaimTemplates[1].metadata.name"}},
+		"claims that are no list": {both, `{"volumeClaimTemplates":{}}`, []string{"Invalid spec.volumeClaimTemplates"}},
 	}
 	for name, test := range cases {
 		for version := range strings.FieldsSeq(test.versions) {

@@ -1,0 +1,195 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// denying refuses requests about some objects, as a policy does.
+type denying struct {
+	Cluster
+	pod, claim, deletion func(name string) bool
+}
+
+func denied(kind, name string) error {
+	return apierrors.NewForbidden(corev1.Resource(kind), name, errors.New("admission webhook denied the request"))
+}
+
+func (c denying) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
+	if c.pod != nil && c.pod(pod.Name) && (strings.Contains(string(body), `"image"`) || strings.Contains(string(body), pub.SpecifiedDelete)) {
+		return nil, denied("pods", pod.Name)
+	}
+	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+}
+
+func (c denying) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	if c.deletion != nil && c.deletion(pod.Name) {
+		return denied("pods", pod.Name)
+	}
+	return c.Cluster.DeletePod(ctx, pod)
+}
+
+func (c denying) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
+	if c.claim != nil && c.claim(claim.Name) {
+		return nil, denied("persistentvolumeclaims", claim.Name)
+	}
+	return c.Cluster.PatchClaim(ctx, claim, body)
+}
+
+func only(name string) func(string) bool { return func(other string) bool { return other == name } }
+
+// advance lets everybody act for that time.
+func (s *simulated) advance(d time.Duration) {
+	for end := s.Now().Add(d); s.Now().Before(end); s.Pass(250 * time.Millisecond) {
+		for range 4 {
+			s.round()
+		}
+	}
+}
+
+// TestOneRefusedPodDoesNotHoldUpTheOthers: a policy refuses the update of one pod. Others are updated all the same, whichever place in the
+// order it has (IPU-173, IPU-184 (part)).
+func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
+	for _, policy := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
+		for i := range 3 {
+			s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.PodUpdatePolicy = policy })), Features{})
+			refused := s.active()[i].Name
+			s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, pod: only(refused)}
+			s.change(image("nginx:2"))
+			s.advance(time.Minute)
+			status := s.set().Status
+			if status.UpdatedAvailableReplicas != 2 {
+				t.Errorf("%s, pod %d is refused, and %d others are updated: %s", policy, i, status.UpdatedAvailableReplicas, s.describe())
+			}
+			if c := condition(&status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, refused) {
+				t.Errorf("%s: condition %+v", policy, c)
+			}
+		}
+	}
+}
+
+// TestOneRefusedDeletionDoesNotHoldUpTheOthers: three pods are to be replaced one at a time, and a policy protects one of them. The others are
+// replaced (CS-132 (part)).
+func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
+	for i := range 3 {
+		s := atRest(t, makeSet(3), Features{})
+		protected := s.active()[i].Name
+		s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+		for _, pod := range s.active() {
+			s.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+		}
+		s.advance(time.Minute)
+		for _, pod := range s.active() {
+			if _, specified := pod.Labels[pub.SpecifiedDelete]; specified != (pod.Name == protected) {
+				t.Errorf("pod %d is protected: %s", i, s.describe())
+			}
+		}
+	}
+}
+
+// TestOneRefusedClaimDoesNotHoldUpTheOthers: one claim of three cannot grow, because its volume was made by hand. The others do (CS-338 (part)).
+func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
+	for i := range 3 {
+		set := makeSet(3, claims("1Gi"))
+		set.Annotations = map[string]string{pub.ResizeClaims: "true"}
+		s := atRest(t, set, Features{})
+		refused := "data-" + s.active()[i].Name
+		s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, claim: only(refused)}
+		s.change(claims("2Gi"))
+		s.advance(time.Minute)
+		for _, o := range s.List("PersistentVolumeClaim", false) {
+			size := o.(*corev1.PersistentVolumeClaim).Spec.Resources.Requests.Storage().String()
+			if (size == "2Gi") == (o.GetName() == refused) {
+				t.Errorf("claim %d is refused: %s has %s", i, o.GetName(), size)
+			}
+		}
+	}
+}
+
+// TestRelabelledPodDoesNotTakeAnothersClaims: somebody gives a pod the instance ID of another one, and it is scaled in. It has the claims that its
+// name says (CS-061 (part), CS-137 (part)).
+func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
+	for _, reuse := range []bool{true, false} {
+		set := makeSet(2, claims("1Gi"))
+		set.Spec.ScaleStrategy.EnablePVCReuse = reuse
+		s := atRest(t, set, Features{})
+		wrong, other := s.active()[0], s.active()[1]
+		s.Change(podKey(wrong.Name), func(o client.Object) {
+			o.GetLabels()[pub.CloneSetInstanceID] = other.Labels[pub.CloneSetInstanceID]
+			o.GetLabels()[pub.SpecifiedDelete] = "true"
+		})
+		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
+		if err := s.settle(300); err != nil {
+			t.Error(err)
+		}
+		if s.Get(claimKey("data-"+other.Name)) == nil {
+			t.Errorf("reuse %t: the claim of pod %s went with pod %s", reuse, other.Name, wrong.Name)
+		}
+		if s.Get(claimKey("data-"+wrong.Name)) != nil {
+			t.Errorf("reuse %t: the claim of pod %s is left", reuse, wrong.Name)
+		}
+	}
+}
+
+// TestUnlabelledPodTakesItsClaims: a pod that lost its instance ID is scaled in, and takes its claims along: a later pod must not get old
+// data (CS-061 (part)).
+func TestUnlabelledPodTakesItsClaims(t *testing.T) {
+	for _, reuse := range []bool{true, false} {
+		set := makeSet(2, claims("1Gi"))
+		set.Spec.ScaleStrategy.EnablePVCReuse = reuse
+		s := atRest(t, set, Features{})
+		pod := s.active()[0].Name
+		s.Change(podKey(pod), func(o client.Object) {
+			delete(o.GetLabels(), pub.CloneSetInstanceID)
+			o.GetLabels()[pub.SpecifiedDelete] = "true"
+		})
+		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
+		if err := s.settle(300); err != nil {
+			t.Error(err)
+		}
+		if s.Get(claimKey("data-"+pod)) != nil {
+			t.Errorf("reuse %t: the claim of pod %s is left", reuse, pod)
+		}
+	}
+}
+
+// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has just been changed by somebody else, the
+// other is protected by a policy, which the condition says (CS-225 (part)).
+func TestAConflictHidesNoRefusal(t *testing.T) {
+	set := makeSet(3, claims("1Gi"))
+	set.Spec.ScaleStrategy.EnablePVCReuse = false
+	s := atRest(t, set, Features{})
+	changed, protected := s.active()[0].Name, s.active()[1].Name
+	s.node.Frozen = map[string]bool{changed: true, protected: true}
+	s.pass.Applier.Cluster = conflicting{denying{Cluster: s.pass.Applier.Cluster, claim: only("data-" + protected)}, "data-" + changed}
+	s.EndGracefully(podKey(changed))
+	s.EndGracefully(podKey(protected))
+	s.advance(10 * time.Second)
+	status := s.set().Status
+	if c := condition(&status, appsv1beta1.CloneSetConditionFailedScale); c == nil || !strings.Contains(c.Message, "data-"+protected) {
+		t.Errorf("condition %+v", c)
+	}
+}
+
+// conflicting says that a claim was changed meanwhile.
+type conflicting struct {
+	Cluster
+	claim string
+}
+
+func (c conflicting) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
+	if claim.Name == c.claim {
+		return nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("another version"))
+	}
+	return c.Cluster.PatchClaim(ctx, claim, body)
+}
