@@ -121,7 +121,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	}
 	plan := Make(*snapshot)
 	var lookErr error
-	if keys := plan.overdue(); len(keys) > 0 {
+	keys := plan.overdue()
+	if len(keys) > 0 {
 		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
 			plan = Make(*snapshot)
 		}
@@ -137,6 +138,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		}
 		return outcome, plan.Problem
 	}
+	plan.looked(keys)
 	if !plan.Again.IsZero() {
 		outcome.within(plan.Again.Sub(now))
 	}

@@ -136,6 +136,15 @@ func (p *Plan) overdue() []string {
 	return keys
 }
 
+// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a version of the
+// WorkloadSpread that has more of them than the cache showed.
+func (p *Plan) looked(keys []string) {
+	p.tally.only = make(map[string]bool, len(keys))
+	for _, key := range keys {
+		p.tally.only[key] = true
+	}
+}
+
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second
 
