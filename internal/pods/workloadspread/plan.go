@@ -185,7 +185,6 @@ func (p *Plan) assign() {
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	p.Incomplete = s.Unread
 	for _, m := range strangers {
-		p.held(m)
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
@@ -193,6 +192,7 @@ func (p *Plan) assign() {
 			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
 		if !ok {
+			p.held(m)
 			continue
 		}
 		m.subset, m.adopted = chosen, true
