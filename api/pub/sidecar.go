@@ -1,6 +1,25 @@
 package pub
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxSidecarSets is how many SidecarSets a pod may list. Users can write longer lists, no webhook does.
+const MaxSidecarSets = 256
+
+// InjectedSidecarSets are the names in a list of SidecarSetInjectedList, sorted; of a longer list than may be the first ones (SS-182).
+func InjectedSidecarSets(list string) []string {
+	names := strings.SplitN(list, ",", MaxSidecarSets+1)
+	names = names[:min(len(names), MaxSidecarSets)]
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+}
 
 // Annotations of SidecarSets, their revisions and their pods.
 const (

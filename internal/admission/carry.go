@@ -32,20 +32,22 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
-	unknownFields(source, t, nil, func(path []string, value any) {
+	unknownFields(source, t, nil, 0, func(path []string, listed int, value any) {
 		leaves(value, path, func(path []string, value any) {
+			placed := path
 			if place != nil {
-				path = place(path)
+				placed = place(path)
 			}
-			insert(target, path, value)
+			insert(target, placed, listed+len(placed)-len(path), value)
 		})
 	})
 	return json.Marshal(target)
 }
 
 // unknownFields finds the fields in value that type t has no place for. The list of the JSON library ends at a hundred, and its paths
-// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know.
-func unknownFields(value any, t reflect.Type, path []string, found func(path []string, value any)) {
+// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know. listed is how much of a path leads to
+// an item of a list; 0 if there is none on the way.
+func unknownFields(value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any)) {
 	t = jsonfields.Elem(t)
 	if jsonfields.Decodes(t) {
 		return
@@ -56,18 +58,18 @@ func unknownFields(value any, t reflect.Type, path []string, found func(path []s
 			switch t.Kind() {
 			case reflect.Struct:
 				if known, ok := jsonfields.Of(t)[key]; ok {
-					unknownFields(member, known, below(path, key), found)
+					unknownFields(member, known, below(path, key), listed, found)
 				} else {
-					found(below(path, key), member)
+					found(below(path, key), listed, member)
 				}
 			case reflect.Map:
-				unknownFields(member, t.Elem(), below(path, key), found)
+				unknownFields(member, t.Elem(), below(path, key), listed, found)
 			}
 		}
 	case []any:
 		if t.Kind() == reflect.Slice {
 			for i, item := range value {
-				unknownFields(item, t.Elem(), below(path, strconv.Itoa(i)), found)
+				unknownFields(item, t.Elem(), below(path, strconv.Itoa(i)), len(path)+1, found)
 			}
 		}
 	}
@@ -87,15 +89,15 @@ func leaves(value any, path []string, found func(path []string, value any)) {
 
 func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
-// insert sets a value where there is none; objects on the way are made, items of lists are not.
-func insert(into any, path []string, value any) {
+// insert sets a value where there is none. Objects on the way are made; lists, which are in the listed first steps of the path, and their items are not.
+func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])
-		if object, isObject := into.(document); !ok && isObject {
+		if object, isObject := into.(document); !ok && isObject && listed <= 0 {
 			next = document{}
 			object[path[0]] = next
 		}
-		into, path = next, path[1:]
+		into, path, listed = next, path[1:], listed-1
 	}
 	if object, ok := into.(document); ok {
 		if _, taken := object[path[0]]; !taken {

@@ -68,8 +68,8 @@ func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 // OPS-072: what stands in the target already is not overwritten by what is carried, and a path that leads nowhere carries nothing.
 func TestInsertOverwritesNothing(t *testing.T) {
 	target := document{"a": document{"b": 1}, "list": []any{document{}}}
-	for _, path := range []string{"a.b", "a.c.d", "list.0.x", "list.1.x", "a.b.c"} {
-		insert(target, strings.Split(path, "."), 2)
+	for path, listed := range map[string]int{"a.b": 0, "a.c.d": 0, "list.0.x": 2, "list.1.x": 2, "a.b.c": 0, "gone.0.x": 2} {
+		insert(target, strings.Split(path, "."), listed, 2)
 	}
 	if diff := cmp.Diff(document{"a": document{"b": 1, "c": document{"d": 2}}, "list": []any{document{"x": 2}}}, target); diff != "" {
 		t.Error(diff)

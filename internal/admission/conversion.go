@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -35,8 +36,8 @@ var converters = map[[3]string]converter{
 	{"NodeImage", beta, alpha}:                between(appsv1alpha1.NodeImageFromV1beta1),
 	{"SidecarSet", alpha, beta}:               between((*appsv1alpha1.SidecarSet).ToV1beta1),
 	{"SidecarSet", beta, alpha}:               between(appsv1alpha1.SidecarSetFromV1beta1),
-	{"WorkloadSpread", alpha, beta}:           between((*appsv1alpha1.WorkloadSpread).ToV1beta1),
-	{"WorkloadSpread", beta, alpha}:           between(appsv1alpha1.WorkloadSpreadFromV1beta1),
+	{"WorkloadSpread", alpha, beta}:           between((*appsv1alpha1.WorkloadSpread).ToV1beta1, renamedInWorkloadSpreads),
+	{"WorkloadSpread", beta, alpha}:           between(appsv1alpha1.WorkloadSpreadFromV1beta1, renamedInWorkloadSpreads),
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
@@ -78,6 +79,20 @@ func movedInCloneSets(path []string) []string {
 		return append([]string{"spec", strategy}, path[3:]...)
 	}
 	return append([]string{"spec", strategy, rolling}, path[2:]...)
+}
+
+// renamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180). What has the
+// other name already takes the place that this leaves free.
+func renamedInWorkloadSpreads(path []string) []string {
+	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
+		return path
+	}
+	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"}, {"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
+		if i := slices.Index(names[:], path[3]); i >= 0 {
+			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
+		}
+	}
+	return path
 }
 
 // conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.

@@ -63,16 +63,17 @@ type recentRule struct {
 	Token      string `json:"token"`
 }
 
-// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods.
+// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods; it stays as long as they
+// would have.
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
-	same := func(rule recentRule) bool { return rule.Expression == expression || rule.Expression == "true" }
-	if at := slices.IndexFunc(r, same); at >= 0 {
-		if announced, err := time.Parse(time.RFC3339, r[at].At); err == nil && now.Sub(announced).Abs() < recentTime/3 {
-			return nil, r[at].Token
+	for _, rule := range r {
+		announced, err := time.Parse(time.RFC3339, rule.At)
+		if covers := rule.Expression == expression || rule.Expression == "true"; covers && err == nil && now.Sub(announced).Abs() < recentTime/3 {
+			return nil, rule.Token
 		}
 	}
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
-	rules := append(slices.DeleteFunc(slices.Clone(r), same), rule)
+	rules := append(slices.DeleteFunc(slices.Clone(r), func(former recentRule) bool { return former.Expression == expression }), rule)
 	if len(rules) > maxRecentRules {
 		rule.Expression = "true"
 		rules = recentRules{rule}

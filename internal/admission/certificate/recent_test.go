@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -216,6 +217,33 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 	if len(rules) != 1 || rules[0].Expression != "true" {
 		t.Errorf("%v", rules)
+	}
+}
+
+// TestManyRulesAreAllAskedFor: a hundred rules were announced at once, so that all pods are sent. One that is announced some seconds later does not end
+// that: the others are recent still, and a replica may not have them in its cache (SS-006).
+func TestManyRulesAreAllAskedFor(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	var rules recentRules
+	for i := range maxRecentRules + 1 {
+		if next, _ := rules.add(fmt.Sprintf("object.a%d", i), begin); next != nil {
+			rules = next
+		}
+	}
+	for _, later := range []time.Duration{recentTime / 3, recentTime/3 + time.Second, recentTime - time.Second} {
+		next, token := rules.add(fmt.Sprintf("object.late%d", later), begin.Add(later))
+		if next != nil {
+			rules = next
+		}
+		if !slices.ContainsFunc(rules, func(r recentRule) bool { return r.Expression == "true" }) || token == "" {
+			t.Errorf("%s later: %v", later, rules)
+		}
+	}
+	if len(rules) != 4 {
+		t.Errorf("%v", rules)
+	}
+	if next, _ := rules.add(rules[3].Expression, begin.Add(recentTime)); next != nil {
+		t.Errorf("announced again: %v", next)
 	}
 }
 

@@ -5,7 +5,6 @@ package podindex
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,12 +64,7 @@ func sidecarSetsOf(object any) ([]string, error) {
 	if !ok || pod.Annotations[pub.SidecarSetInjectedList] == "" {
 		return nil, nil
 	}
-	names := strings.Split(pod.Annotations[pub.SidecarSetInjectedList], ",")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return pub.InjectedSidecarSets(pod.Annotations[pub.SidecarSetInjectedList]), nil
 }
 
 // ControlledBy returns the pods whose controller has that UID.

@@ -1,7 +1,9 @@
 package podindex
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,5 +99,29 @@ func TestInjectedBy(t *testing.T) {
 	index.All(func(*corev1.Pod) bool { seen++; return seen < 3 })
 	if seen != 3 {
 		t.Errorf("%d pods seen", seen)
+	}
+}
+
+// TestAPodThatListsAllSidecarSetsOfTheWorld: users write annotations of pods as long as they like, within what the API server allows. A list that no webhook
+// has written costs no more than any other; without a bound some hundred such pods would take all memory.
+func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
+	var list strings.Builder
+	list.WriteString("mesh")
+	for i := range 50_000 {
+		fmt.Fprintf(&list, ",%x", i)
+	}
+	hostile := pod("a", "hostile", "")
+	hostile.Annotations = map[string]string{pub.SidecarSetInjectedList: list.String()}
+	index := &Index{}
+	informer := index.NewInformer(serving(hostile), &corev1.Pod{}, 0, nil)
+	go informer.RunWithContext(t.Context())
+	if !toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("not synced")
+	}
+	if n := len(informer.GetIndexer().ListIndexFuncValues(bySidecarSet)); n > pub.MaxSidecarSets {
+		t.Errorf("it is found by %d names", n)
+	}
+	if found, err := index.InjectedBy("mesh"); err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", found, err)
 	}
 }

@@ -82,14 +82,20 @@ type Follower[T client.Object] struct {
 
 	// mu guards newest and gone, and is held while the index is told.
 	mu sync.Mutex
-	// newest are the versions that the index has, by UID; gone are objects that have gone, and when.
-	newest map[types.UID]string
+	// newest is what the index has, by name; gone are objects that have gone, and when.
+	newest map[types.NamespacedName]indexed
 	gone   map[types.UID]time.Time
+}
+
+// indexed is a version of an object.
+type indexed struct {
+	uid     types.UID
+	version string
 }
 
 // NewFollower returns a follower that is told of nothing yet.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
+	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.NamespacedName]indexed{}, gone: map[types.UID]time.Time{}}
 	f.Synced = func() bool {
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
@@ -159,8 +165,8 @@ func (f *Follower[T]) OnAdd(object any, _ bool) {
 	}
 }
 
-// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known, and what has gone, is
-// no news.
+// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known of that name, be it of a
+// former object, and what has gone, is no news.
 func (f *Follower[T]) Learn(object T) {
 	if f.learn(object) {
 		f.Notify()
@@ -170,16 +176,16 @@ func (f *Follower[T]) Learn(object T) {
 func (f *Follower[T]) learn(object T) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	uid := object.GetUID()
+	key, uid := client.ObjectKeyFromObject(object), object.GetUID()
 	if _, ended := f.gone[uid]; ended {
 		return false
 	}
-	if known, ok := f.newest[uid]; ok {
-		if order, err := resourceversion.CompareResourceVersion(known, object.GetResourceVersion()); err == nil && order > 0 {
+	if known, ok := f.newest[key]; ok {
+		if order, err := resourceversion.CompareResourceVersion(known.version, object.GetResourceVersion()); err == nil && order > 0 {
 			return false
 		}
 	}
-	f.newest[uid] = object.GetResourceVersion()
+	f.newest[key] = indexed{uid, object.GetResourceVersion()}
 	f.Set(object)
 	return true
 }
@@ -190,10 +196,12 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	if !ok {
 		return
 	}
-	if !f.learn(is) {
-		return
+	was, ok := old.(T)
+	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
+	if again { // it was deleted and made again; the new one takes its place at once, so that no pod finds neither
+		f.forget(was)
 	}
-	if was, ok := old.(T); !ok || was.GetUID() != is.GetUID() || f.Asks(was, is) {
+	if news && (!ok || again || f.Asks(was, is)) {
 		f.Notify()
 	}
 }
@@ -209,11 +217,14 @@ func (f *Follower[T]) OnDelete(object any) {
 	}
 }
 
+// forget drops an object, but not another one that has its name.
 func (f *Follower[T]) forget(object T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.gone, func(_ types.UID, at time.Time) bool { return time.Since(at) > Remembered })
 	f.gone[object.GetUID()] = time.Now()
-	delete(f.newest, object.GetUID())
-	f.Delete(object)
+	if key := client.ObjectKeyFromObject(object); f.newest[key].uid == object.GetUID() {
+		delete(f.newest, key)
+		f.Delete(object)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Who asks while an answer is being made may not have it, since it may be too old: all of them share the next one.
@@ -116,5 +117,48 @@ func TestLearn(t *testing.T) {
 	f.OnAdd(object("b", "12"), false)
 	if index["one"] != "12" {
 		t.Errorf("version %s", index["one"])
+	}
+}
+
+// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads the new one from
+// the API server before its informer tells of the end of the former. What the informer still tells of that is no news: pods of the new one would be
+// missed (SS-006, WS-050).
+func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
+	object := func(uid types.UID, version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}
+	}
+	for name, late := range map[string]func(*Follower[*corev1.ConfigMap]){
+		"its end": func(f *Follower[*corev1.ConfigMap]) { f.OnDelete(object("a", "11")) },
+		"its end, found later": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "ns/one", Obj: object("a", "9")})
+		},
+		"a change before it": func(f *Follower[*corev1.ConfigMap]) { f.OnUpdate(object("a", "9"), object("a", "10")) },
+		"a list from before": func(f *Follower[*corev1.ConfigMap]) { f.Learn(object("a", "9")) },
+		"all of it": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnUpdate(object("a", "9"), object("a", "10"))
+			f.OnDelete(object("a", "11"))
+		},
+		"the new one in its place": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnUpdate(object("a", "9"), object("b", "12"))
+			f.Learn(object("a", "9")) // by a list that took long
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := map[string]types.UID{}
+			f := NewFollower(func(c *corev1.ConfigMap) { index[c.Name] = c.UID }, func(c *corev1.ConfigMap) { delete(index, c.Name) },
+				func(_, _ *corev1.ConfigMap) bool { return true })
+			f.OnAdd(object("a", "9"), true)
+			f.Learn(object("b", "12"))
+			late(f)
+			if index["one"] != "b" {
+				t.Errorf("index %v", index)
+			}
+			f.OnAdd(object("b", "12"), false)
+			f.OnDelete(object("b", "13"))
+			f.Learn(object("b", "12"))
+			if len(index)+len(f.newest) != 0 {
+				t.Errorf("%v, %v", index, f.newest)
+			}
+		})
 	}
 }

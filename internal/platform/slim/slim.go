@@ -168,11 +168,15 @@ func containers(all []corev1.Container) []corev1.Container {
 // environment keeps the variables that read metadata, those that override them, since the last of a name counts, and the named ones.
 func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	var kept []corev1.EnvVar
+	var names map[string]bool
 	for i := range all {
-		_, _, reads := inplace.EnvReference(&all[i])
-		if reads || slices.Contains(named, all[i].Name) || slices.ContainsFunc(kept, func(e corev1.EnvVar) bool { return e.Name == all[i].Name }) {
-			kept = append(kept, all[i])
+		if _, _, reads := inplace.EnvReference(&all[i]); !reads && !names[all[i].Name] && !slices.Contains(named, all[i].Name) {
+			continue
 		}
+		if names == nil {
+			names = map[string]bool{}
+		}
+		kept, names[all[i].Name] = append(kept, all[i]), true
 	}
 	return kept
 }

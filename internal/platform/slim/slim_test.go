@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -261,5 +262,33 @@ func TestPodWithSidecars(t *testing.T) {
 		got.Status.InitContainerStatuses, got.Status.Conditions, got.Status.Phase, got.Generation}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAPodWithManyVariables: the effort for a pod does not grow with the square of its variables: one pod of a user would hold up the caches of all.
+func TestAPodWithManyVariables(t *testing.T) {
+	const count = 60_000 // twice what the API server takes, so that the difference is clear
+	for name, transform := range map[string]toolscache.TransformFunc{"manager": Pod, "daemon": NodePod} {
+		pod := fat("apps.kruise.io/v1beta1")
+		env := make([]corev1.EnvVar, 0, 2*count+1)
+		for i := range count {
+			variable := reads
+			variable.Name = fmt.Sprintf("READS_%d", i)
+			env = append(env, variable)
+		}
+		for i := range count {
+			env = append(env, corev1.EnvVar{Name: fmt.Sprintf("PLAIN_%d", i)})
+		}
+		pod.Spec.Containers[0].Env = append(env, corev1.EnvVar{Name: "READS_7", Value: "overrides it"})
+		began := time.Now()
+		if _, err := transform(pod); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Second { // some 10 ms; by the square half a minute
+			t.Errorf("%s: %s", name, took)
+		}
+		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 || kept[count].Value != "overrides it" {
+			t.Errorf("%s: %d variables", name, len(kept))
+		}
 	}
 }

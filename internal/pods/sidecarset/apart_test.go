@@ -43,6 +43,41 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	}
 }
 
+// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one, is seen before the manager sees the rollback.
+// It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
+func TestARollbackIsNotTakenBack(t *testing.T) {
+	s := simulate(1, makeSet(allAtOnce), 2)
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	s.change(imageNow("proxy", "proxy:bad"))
+	if err := s.settle(50); err != nil {
+		t.Fatal(err)
+	}
+	former := s.Cached(setKey)
+	s.change(imageNow("proxy", "proxy:1"))
+	s.inject("new")
+	for range 10 {
+		s.node.Step("new")
+	}
+	s.deliver(1 << 20)
+	s.Show(setKey, former)
+	for range 20 {
+		s.manage()
+		s.Pass(time.Second)
+		for _, pod := range s.pods() {
+			if pod.Name == "new" && imageOf(pod, "proxy") != "proxy:1" {
+				t.Fatal("the new pod gets the bad image", s.describe())
+			}
+		}
+	}
+	s.Show(setKey, s.set()) // at last
+	s.queue.Add()
+	if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
+		t.Error(err, s.set().Status)
+	}
+}
+
 // TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of them comes up for a moment. The upgrade is not
 // taken for complete, and the next pod not begun (SS-215, SS-231).
 func TestAnImageThatWasOvertakenTwice(t *testing.T) {

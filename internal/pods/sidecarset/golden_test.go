@@ -3,6 +3,7 @@ package sidecarset
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,9 @@ func TestRecords(t *testing.T) {
 	if got := InjectedList(" b,,a", "c", "a"); got != "a,b,c" {
 		t.Errorf("list %q", got)
 	}
+	if got := ReadInjectedList(InjectedList(strings.Repeat("a,", 1000)+strings.Join(numbers(1000), ","), "zz", "zy")); !slices.Contains(got, "zz") || !slices.Contains(got, "zy") || len(got) > pub.MaxSidecarSets {
+		t.Errorf("of a list that a user made long: %v", got)
+	}
 	if got := ReadInjectedList(""); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
@@ -191,4 +195,12 @@ func TestNames(t *testing.T) {
 	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) || IsNative(&corev1.Container{}) {
 		t.Error("native sidecars are not told apart")
 	}
+}
+
+func numbers(n int) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = strconv.Itoa(i)
+	}
+	return texts
 }

@@ -3,7 +3,6 @@ package sidecarset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -126,10 +125,10 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	return outcome, errors.Join(result.Err, final.Err)
 }
 
-// overtaken tells what the cache has to show first, if the plan upgrades a pod that may have something newer than the cache shows: then one live read
-// settles the doubt. Caches of pods and of SidecarSets lag apart.
+// overtaken tells what the cache has to show before pods are upgraded: the SidecarSet as it is now. Caches of pods and of SidecarSets lag apart, and
+// webhooks may have known a change before; a pod that has what that gives must not be taken back. One live read settles it.
 func (p *Pass) overtaken(ctx context.Context, plan *Plan) (pending string, err error) {
-	if plan.Stranger == "" {
+	if !slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Action == Upgrade }) {
 		return "", nil
 	}
 	set := plan.SidecarSet
@@ -137,7 +136,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *Plan) (pending string, err e
 	if err != nil || now != nil && now.GetUID() == set.UID && now.GetGeneration() == set.Generation && maps.Equal(now.GetAnnotations(), set.Annotations) {
 		return "", err
 	}
-	return fmt.Sprintf("the cache does not show the SidecarSet as it is now, and pod %s may have what that gives", plan.Stranger), nil
+	return "the cache does not show the SidecarSet as it is now", nil
 }
 
 // over tells whether the caches have lagged for so long that it is not waited any more.

@@ -107,9 +107,6 @@ type Plan struct {
 	heldBackAbout string
 	// Again is when to plan again although nothing happens; 0 means not at all.
 	Again time.Duration
-	// Stranger is a pod that is to be upgraded from what no stored revision describes; empty if there is none. Webhooks may know the SidecarSet
-	// as it is now, and have given it to the pod, while the cache shows an earlier one.
-	Stranger string
 	// Sentences explain the plan.
 	Sentences []string
 

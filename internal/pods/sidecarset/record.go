@@ -93,18 +93,12 @@ func encode(value any) string {
 }
 
 // ReadInjectedList reads annotation pub.SidecarSetInjectedList: the SidecarSets of a pod, sorted (SS-182).
-func ReadInjectedList(text string) []string {
-	names := slices.DeleteFunc(strings.Split(text, ","), func(name string) bool { return strings.TrimSpace(name) == "" })
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
+func ReadInjectedList(text string) []string { return pub.InjectedSidecarSets(text) }
 
-// InjectedList is the annotation with more names in it.
+// InjectedList is the annotation with more names in it; they are there for sure, others as far as there may be so many.
 func InjectedList(text string, more ...string) string {
-	names := append(ReadInjectedList(text), more...)
+	names := slices.DeleteFunc(ReadInjectedList(text), func(name string) bool { return slices.Contains(more, name) })
+	names = append(names[:max(min(len(names), pub.MaxSidecarSets-len(more)), 0)], more...)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ",")
 }

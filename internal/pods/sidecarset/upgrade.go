@@ -300,9 +300,6 @@ func (p *planner) standstill(l limits) {
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
 	v.Upgradable, v.Change = &isTrue, p.change(pod)
-	if p.recorded(pod.record) == nil {
-		p.Stranger = pod.Pod.Namespace + "/" + pod.Pod.Name
-	}
 }
 
 // change makes the patches of an upgrade for a version of the pod for which the decision still holds: it costs no more than what was

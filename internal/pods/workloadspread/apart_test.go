@@ -97,3 +97,42 @@ func TestWhichPodsAreThere(t *testing.T) {
 		t.Error(keysOf(found), err)
 	}
 }
+
+// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both stand still. It writes the status because of
+// another booking, meets a conflict, and finds in the API server a booking that its cache has never shown. The pod of that one is there: its place is not
+// given to others (WS-114, WS-152).
+func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
+	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a")), makeSubset("b", nil, zone("b"))), 0)
+	rests(t, s)
+	s.scale(2)
+	s.workload()
+	s.coming = nil // it is refused after it was admitted
+	s.deliver(1 << 20)
+	shown := s.spread()
+	s.Pass(time.Second)
+	s.workload()
+	s.requests()
+	there := s.all()[0].Name
+	stale := func() {
+		s.deliver(1 << 20)
+		s.Hide(podKey(there))
+		s.Show(spreadKey, shown)
+	}
+	s.Pass(CreationTimeout + time.Second)
+	for range 5 {
+		stale()
+		s.manage()
+		s.Pass(time.Second)
+		a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
+		if a == nil || len(a.CreatingPods)+int(a.Replicas) < 1 || a.MissingReplicas > 1 {
+			t.Fatalf("pod %s is there, and its place is given away: %+v", there, a)
+		}
+	}
+	s.deliver(1 << 20)
+	s.Change(podKey(there), func(client.Object) {}) // the watches go on
+	s.Change(spreadKey, func(client.Object) {})
+	rests(t, s)
+	if a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a == nil || a.Replicas != 2 || len(a.CreatingPods) != 0 {
+		t.Errorf("%+v", a)
+	}
+}

@@ -99,6 +99,8 @@ type tally struct {
 	byName, byKey map[string]*Seen
 	// unseen are the keys of bookings whose pods the API server has, although they are not among these.
 	unseen map[string]bool
+	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others it is not known that they do not come.
+	only map[string]bool
 }
 
 func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
@@ -199,7 +201,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 			continue
 		}
 		expired := c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
-		if expired && (deletion || !c.unseen[key]) {
+		if expired && (deletion || !c.mayBe(key)) {
 			lost = append(lost, key)
 			continue
 		}
@@ -217,6 +219,9 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 	}
 	return kept
 }
+
+// mayBe tells whether the pod of an overdue creation is there, or may be.
+func (t *tally) mayBe(key string) bool { return t.unseen[key] || t.only != nil && !t.only[key] }
 
 // moment is how much later than "at most so old" is "older".
 const moment = time.Millisecond

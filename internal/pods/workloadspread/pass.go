@@ -52,8 +52,9 @@ type Pass struct {
 	Window time.Duration
 
 	mu sync.Mutex
-	// unfit are pods that were looked at and fit in no subset, with what that depended on, so that they are not read again at each pass.
-	unfit map[types.UID]map[types.UID]uint64
+	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and those that could not
+	// be written keep their place until they are tried again.
+	examined map[types.UID]map[types.UID]examined
 	// retries are pods that could not be written, or deleted, when it was tried last.
 	retries map[types.UID]*pacing.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
@@ -121,7 +122,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	}
 	plan := Make(*snapshot)
 	var lookErr error
-	if keys := plan.overdue(); len(keys) > 0 {
+	keys := plan.overdue()
+	if len(keys) > 0 {
 		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
 			plan = Make(*snapshot)
 		}
@@ -137,6 +139,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		}
 		return outcome, plan.Problem
 	}
+	plan.looked(keys)
 	if !plan.Again.IsZero() {
 		outcome.within(plan.Again.Sub(now))
 	}
@@ -194,7 +197,7 @@ func (p *Pass) Forget(owner types.UID) {
 	p.Applier.Own.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.unfit, owner)
+	delete(p.examined, owner)
 	delete(p.retries, owner)
 	delete(p.looked, owner)
 	delete(p.written, owner)
@@ -268,17 +271,33 @@ type stranger struct {
 	now *corev1.Pod
 }
 
+// examined is where a pod fits, and what that depends on.
+type examined struct {
+	generation  int64
+	fingerprint uint64
+	fits        []Fit
+}
+
 // strangers reads the pods that are in no subset from the API server, since the caches keep little of the pods of others. That is done once
 // for each pod, and again if that may matter.
 func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 	p.mu.Lock()
-	unfit := p.unfit[s.Spread.UID]
+	before := p.examined[s.Spread.UID]
 	p.mu.Unlock()
-	still, retries := map[types.UID]uint64{}, p.retriesOf(s.Spread.UID)
+	still, retries := map[types.UID]examined{}, p.retriesOf(s.Spread.UID)
+	stays := func(pod *corev1.Pod) {
+		if e, ok := before[pod.UID]; ok && e.generation == s.Spread.Generation {
+			still[pod.UID] = e
+		}
+	}
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
-		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" || !s.Held[pod.UID].IsZero() {
+		if _, placed := placement(s.Spread, pod); placed || !Active(pod) || pod.Spec.NodeName == "" {
+			continue
+		}
+		if !s.Held[pod.UID].IsZero() {
+			stays(pod)
 			continue
 		}
 		node, asked := nodes[pod.Spec.NodeName]
@@ -297,38 +316,43 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 			continue
 		}
 		fingerprint := fingerprintOf(s.Spread, pod, node)
-		if before, ok := unfit[pod.UID]; ok && before == fingerprint {
-			still[pod.UID] = fingerprint
+		if e, ok := before[pod.UID]; ok && e.fingerprint == fingerprint && len(e.fits) == 0 {
+			stays(pod)
 			continue
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
 	errs := parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
-		s.Pods, s.Fits = slices.Clone(s.Pods), map[types.UID][]Fit{}
+		s.Pods = slices.Clone(s.Pods)
 	}
 	for i, stranger := range found {
 		if errs[i] != nil { // the others are counted all the same
 			s.Unread = errors.Join(s.Unread, errs[i])
 			retries.Failed(stranger.pod.UID, aboutOf(s.Spread), errs[i], s.Now)
+			stays(stranger.pod)
 			continue
 		}
 		if s.Pods[stranger.index] = stranger.now; stranger.now == nil {
 			continue
 		}
-		if len(stranger.fits) > 0 {
-			s.Fits[stranger.pod.UID] = stranger.fits
-		} else if _, placed := placement(s.Spread, stranger.now); !placed {
-			still[stranger.pod.UID] = stranger.fingerprint
+		if _, placed := placement(s.Spread, stranger.now); !placed {
+			still[stranger.pod.UID] = examined{s.Spread.Generation, stranger.fingerprint, stranger.fits}
+		}
+	}
+	s.Fits = map[types.UID][]Fit{}
+	for uid, e := range still {
+		if len(e.fits) > 0 {
+			s.Fits[uid] = e.fits
 		}
 	}
 	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unfit == nil {
-		p.unfit = map[types.UID]map[types.UID]uint64{}
+	if p.examined == nil {
+		p.examined = map[types.UID]map[types.UID]examined{}
 	}
-	p.unfit[s.Spread.UID] = still
+	p.examined[s.Spread.UID] = still
 	return nil
 }
 

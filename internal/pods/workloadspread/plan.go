@@ -136,6 +136,15 @@ func (p *Plan) overdue() []string {
 	return keys
 }
 
+// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a version of the
+// WorkloadSpread that has more of them than the cache showed.
+func (p *Plan) looked(keys []string) {
+	p.tally.only = make(map[string]bool, len(keys))
+	for _, key := range keys {
+		p.tally.only[key] = true
+	}
+}
+
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second
 
@@ -176,7 +185,6 @@ func (p *Plan) assign() {
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	p.Incomplete = s.Unread
 	for _, m := range strangers {
-		p.held(m)
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
@@ -184,6 +192,7 @@ func (p *Plan) assign() {
 			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
 		if !ok {
+			p.held(m)
 			continue
 		}
 		m.subset, m.adopted = chosen, true

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -256,5 +257,42 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	rests(t, s)
 	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a.Replicas != 3 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestAPodThatMayNotBeAdoptedKeepsItsPlace: a policy refuses that a pod is annotated which was there before the WorkloadSpread. It stays counted in the subset
+// that its node is in: its place is not free for others between two attempts, and the status is not written back and forth (WS-143, WS-145, WS-178).
+func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
+	s := simulate(1, makeSpread(makeSubset("a", 3, zone("a", "b", "c")), makeSubset("b", nil)), 3)
+	refused, written := 0, 0
+	s.Refused = func(w simulation.Write) bool {
+		if w.Key == spreadKey {
+			written++
+		}
+		if w.Key != podKey("web-v1-002") {
+			return false
+		}
+		refused++
+		return true
+	}
+	for i := range 1200 {
+		s.queue.Add()
+		s.deliver(1 << 20)
+		s.manage()
+		s.Pass(100 * time.Millisecond)
+		if i == 100 {
+			written = 0
+		}
+		if a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); i > 10 && (a == nil || a.MissingReplicas != 0) {
+			t.Fatalf("after %d attempts a place is free: %+v", refused, a)
+		}
+	}
+	if refused < 4 || refused > 10 || written != 0 {
+		t.Errorf("%d attempts, %d writes of the status", refused, written)
+	}
+	s.Refused = nil
+	rests(t, s)
+	if pod := s.Get(podKey("web-v1-002")); pod.GetAnnotations()[pub.MatchedWorkloadSpread] == "" {
+		t.Errorf("%v", pod.GetAnnotations())
 	}
 }

@@ -1,0 +1,126 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+)
+
+// OPS-072, OPS-112, WS-183: fields of a newer release, wherever they are in an object, stand in the other version where that release looks for them, and
+// come back from there.
+func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
+	const rounds = 40
+	// Lists that the other version has in an annotation, or not at all, are not made there for what their items have.
+	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector."}
+	for kind, types := range map[string][2]any{
+		"CloneSet":                 {&appsv1alpha1.CloneSet{}, &appsv1beta1.CloneSet{}},
+		"ContainerRecreateRequest": {&appsv1alpha1.ContainerRecreateRequest{}, &appsv1beta1.ContainerRecreateRequest{}},
+		"NodeImage":                {&appsv1alpha1.NodeImage{}, &appsv1beta1.NodeImage{}},
+		"SidecarSet":               {&appsv1alpha1.SidecarSet{}, &appsv1beta1.SidecarSet{}},
+		"WorkloadSpread":           {&appsv1alpha1.WorkloadSpread{}, &appsv1beta1.WorkloadSpread{}},
+	} {
+		for side, versions := range [2][2]string{{"v1alpha1", "v1beta1"}, {"v1beta1", "v1alpha1"}} {
+			t.Run(kind+" of "+versions[0], func(t *testing.T) {
+				for seed := range int64(rounds) {
+					given, future := newer(t, kind, versions[0], reflect.TypeOf(types[side]), seed)
+					there := convertOne(t, encoded(t, given), versions[1])
+					back := convertOne(t, encoded(t, there), versions[0])
+					for path := range future {
+						if list := dropped[kind+" of "+versions[0]]; !has(back, path) && (list == "" || !strings.HasPrefix(path, list)) {
+							t.Errorf("seed %d: %s is lost", seed, path)
+						}
+					}
+					unknownFields(there, reflect.TypeOf(types[1-side]), nil, 0, func(path []string, _ int, _ any) {
+						at := strings.Join(path, ".")
+						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" { // of CloneSets, see movedInCloneSets
+							t.Errorf("seed %d: there is %s", seed, at)
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// newer is an object filled at random, with fields that its type does not have; these are returned by their paths.
+func newer(t *testing.T, kind, version string, of reflect.Type, seed int64) (document, map[string]bool) {
+	t.Helper()
+	object := reflect.New(of.Elem()).Interface()
+	randfill.NewWithSeed(seed).NilChance(.3).NumElements(0, 3).MaxDepth(14).Funcs(
+		func(o *metav1.ObjectMeta, _ randfill.Continue) { o.Name = "x" },
+		func(*metav1.TypeMeta, randfill.Continue) {},
+		func(*corev1.PodSpec, randfill.Continue) {},
+		func(o *runtime.RawExtension, _ randfill.Continue) {
+			o.Raw = []byte(`{"metadata":{"labels":{"a":"b"}}}`)
+		},
+		func(o *intstr.IntOrString, _ randfill.Continue) { *o = intstr.FromInt32(5) },
+		func(o *resource.Quantity, _ randfill.Continue) { *o = resource.MustParse("5") },
+	).Fill(object)
+	given, err := decodeDocument([]byte(encoded(t, object)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given["apiVersion"], given["kind"] = "apps.kruise.io/"+version, kind
+	random, future := rand.New(rand.NewPCG(uint64(seed), 1)), map[string]bool{}
+	var visit func(value any, of reflect.Type, path []string)
+	visit = func(value any, of reflect.Type, path []string) {
+		if of = jsonfields.Elem(of); jsonfields.Decodes(of) {
+			return
+		}
+		switch value := value.(type) {
+		case document:
+			for key, member := range value {
+				if inner, known := fieldOf(of, key); known && (len(path) > 0 || key != "metadata") {
+					visit(member, inner, below(path, key))
+				}
+			}
+			if of.Kind() == reflect.Struct && len(path) > 0 && random.IntN(2) == 0 {
+				key := fmt.Sprintf("future%d", len(future))
+				value[key] = json.Number("1")
+				future[strings.Join(below(path, key), ".")] = true
+			}
+		case []any:
+			for i, item := range value {
+				if of.Kind() == reflect.Slice {
+					visit(item, of.Elem(), below(path, fmt.Sprint(i)))
+				}
+			}
+		}
+	}
+	visit(given, of, nil)
+	return given, future
+}
+
+func fieldOf(of reflect.Type, key string) (reflect.Type, bool) {
+	if of.Kind() == reflect.Map {
+		return of.Elem(), !strings.Contains(key, ".")
+	}
+	if of.Kind() != reflect.Struct {
+		return nil, false
+	}
+	field, known := jsonfields.Of(of)[key]
+	return field, known
+}
+
+func encoded(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
