@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -398,7 +399,8 @@ func (r *upgradeRun) end() string {
 			}
 			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
-			if imageOf(pod.Pod, standby) != c.UpgradeStrategy.HotUpgradeEmptyImage || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
+			// The empty image may be one of a former spec, which is left where it is (SS-242).
+			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
 				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
 				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())
 			}
