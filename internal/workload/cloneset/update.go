@@ -218,7 +218,7 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
 		return false
 	}
-	free := !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info) // no container changes (IPU-308)
+	free := p.free(info, m)
 	if reason, why := b.refuse(info, p.Limits); reason != "" && !free {
 		p.decide(info.Pod, Wait, reason, "%s", why)
 		return true
@@ -296,6 +296,11 @@ func (p *planner) labelOf(info *podInfo) string {
 		return "from " + label
 	}
 	return "from no revision"
+}
+
+// free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
+func (p *planner) free(info *podInfo, m mode) bool {
+	return !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info)
 }
 
 func (p *planner) hookedForUpdate(info *podInfo) bool {
