@@ -9,10 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // denying refuses requests about some objects, as a policy does.
@@ -192,4 +194,35 @@ func (c conflicting) PatchClaim(ctx context.Context, claim *corev1.PersistentVol
 		return nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("another version"))
 	}
 	return c.Cluster.PatchClaim(ctx, claim, body)
+}
+
+// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They stay its own, and are
+// not taken back and handed over again at each attempt (CS-061 (part)).
+func TestClaimsOfAProtectedPod(t *testing.T) {
+	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
+	protected, changes := s.active()[0].Name, 0
+	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.AfterWrite = func(w simulation.Write) { count(&changes, w.Key.Kind == "PersistentVolumeClaim") }
+	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+	s.advance(20 * time.Second)
+	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil || owner.Name != protected || changes != 1 {
+		t.Errorf("%d changes of claims, the owner is %+v", changes, owner)
+	}
+}
+
+// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor, but a policy refuses to delete it. After
+// a minute a pod with a new name takes its place (CS-335 (part)).
+func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
+	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
+	protected := s.active()[0].Name
+	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.node.Fail(protected)
+	s.advance(50 * time.Second)
+	if n := len(s.active()); n != 1 {
+		t.Errorf("%d active pods before its time", n)
+	}
+	s.advance(20 * time.Second)
+	if n := len(s.active()); n != 2 {
+		t.Errorf("%d active pods after it", n)
+	}
 }
