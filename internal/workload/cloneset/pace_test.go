@@ -341,7 +341,9 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 			set.Spec.Lifecycle = hooks(false)
 		}
 	}
-	s := simulate(1, makeSet(2, noted("a"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.MaxUnavailable, r.MaxSurge = number(0), number(1) })), Features{})
+	s := simulate(1, makeSet(2, noted("a"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		r.MaxUnavailable, r.MaxSurge = number(0), number(1)
+	})), Features{})
 	run := &rolloutRun{simulated: s, hooked: true}
 	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
 	for _, note := range []string{"a", "b"} {
