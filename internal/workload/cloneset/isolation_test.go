@@ -226,3 +226,20 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 		t.Errorf("%d active pods after it", n)
 	}
 }
+
+// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is refused for a while. It is tried again
+// soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
+func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
+	s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = number(1) })), Features{})
+	down, inner := s.active()[0].Name, s.pass.Applier.Cluster
+	s.node.Crash(down)
+	s.node.Frozen = map[string]bool{down: true}
+	s.pass.Applier.Cluster = denying{Cluster: inner, pod: only(down)}
+	s.change(image("nginx:2"))
+	s.advance(5 * time.Second)
+	s.pass.Applier.Cluster = inner
+	s.advance(time.Minute)
+	if pod := s.Get(podKey(down)).(*corev1.Pod); pod.Spec.Containers[0].Image != "nginx:2" {
+		t.Errorf("it was not tried again: %s", s.describe())
+	}
+}

@@ -38,8 +38,11 @@ func (p *planner) updatePods(unusable error) {
 	}
 	count = max(count-p.replacements(toNew), 0)
 	p.say("%d pods to move to %s", count, target.name)
-	budget := p.newBudget(toNew)
+	budget, waiting := p.newBudget(toNew), 0
 	for _, info := range candidates {
+		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
+			count, waiting = count+waiting, 0
+		}
 		if count == 0 {
 			info.Stay = true
 			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
@@ -47,6 +50,9 @@ func (p *planner) updatePods(unusable error) {
 		}
 		if p.moveTo(info, target, toNew, budget) {
 			count--
+			if v := p.verdicts[info.Pod]; v.Reason == ReasonMaxUnavailable || v.Reason == ReasonUpdateUnhealthy {
+				waiting++
+			}
 		}
 	}
 }
