@@ -72,6 +72,8 @@ func TestProgress(t *testing.T) {
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}), done},
 		"the image cannot be pulled": {updating("nginx:2", recorded, withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff")),
 			Status{Waiting: "container nginx does not run nginx:2 yet (ImagePullBackOff)"}},
+		"IPU-103 the image cannot be pulled, and the next batch brings another": {updating("nginx:2", recorded, withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff"),
+			annotated(pub.InPlaceUpdateState, `{"revision":"web-3","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+recorded+`},"nextContainerImages":{"nginx":"nginx:3"}}`)), Status{Remaining: true, Next: true}},
 
 		"IPU-300 another tag of the same digest: the old container": {
 			updating("nginx:alpine", recorded, seen("nginx:alpine", "sha-1", "c-1", longAgo)), not("nginx:alpine")},

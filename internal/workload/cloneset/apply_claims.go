@@ -70,7 +70,7 @@ func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.Per
 	pod, err := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: plan.Set.Namespace, Name: plan.Set.Name + "-" + claim.Labels[pub.CloneSetInstanceID]})
 	switch {
 	case err == nil:
-		a.Own.Changed(plan.Set.UID, KindPod, pod, a.Now()) // the next plan waits until the cache shows it
+		a.Own.Created(plan.Set.UID, KindPod, pod, a.Now()) // the next plan waits until the cache shows it
 		return errRetry
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking for the pod of claim %s: %w", claim.Name, err)

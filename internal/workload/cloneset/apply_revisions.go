@@ -8,8 +8,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
@@ -105,9 +107,18 @@ func (a *Applier) missing(ctx context.Context, plan *Plan, label string) error {
 	case err != nil:
 		return fmt.Errorf("looking for revision %s: %w", name, err)
 	}
-	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID != plan.Set.UID {
-		return nil // another set's
+	if !ours(plan.Set, found) {
+		return nil
 	}
-	a.Own.Changed(plan.Set.UID, KindRevision, found, a.Now()) // the next plan waits until the cache shows it
+	a.Own.Created(plan.Set.UID, KindRevision, found, a.Now()) // the next plan waits until the cache shows it
 	return errRetry
+}
+
+// ours tells whether a revision is one of those that a plan for the set is made from (CS-057).
+func ours(set *appsv1beta1.CloneSet, found *appsv1.ControllerRevision) bool {
+	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
+		return controller.UID == set.UID
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(found.Labels))
 }

@@ -324,6 +324,44 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 	}
 }
 
+// TestRevisionThatIsNotTheSetsAnyMore: somebody took the owner and the labels from the revision of running pods. They are recreated, since the set
+// does not know it any more, although it exists (CS-057, IPU-030 (part)).
+func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
+	s := atRest(t, makeSet(2), Features{})
+	s.Change(revisionKey(s.set().Status.UpdateRevision), func(o client.Object) {
+		o.SetOwnerReferences(nil)
+		o.SetLabels(nil)
+	})
+	s.change(image("nginx:2"))
+	s.advance(time.Minute)
+	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
+		t.Errorf("%+v %s", status, s.describe())
+	}
+}
+
+// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, not by every plan (CS-073 (part)).
+func TestLateCachesAreWaitedFor(t *testing.T) {
+	s := atRest(t, makeSet(2), Features{})
+	former, reads := s.set().Status.UpdateRevision, 0
+	s.pass.Applier.Cluster = &countingReads{Cluster: s.pass.Applier.Cluster, reads: &reads}
+	s.Hide(revisionKey(former))
+	s.change(image("nginx:2"))
+	s.managed(10 * time.Second)
+	if reads != 1 {
+		t.Errorf("%d reads of revisions", reads)
+	}
+}
+
+type countingReads struct {
+	Cluster
+	reads *int
+}
+
+func (c *countingReads) GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
+	*c.reads++
+	return c.Cluster.GetRevision(ctx, name)
+}
+
 // TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
 func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	set := makeSet(1)

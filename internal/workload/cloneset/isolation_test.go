@@ -9,10 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // denying refuses requests about some objects, as a policy does.
@@ -192,4 +194,52 @@ func (c conflicting) PatchClaim(ctx context.Context, claim *corev1.PersistentVol
 		return nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("another version"))
 	}
 	return c.Cluster.PatchClaim(ctx, claim, body)
+}
+
+// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They stay its own, and are
+// not taken back and handed over again at each attempt (CS-061 (part)).
+func TestClaimsOfAProtectedPod(t *testing.T) {
+	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
+	protected, changes := s.active()[0].Name, 0
+	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.AfterWrite = func(w simulation.Write) { count(&changes, w.Key.Kind == "PersistentVolumeClaim") }
+	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+	s.advance(20 * time.Second)
+	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil || owner.Name != protected || changes != 1 {
+		t.Errorf("%d changes of claims, the owner is %+v", changes, owner)
+	}
+}
+
+// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor, but a policy refuses to delete it. After
+// a minute a pod with a new name takes its place (CS-335 (part)).
+func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
+	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
+	protected := s.active()[0].Name
+	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.node.Fail(protected)
+	s.advance(50 * time.Second)
+	if n := len(s.active()); n != 1 {
+		t.Errorf("%d active pods before its time", n)
+	}
+	s.advance(20 * time.Second)
+	if n := len(s.active()); n != 2 {
+		t.Errorf("%d active pods after it", n)
+	}
+}
+
+// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is refused for a while. It is tried again
+// soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
+func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
+	s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = number(1) })), Features{})
+	down, inner := s.active()[0].Name, s.pass.Applier.Cluster
+	s.node.Crash(down)
+	s.node.Frozen = map[string]bool{down: true}
+	s.pass.Applier.Cluster = denying{Cluster: inner, pod: only(down)}
+	s.change(image("nginx:2"))
+	s.advance(5 * time.Second)
+	s.pass.Applier.Cluster = inner
+	s.advance(time.Minute)
+	if pod := s.Get(podKey(down)).(*corev1.Pod); pod.Spec.Containers[0].Image != "nginx:2" {
+		t.Errorf("it was not tried again: %s", s.describe())
+	}
 }

@@ -356,6 +356,31 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	}
 }
 
+// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an inPlaceUpdate hook takes the pod out of service for
+// them, so that it needs a stand-in (CS-102, IPU-308 (part)).
+func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
+	noted := func(note string) func(*appsv1beta1.CloneSet) {
+		return func(set *appsv1beta1.CloneSet) {
+			setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","hook/update":"on","hook/delete":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
+			set.Spec.Lifecycle = hooks(false)
+		}
+	}
+	s := simulate(1, makeSet(2, noted("a"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		r.MaxUnavailable, r.MaxSurge = number(0), number(1)
+	})), Features{})
+	run := &rolloutRun{simulated: s, hooked: true}
+	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
+	for _, note := range []string{"a", "b"} {
+		s.change(noted(note))
+		if err := s.settle(300); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 || status.Replicas != 2 {
+		t.Errorf("%+v %s", status, s.describe())
+	}
+}
+
 func labelled(tier, image string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","tier":%q}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, tier, image))

@@ -170,6 +170,9 @@ func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, 
 		}
 	}
 	for _, o := range s.List("ControllerRevision", true) {
+		if controller := metav1.GetControllerOfNoCopy(o); !owned(o) && (controller != nil || o.GetLabels()["app"] != "web") {
+			continue
+		}
 		snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
 	}
 	if snapshot.PullJobsServed = s.servesJobs; s.servesJobs {

@@ -38,8 +38,11 @@ func (p *planner) updatePods(unusable error) {
 	}
 	count = max(count-p.replacements(toNew), 0)
 	p.say("%d pods to move to %s", count, target.name)
-	budget := p.newBudget(toNew)
+	budget, waiting := p.newBudget(toNew), 0
 	for _, info := range candidates {
+		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
+			count, waiting = count+waiting, 0
+		}
 		if own := p.find(info.Label); count == 0 && own != nil && len(info.StaleImages)+len(info.StaleResources) > 0 {
 			p.moveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
 			continue
@@ -51,6 +54,9 @@ func (p *planner) updatePods(unusable error) {
 		}
 		if p.moveTo(info, target, toNew, budget) {
 			count--
+			if v := p.verdicts[info.Pod]; v.Reason == ReasonMaxUnavailable || v.Reason == ReasonUpdateUnhealthy {
+				waiting++
+			}
 		}
 	}
 }
@@ -222,7 +228,7 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
 		return false
 	}
-	free := !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info) // no container changes (IPU-308)
+	free := p.free(info, m)
 	if reason, why := b.refuse(info, p.Limits); reason != "" && !free {
 		p.decide(info.Pod, Wait, reason, "%s", why)
 		return true
@@ -300,6 +306,11 @@ func (p *planner) labelOf(info *podInfo) string {
 		return "from " + label
 	}
 	return "from no revision"
+}
+
+// free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
+func (p *planner) free(info *podInfo, m mode) bool {
+	return !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info)
 }
 
 func (p *planner) hookedForUpdate(info *podInfo) bool {
