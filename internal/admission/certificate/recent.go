@@ -46,8 +46,9 @@ const (
 	recentTime = 30 * time.Second
 	// maxRecentLength and maxRecentRules bound what recent rules ask for. Above them all pods are sent by their entry for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
-	// servedTime is how long the API server may take to serve a changed entry, and servedEvery how often it is asked.
-	servedTime, servedEvery = 3 * time.Second, 20 * time.Millisecond
+	// servedTime is how long the API server may take to serve a changed entry. It is asked again after servedSoon, and after twice the time each time,
+	// up to servedLate.
+	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
 	// othersTime is how much longer other API servers may take than the one that was asked.
 	othersTime = 100 * time.Millisecond
 )
@@ -271,13 +272,13 @@ func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fie
 func (k *Keeper) served(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, servedTime)
 	defer cancel()
-	for {
+	for wait := servedSoon; ; wait = min(2*wait, servedLate) {
 		err := k.options.Recent.Probe(ctx, token)
 		if k.options.Recent.Found(err, token) {
 			k.sleep(ctx, othersTime)
 			return nil
 		}
-		if !k.sleep(ctx, servedEvery) {
+		if !k.sleep(ctx, wait) {
 			return fmt.Errorf("the API server does not ask about its pods yet: %w", errors.Join(ctx.Err(), err))
 		}
 	}

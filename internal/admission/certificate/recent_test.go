@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -245,6 +246,24 @@ func TestManyRulesAreAllAskedFor(t *testing.T) {
 	if next, _ := rules.add(rules[3].Expression, begin.Add(recentTime)); next != nil {
 		t.Errorf("announced again: %v", next)
 	}
+}
+
+// TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime: something of somebody else refuses the pods that probe, or the entry does not send them. Each rule that
+// a user writes then costs some requests, and not as many as fit into the time.
+func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSender(t)
+		k := s.replica(t, nil)
+		pass(t, k)
+		s.late = 1 << 30
+		began := time.Now()
+		if err := k.Announce(t.Context(), "object.a"); err == nil {
+			t.Error("it is served")
+		}
+		if took := time.Since(began); took != servedTime || len(s.probed) > 12 {
+			t.Errorf("%d probes in %s", len(s.probed), took)
+		}
+	})
 }
 
 // TestAnnouncementsThatComeToNothing: where pods are not sent here, or the configurations are somebody else's, there is nothing to announce; where

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	kjson "sigs.k8s.io/json"
@@ -102,7 +101,7 @@ func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int6
 // unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written differently but are the same,
 // such as quantities, are no change, unless the patch has fields that our types do not know.
 func unchanged(document, patch []byte) bool {
-	text, err := merged(func() ([]byte, error) { return strategicpatch.StrategicMergePatch(document, patch, &corev1.Pod{}) })
+	text, err := mergedText(document, patch)
 	if err != nil {
 		return false
 	}

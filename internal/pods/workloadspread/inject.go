@@ -14,7 +14,6 @@ import (
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -111,10 +110,7 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 		return nil, err
 	}
 	class := priorityClass(pod)
-	pod, err = merged(func() (strategicpatch.JSONMap, error) {
-		return strategicpatch.StrategicMergeMapPatch(pod, patch, corev1.Pod{})
-	})
-	if err != nil {
+	if pod, err = merged(pod, patch); err != nil {
 		return nil, fmt.Errorf("applying it to the pod: %w", err)
 	}
 	// The API server fills in what belongs to the class, and refuses a pod that has something else.
@@ -125,16 +121,6 @@ func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 		}
 	}
 	return pod, nil
-}
-
-// merged is what a merge returns. It panics where merge keys are no scalars.
-func merged[T any](merge func() (T, error)) (result T, err error) {
-	defer func() {
-		if odd := recover(); odd != nil {
-			err = fmt.Errorf("merging: %v", odd)
-		}
-	}()
-	return merge()
 }
 
 func priorityClass(pod map[string]any) any {

@@ -68,7 +68,8 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 		was, is := before.(*appsv1beta1.WorkloadSpread), after.(*appsv1beta1.WorkloadSpread)
 		for _, s := range is.Status.SubsetStatuses {
 			old, next := conditionOf(statusOf(was.Status.SubsetStatuses, s.Name)), conditionOf(statusOf(is.Status.SubsetStatuses, s.Name))
-			if old != nil && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue && r.Now().Before(old.LastTransitionTime.Add(r.window)) {
+			last := s.Name == is.Spec.Subsets[len(is.Spec.Subsets)-1].Name // WS-172
+			if old != nil && !last && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue && r.Now().Before(old.LastTransitionTime.Add(r.window)) {
 				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time)) // WS-204
 			}
 		}
@@ -123,9 +124,9 @@ func (r *spreadRun) act() {
 	}
 }
 
-// user scales, rolls out, changes quotas, and fills zones.
+// user scales, rolls out, changes quotas, fills zones, and gives subsets another order.
 func (r *spreadRun) user() {
-	switch r.Rand.IntN(5) {
+	switch r.Rand.IntN(6) {
 	case 0, 1:
 		r.scale(int32(r.Rand.IntN(10)))
 	case 2:
@@ -136,13 +137,28 @@ func (r *spreadRun) user() {
 		r.full[zone] = !r.full[zone]
 	case 4:
 		r.change(func(spread *appsv1beta1.WorkloadSpread) {
-			subset := &spread.Spec.Subsets[r.Rand.IntN(2)]
+			subset := r.limited(spread)
 			most := intstr.FromInt32(int32(r.Rand.IntN(5)))
 			if r.percent {
 				most = intstr.FromString(fmt.Sprintf("%d%%", 10*r.Rand.IntN(8)))
 			}
 			subset.MaxReplicas = &most
 		})
+	case 5: // WS-002, WS-156
+		r.change(func(spread *appsv1beta1.WorkloadSpread) {
+			a, b := r.limited(spread), r.limited(spread)
+			*a, *b = *b, *a
+		})
+	}
+}
+
+// limited is one of the subsets that have a quota. One without stays as it is: nothing is booked there, so that nobody knows how many pods come when it
+// gets one.
+func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset {
+	for {
+		if subset := &spread.Spec.Subsets[r.Rand.IntN(len(spread.Spec.Subsets))]; subset.MaxReplicas != nil {
+			return subset
+		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -209,11 +208,10 @@ func tryPatch(patch []byte) error {
 
 // applyPatch applies a strategic merge patch to a pod, and looks whether the result is one.
 func applyPatch(pod, patch []byte) ([]byte, error) {
-	var object map[string]any
-	if err := json.Unmarshal(patch, &object); err != nil || object == nil {
+	if _, err := object(patch); err != nil {
 		return nil, errors.New("must be a JSON object that is a strategic merge patch of a pod")
 	}
-	patched, err := merged(func() ([]byte, error) { return strategicpatch.StrategicMergePatch(pod, patch, &corev1.Pod{}) })
+	patched, err := mergedText(pod, patch)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be applied to the pod: %w", err)
 	}

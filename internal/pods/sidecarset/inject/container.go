@@ -104,18 +104,28 @@ func (c *container) reorder() {
 	if c.as == nil {
 		return
 	}
-	place := func(item json.RawMessage) int {
-		var named struct{ Name string }
-		if json.Unmarshal(item, &named) != nil {
-			return len(c.as.Container.Env)
+	places := map[string]int{}
+	for i := range c.as.Container.Env {
+		if name := c.as.Container.Env[i].Name; places[name] == 0 {
+			places[name] = i + 1
 		}
-		at := slices.IndexFunc(c.as.Container.Env, func(e corev1.EnvVar) bool { return e.Name == named.Name })
-		if at < 0 {
-			return len(c.as.Container.Env)
-		}
-		return at
 	}
-	slices.SortStableFunc(c.env, func(a, b json.RawMessage) int { return place(a) - place(b) })
+	type placed struct {
+		at       int
+		variable json.RawMessage
+	}
+	order := make([]placed, len(c.env))
+	for i, variable := range c.env {
+		var named struct{ Name string }
+		_ = json.Unmarshal(variable, &named) // one that cannot be read has no place
+		if order[i] = (placed{places[named.Name], variable}); order[i].at == 0 {
+			order[i].at = len(c.as.Container.Env) + 1
+		}
+	}
+	slices.SortStableFunc(order, func(a, b placed) int { return a.at - b.at })
+	for i := range order {
+		c.env[i] = order[i].variable
+	}
 }
 
 func (c *container) write(document map[string]json.RawMessage) {
@@ -176,12 +186,13 @@ func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, boo
 // variable is the document of a variable of the container, of several of a name the last, which is what the container gets; nil if
 // there is none.
 func (a *app) variable(name string) json.RawMessage {
-	for i := len(a.Container.Env) - 1; i >= 0; i-- {
-		if a.Container.Env[i].Name == name {
-			return a.lists.Env[i]
+	if a.variables == nil {
+		a.variables = make(map[string]json.RawMessage, len(a.Container.Env))
+		for i := range a.Container.Env {
+			a.variables[a.Container.Env[i].Name] = a.lists.Env[i]
 		}
 	}
-	return nil
+	return a.variables[name]
 }
 
 // reference is a use of a variable in a subPathExpr (SS-117).

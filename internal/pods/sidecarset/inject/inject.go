@@ -115,6 +115,8 @@ type app struct {
 	lists
 	// foreign: it is of no SidecarSet, neither before nor after (SS-106).
 	foreign bool
+	// variables are the documents of the environment by name, made when the first one is asked for.
+	variables map[string]json.RawMessage
 }
 
 // IsInjected tells whether a container came from a SidecarSet (SS-106).
