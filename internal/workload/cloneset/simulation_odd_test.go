@@ -18,6 +18,9 @@ func (r *rolloutRun) odd() {
 		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = seconds })
 	case 1:
 		surge, none := !only && r.Chance(0.5), r.Chance(0.5)
+		// Pods above the replicas go again when there may be none any more.
+		before := r.set().Spec.UpdateStrategy.RollingUpdate.MaxSurge
+		r.scaled = r.scaled || surge || before != nil && before.String() != "0"
 		r.change(rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
 			s.MaxUnavailable, s.MaxSurge = number(1+n), nil
 			if surge {
