@@ -180,16 +180,30 @@ func (c *counter) here(subset, name string) *Seen {
 	return pod
 }
 
-// coming are the creations that are still waited for. One is not whose pod is ending already.
+// coming are the creations that are still waited for. One is not whose pod is ending already, and was seen.
 func (c *counter) coming(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
 	return c.keep(subset, before.CreatingPods, CreationTimeout, false, func(key string, at time.Time) bool {
-		return !has(before.DeletingPods, key) && !c.came(subset, key, at)
+		return c.passing(before, key) || !has(before.DeletingPods, key) && !c.came(subset, key, at)
 	})
 }
 
 // going are the deletions that are still waited for: of pods that are there, but not of one that is replaced by another of its name.
 func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetStatus) map[string]metav1.Time {
-	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool { return c.here(subset, name) != nil })
+	return c.keep(subset, before.DeletingPods, DeletionTimeout, true, func(name string, _ time.Time) bool {
+		return c.passing(before, name) || c.here(subset, name) != nil
+	})
+}
+
+// passing tells of a pod that was created and deleted and that was not seen yet: a cache that lags shows it before it shows that it went. Its two
+// bookings cancel each other, and without them it would have a place then.
+func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
+	created, comes := before.CreatingPods[name]
+	deleted, goes := before.DeletingPods[name]
+	return comes && goes && c.byName[name] == nil && !c.expired(created, CreationTimeout) && !c.expired(deleted, DeletionTimeout)
+}
+
+func (c *counter) expired(at metav1.Time, timeout time.Duration) bool {
+	return c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
 }
 
 // keep returns the bookings that are still waited for and not expired.
@@ -200,7 +214,7 @@ func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout t
 		if !waits(key, at.Time) {
 			continue
 		}
-		expired := c.now.After(at.Add(timeout)) || at.After(c.now.Add(clockSkew))
+		expired := c.expired(at, timeout)
 		if expired && (deletion || !c.mayBe(key)) {
 			lost = append(lost, key)
 			continue

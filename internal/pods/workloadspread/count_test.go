@@ -83,6 +83,29 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// A pod that was created and deleted before the cache shows it takes no place while the cache catches up: neither before it shows the pod, nor while it
+// shows the pod and not yet that it went (WS-103, WS-150). Else pods that come then would find no place, though there are some.
+func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
+	list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 1, times{"p": at(-3)}, times{"p": at(-2)})}
+	seen := Seen{Name: "p", Version: "v1", Subset: "a", Active: true, Created: at(-3).Time, Booking: "id-of-p"}
+	for i, step := range []struct {
+		pods            []Seen
+		coming, going   int
+		replicas, after int32
+	}{{nil, 1, 1, 0, 0}, {nil, 1, 1, 0, 1}, {[]Seen{seen}, 0, 1, 1, 2}, {nil, 0, 0, 0, 3}} {
+		counted := Count([]SubsetQuota{{"a", 1}}, list, "v1", step.pods, clock.Add(time.Duration(step.after)*time.Second))
+		list = counted.Subsets
+		if s := list[0]; s.MissingReplicas != 1 || s.Replicas != step.replicas || len(s.CreatingPods) != step.coming || len(s.DeletingPods) != step.going || len(counted.Lost) != 0 {
+			t.Errorf("step %d: %+v, lost %v", i, s, counted.Lost)
+		}
+	}
+	// One that is never shown is not remembered for ever.
+	list = []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 1, times{"p": at(-17)}, times{"p": at(-16)})}
+	if s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, clock).Subsets[0]; s.MissingReplicas != 1 || len(s.CreatingPods)+len(s.DeletingPods) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Conditions of a list are kept by counting.
 func TestCountKeepsConditions(t *testing.T) {
 	before := subsetStatus("a", 0, 0, nil, nil)
