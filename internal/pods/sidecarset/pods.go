@@ -49,6 +49,9 @@ func (i *podInfo) available() bool { return i.behind == "" && i.ready }
 // serves: it is ready and stays so, though it is not available for want of resources (SS-219).
 func (i *podInfo) serves() bool { return i.held && i.ready }
 
+// down: a former upgrade has left it out of service.
+func (i *podInfo) down() bool { return i.underway && !i.serves() }
+
 // examine looks at an active pod that lists the SidecarSet.
 func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info := &podInfo{Pod: pod}

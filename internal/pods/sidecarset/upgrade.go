@@ -207,6 +207,15 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 // walk takes candidates in their order as far as partition and maxUnavailable allow (SS-217 to SS-219).
 func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	candidates = p.inOrder(candidates)
+	slices.SortStableFunc(candidates, func(a, b *podInfo) int { // who is down because of an upgrade costs nothing, and partition must not keep it down
+		switch down := a.down(); {
+		case down == b.down():
+			return 0
+		case down:
+			return -1
+		}
+		return 1
+	})
 	kept := min(l.partition, len(candidates))
 	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int { // who was refused must not keep the others waiting
 		switch later := a.ready && p.refused(a.Pod); {
@@ -217,7 +226,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		return -1
 	})
-	l.count(candidates[:len(candidates)-kept])
+	l.count(candidates)
 	used := l.used
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
 	chosen, ended := 0, false
@@ -225,7 +234,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		switch {
 		case i >= len(candidates)-kept:
 			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
-		case pod.underway && !pod.serves(): // it counts already, and nothing else brings it back
+		case pod.down(): // it counts already, and nothing else brings it back
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
 		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart

@@ -34,8 +34,8 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 	}{
 		"behind a ready one by priority": {at(makeSet(first, imageNow("proxy", "proxy:3")), makeSet(), 3, only(0, notReady, begun), only(1, labelled("first", "yes"))),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
-		"it stays behind partition": {at(makeSet(first, imageNow("proxy", "proxy:3"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
-			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
+		"partition does not keep it": {at(makeSet(first, imageNow("proxy", "proxy:3"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
+			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 upgrade Outdated", "p1 wait Partition"}},
 		"six that are ready wait for their resources, and get another image": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 6, every(unfit, begun)),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable", "p3 wait MaxUnavailable", "p4 wait MaxUnavailable", "p5 wait MaxUnavailable"}},
 		"one of them is out of service": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 3, every(unfit, begun), only(1, notReady)),
