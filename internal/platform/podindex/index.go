@@ -22,8 +22,9 @@ const (
 	bySidecarSet = "sidecarset"
 )
 
-// nobody is the value of the index for pods of a namespace that have no controller. A UID has no slash.
-func nobody(namespace string) string { return "/" + namespace }
+// controlled is the value of the index for pods of a namespace with that controller, "" for none. A pod is never one of a controller in another
+// namespace, although whoever may write pods there can give it the UID.
+func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
 // Index finds pods in the informers that it made. The zero value is ready.
 type Index struct {
@@ -53,9 +54,9 @@ func controllerOf(object any) ([]string, error) {
 		return nil, nil
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return []string{string(owner.UID)}, nil
+		return []string{controlled(pod.Namespace, owner.UID)}, nil
 	}
-	return []string{nobody(pod.Namespace)}, nil
+	return []string{controlled(pod.Namespace, "")}, nil
 }
 
 // sidecarSetsOf are the names in the list that the pod webhook writes (SS-182).
@@ -67,9 +68,9 @@ func sidecarSetsOf(object any) ([]string, error) {
 	return pub.InjectedSidecarSets(pod.Annotations[pub.SidecarSetInjectedList]), nil
 }
 
-// ControlledBy returns the pods whose controller has that UID.
-func (x *Index) ControlledBy(uid types.UID) ([]*corev1.Pod, error) {
-	return x.find(byController, string(uid))
+// ControlledBy returns the pods of a namespace whose controller has that UID.
+func (x *Index) ControlledBy(namespace string, uid types.UID) ([]*corev1.Pod, error) {
+	return x.find(byController, controlled(namespace, uid))
 }
 
 // InjectedBy returns the pods of all namespaces that list the SidecarSet as injected (SS-200).
@@ -93,7 +94,7 @@ func (x *Index) All(do func(*corev1.Pod) bool) {
 
 // Uncontrolled returns the pods of a namespace that have no controller.
 func (x *Index) Uncontrolled(namespace string) ([]*corev1.Pod, error) {
-	return x.find(byController, nobody(namespace))
+	return x.find(byController, controlled(namespace, ""))
 }
 
 func (x *Index) find(index, value string) ([]*corev1.Pod, error) {

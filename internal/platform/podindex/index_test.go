@@ -32,7 +32,8 @@ func pod(namespace, name, controller string) corev1.Pod {
 	return p
 }
 
-// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355).
+// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). Whoever may write pods in one namespace
+// cannot give them to a controller in another: it would delete its own pods for them.
 func TestIndex(t *testing.T) {
 	index := &Index{}
 	synced := []toolscache.InformerSynced{}
@@ -47,15 +48,17 @@ func TestIndex(t *testing.T) {
 	if !toolscache.WaitForCacheSync(t.Context().Done(), synced...) {
 		t.Fatal("not synced")
 	}
-	owned, err := index.ControlledBy("set")
-	if diff := cmp.Diff([]string{"a/owned", "b/owned"}, names(owned)); diff != "" || err != nil {
-		t.Error(err, diff)
+	for _, namespace := range []string{"a", "b"} {
+		owned, err := index.ControlledBy(namespace, "set")
+		if diff := cmp.Diff([]string{namespace + "/owned"}, names(owned)); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
 	}
 	free, err := index.Uncontrolled("b")
 	if diff := cmp.Diff([]string{"b/free"}, names(free)); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	if others, err := index.ControlledBy("other"); len(others) != 0 || err != nil {
+	if others, err := index.ControlledBy("a", "other"); len(others) != 0 || err != nil {
 		t.Error("an owner that is no controller finds pods", others, err)
 	}
 	if cached, _, _ := informers[1].GetIndexer().GetByKey("b/free"); cached != any(free[0]) {

@@ -101,7 +101,7 @@ func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	}
 	var found []*corev1.Pod
 	for _, controller := range target.Controllers {
-		pods, err := k.Kube.Pods.ControlledBy(controller)
+		pods, err := k.Kube.Pods.ControlledBy(spread.Namespace, controller)
 		if err != nil {
 			return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
 		}

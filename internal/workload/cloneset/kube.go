@@ -74,7 +74,7 @@ func (k *Kube) Snapshot(ctx context.Context, name types.NamespacedName) (*Snapsh
 	snapshot := &Snapshot{Set: set}
 	owned := []client.ListOption{client.InNamespace(name.Namespace), client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy}
 	var err error
-	if snapshot.Pods, err = k.Pods.ControlledBy(set.UID); err != nil {
+	if snapshot.Pods, err = k.Pods.ControlledBy(name.Namespace, set.UID); err != nil {
 		return nil, err
 	}
 	if err := k.orphans(snapshot); err != nil {
