@@ -90,15 +90,24 @@ image: build $(cluster) ## Build the images without Docker and push them to the 
 	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
 	@$(cluster) image build --name $(DAEMON_IMAGE) --binary bin/daemon=/daemon --entrypoint /daemon --user 0
 
-.PHONY: deploy
-deploy: $(if $(KUBECONFIG),,image) ## Install IMAGE and DAEMON_IMAGE into the cluster named by KUBECONFIG, by default into the local one
-	@KUBECONFIG="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) hack/deploy.sh
+MANIFESTS ?= config/default
+# A cluster is changed only if the command names it: KUBECONFIG is exported for many a cluster.
+named = [ "$(origin KUBECONFIG)" = "command line" ] || { echo "Say which cluster is meant: make $@ KUBECONFIG=<file>. For the local one: make local-$@" >&2; exit 2; }
 
-# The local cluster with the product in it, whatever cluster KUBECONFIG names.
-.PHONY: local-deploy
-local-deploy: cluster-up image
-	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) hack/deploy.sh
+.PHONY: deploy
+deploy: ## Install into the cluster of KUBECONFIG=<file>: IMAGE=, DAEMON_IMAGE=, and MANIFESTS=config/default or config/external-certs
+	@$(named)
+	@KUBECONFIG=$(KUBECONFIG) IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) MANIFESTS=$(MANIFESTS) hack/deploy.sh
 
 .PHONY: undeploy
-undeploy: ## Remove what deploy installed; CloneSets and their pods stay
-	@config="$${KUBECONFIG:-$$($(cluster) kubeconfig)}" && KUBECONFIG="$$config" hack/undeploy.sh
+undeploy: ## Remove from the cluster of KUBECONFIG=<file> what deploy installed; CloneSets and their pods stay
+	@$(named)
+	@KUBECONFIG=$(KUBECONFIG) hack/undeploy.sh
+
+.PHONY: local-deploy
+local-deploy: cluster-up image ## Install what is built here into the local cluster
+	@KUBECONFIG="$$($(cluster) kubeconfig)" IMAGE=$(IMAGE) DAEMON_IMAGE=$(DAEMON_IMAGE) MANIFESTS=$(MANIFESTS) hack/deploy.sh
+
+.PHONY: local-undeploy
+local-undeploy: $(cluster) ## Remove it from the local cluster
+	@KUBECONFIG="$$($(cluster) kubeconfig)" hack/undeploy.sh

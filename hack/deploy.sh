@@ -1,8 +1,16 @@
 #!/usr/bin/env bash
-# Installs Afloat into the cluster that KUBECONFIG names and waits until it serves. Called by `make deploy`.
+# Installs Afloat into the cluster that KUBECONFIG names and waits until it serves. Called by `make deploy` and `make local-deploy`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kubectl=$(hack/kubectl.sh)
+IMAGE=${IMAGE:-afloat/manager:dev} DAEMON_IMAGE=${DAEMON_IMAGE:-afloat/daemon:dev} manifests=${MANIFESTS:-config/default}
+here=$(bin/afloat-cluster kubeconfig 2>/dev/null || true) # of the local cluster
+
+# Images of that tag are in the registry of the local cluster, and in no other.
+if [ "$KUBECONFIG" != "$here" ] && [[ $IMAGE == *:dev || $DAEMON_IMAGE == *:dev ]]; then
+  echo "Nothing was changed: IMAGE=$IMAGE DAEMON_IMAGE=$DAEMON_IMAGE are for the local cluster. Name images that the nodes can pull." >&2
+  exit 1
+fi
 
 # Replacing a manager that serves more kinds than this one would leave their objects without anybody (OPS-112).
 foreign=$(hack/foreign.sh)
@@ -33,12 +41,10 @@ fi
 
 # The nodes of the local cluster share one network and keep their sockets in folders of their own, so that its daemons differ from the
 # shipped ones in both.
-manifests=config/default
-if [ -x bin/afloat-cluster ] && [ "$KUBECONFIG" = "$(bin/afloat-cluster kubeconfig 2>/dev/null)" ] && socket=$(bin/afloat-cluster node-socket node1 2>/dev/null); then
-  manifests=bin/local
-  mkdir -p "$manifests"
-  cat >"$manifests/kustomization.yaml" <<END
-resources: [../../config/default]
+if [ "$KUBECONFIG" = "$here" ] && socket=$(bin/afloat-cluster node-socket node1 2>/dev/null); then
+  mkdir -p bin/local
+  cat >bin/local/kustomization.yaml <<END
+resources: [../../$manifests]
 patches:
 - patch: |
     apiVersion: apps/v1
@@ -67,8 +73,9 @@ patches:
           - name: manager
             imagePullPolicy: Always
 END
+  manifests=bin/local
 fi
-"$kubectl" kustomize "$manifests" | sed "s|image: afloat/manager:dev|image: ${IMAGE:-afloat/manager:dev}|; s|image: afloat/daemon:dev|image: ${DAEMON_IMAGE:-afloat/daemon:dev}|" |
+"$kubectl" kustomize "$manifests" | sed "s|image: afloat/manager:dev|image: $IMAGE|; s|image: afloat/daemon:dev|image: $DAEMON_IMAGE|" |
   "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
 # A rebuilt image of the same tag is only taken up by new pods that pull it.
 "$kubectl" -n kruise-system rollout restart deployment/kruise-controller-manager daemonset/kruise-daemon >/dev/null
