@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != -1 || o.qps != 0 || o.burst != 0 ||
+	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != 5 || o.qps != 0 || o.burst != 0 ||
 		o.pluginConfig != "/kruise/CredentialProviderPlugin.yaml" || o.pluginDir != "/kruise/plugins" {
 		t.Errorf("%+v", o)
 	}

@@ -7,7 +7,7 @@ import (
 
 // NodeImageSpec lists the images to be present on a node.
 type NodeImageSpec struct {
-	// Images by their names without tag, in familiar form (IMG-011). At most 256 (IMG-023).
+	// Images by their names without tag, in familiar form (IMG-011). At most 1024 (IMG-023).
 	// +optional
 	Images map[string]ImageSpec `json:"images,omitzero"`
 }

@@ -28,7 +28,6 @@ type Document = map[string]any
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3
-	maxImages      = 256 // of a NodeImage (IMG-023)
 	maxListed      = 255 // of an ImageListPullJob (IMG-045)
 )
 
@@ -328,6 +327,9 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	}
 	if err := checkPullPolicy(t.ImagePullPolicy); err != nil {
 		refuse("spec.%w", err)
+	}
+	if size := sandboxSize(t.SandboxConfig); size > maxSandbox {
+		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, maxSandbox)
 	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative")

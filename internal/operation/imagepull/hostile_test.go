@@ -1,11 +1,17 @@
 package imagepull
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
@@ -93,5 +99,86 @@ func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 		if p := PlanJob(s); len(p.Assign) != 1 || p.Assign[0] != "next" || p.Status.Active != 1 {
 			t.Errorf("dead for a minute: %v %+v", p.Assign, p.Status)
 		}
+	}
+}
+
+// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in bytes, and who has no room is told why.
+func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
+	node := blank("n")
+	fill := func(namespace, sandbox string, most int) (n int, note string) {
+		for ; n < most; n++ {
+			job := warm(func(j *appsv1beta1.ImagePullJob) {
+				j.Namespace, j.Name, j.UID = namespace, fmt.Sprintf("j%d", n), types.UID(fmt.Sprintf("%s-%d", namespace, n))
+				j.Spec.Image = fmt.Sprintf("%s/app-%d:1", namespace, n)
+				if sandbox != "" {
+					j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{"a": sandbox}}
+				}
+			})
+			if plan := PlanJob(JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{node}, Now: noon}); len(plan.Assign) == 0 {
+				return n, plan.Status.Message
+			}
+			images, err := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}.Assign(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if node.Spec.Images == nil {
+				node.Spec.Images = map[string]appsv1beta1.ImageSpec{}
+			}
+			for name, image := range images {
+				node.Spec.Images[name] = *image
+			}
+		}
+		return n, ""
+	}
+	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note, "1 nodes have no room for another image (at most 256 of one namespace)") {
+		t.Errorf("%d, %s", n, note)
+	}
+	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note, "(at most 256 KiB of one namespace)") {
+		t.Errorf("%d, %s", n, note)
+	}
+	if n, note := fill("shop", "", 200); n != 200 {
+		t.Errorf("%d, %s", n, note)
+	}
+	text, err := json.Marshal(node)
+	if err != nil || len(text) > maxBytes {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	for i := range 40 {
+		fill(fmt.Sprintf("crowd-%d", i), strings.Repeat("x", 4000), 10)
+	}
+	if text, err := json.Marshal(node); err != nil || len(text) > maxBytes+maxBytes/10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+}
+
+// What each node gets of a job is small, whatever the job asks for; a job that is new is told so (IMG-018, IMG-090).
+func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
+	job := warm(func(j *appsv1beta1.ImagePullJob) {
+		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 5000)}}
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: ptr(int32(math.MaxInt32))}
+		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int32(math.MaxInt32))
+	})
+	images, err := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}.Assign(blank("n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil || *p.BackoffLimit != 100 || *p.TTLSecondsAfterFinished != 31*24*3600 {
+		t.Errorf("%+v", images["app"])
+	}
+	if err := CheckJob(job, nil); err == nil || !strings.Contains(err.Error(), "spec.sandboxConfig has 5001 bytes of labels and annotations, at most 4096 are allowed") {
+		t.Error(err)
+	}
+	if err := CheckJob(job, job); err != nil {
+		t.Errorf("what is stored is refused again: %v", err)
+	}
+}
+
+// A NodeImage that has grown too large for the store comes after the others, as one that refuses for another reason.
+func TestTooLargeIsRefused(t *testing.T) {
+	r := &JobReconciler{}
+	r.tookJob("j", "n", fmt.Errorf("patching: %w", apierrors.NewInternalError(errors.New("etcdserver: request is too large"))))
+	r.tookJob("j", "busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
+	if !r.refused["j"]["n"] || r.refused["j"]["busy"] {
+		t.Errorf("%v", r.refused)
 	}
 }

@@ -75,7 +75,7 @@ func (r *JobReconciler) tookJob(job types.UID, node string, err error) {
 	switch {
 	case err == nil:
 		delete(r.refused[job], node)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), tooLarge(err):
 		if r.refused == nil {
 			r.refused = map[types.UID]map[string]bool{}
 		}
@@ -84,6 +84,12 @@ func (r *JobReconciler) tookJob(job types.UID, node string, err error) {
 		}
 		r.refused[job][node] = true
 	}
+}
+
+// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the connection to it, has no code of its own.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
+		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "message larger than max"))
 }
 
 // syncedSecrets are the references that a job's secrets had when they were looked at last.

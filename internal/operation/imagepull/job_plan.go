@@ -59,6 +59,8 @@ type JobPlan struct {
 	Status *appsv1beta1.ImagePullJobStatus
 	After  time.Duration
 	Why    string
+
+	room string // why nodes have no room
 }
 
 // Idle tells whether nothing is to be written.
@@ -99,8 +101,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
 		if entry == nil {
-			if _, has := node.Spec.Images[name]; !has && len(node.Spec.Images) >= maxImages {
-				full = append(full, node.Name)
+			if why := noRoom(node, job, name, tag); why != "" {
+				full, p.room = append(full, node.Name), why
 				continue
 			}
 			if s.Refused[node.Name] {
@@ -162,7 +164,7 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
 	if len(full) > 0 {
-		notes += fmt.Sprintf("; %d nodes have no room for another image (at most %d), such as %s", len(full), maxImages, full[0])
+		notes += fmt.Sprintf("; %d nodes have no room for another image (%s), such as %s", len(full), p.room, full[0])
 	}
 	failed = append(failed, full...)
 	completed := false
@@ -280,8 +282,8 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 	if err != nil {
 		return nil, err
 	}
-	present, has := node.Spec.Images[name]
-	if !has && len(node.Spec.Images) >= maxImages {
+	present := node.Spec.Images[name]
+	if ownedTag(node, name, tag, a.Job.UID) == nil && noRoom(node, a.Job, name, tag) != "" {
 		return nil, ErrFull
 	}
 	image := *present.DeepCopy()
@@ -292,7 +294,7 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 	}
 	i := slices.IndexFunc(image.Tags, func(t appsv1beta1.ImageTagSpec) bool { return t.Tag == tag })
 	if i < 0 || !owns(&image.Tags[i], a.Job.UID) {
-		if a.Job.Spec.SandboxConfig != nil {
+		if a.Job.Spec.SandboxConfig != nil && sandboxSize(a.Job.Spec.SandboxConfig) <= maxSandbox { // admission refuses others
 			image.SandboxConfig = a.Job.Spec.SandboxConfig
 		}
 		now := metav1.NewTime(a.Now)
@@ -367,7 +369,7 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 			timeout = *p.TimeoutSeconds
 		}
 		if p.BackoffLimit != nil && *p.BackoffLimit >= 0 {
-			backoff = *p.BackoffLimit
+			backoff = min(*p.BackoffLimit, maxBackoff)
 		}
 	}
 	policy := &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: &timeout, BackoffLimit: &backoff}
@@ -391,7 +393,7 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 		}
 		ttl += int64(a.ExtraTTL/time.Second) + int64(a.Random()*300)
 	}
-	policy.TTLSecondsAfterFinished = new(int32(max(min(ttl, math.MaxInt32), 0)))
+	policy.TTLSecondsAfterFinished = new(int32(max(min(ttl, maxTTL), 0)))
 	return policy
 }
 

@@ -206,7 +206,7 @@ func (r *ListReconciler) tookImage(list types.NamespacedName, image string, err 
 	switch {
 	case err == nil:
 		delete(r.refused[list], image)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), tooLarge(err):
 		if r.refused == nil {
 			r.refused = map[types.NamespacedName]map[string]bool{}
 		}

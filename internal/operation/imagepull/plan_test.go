@@ -218,7 +218,7 @@ func TestPlanJob(t *testing.T) {
 	good, bad, pulling := result("Succeeded", 2), result("Failed", 2), result("Pulling", 2)
 	full := blank("full")
 	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
-	for i := range 256 {
+	for i := range maxImages {
 		full.Spec.Images[fmt.Sprint("i", i)] = appsv1beta1.ImageSpec{}
 	}
 	cases := map[string]struct {
@@ -252,7 +252,7 @@ func TestPlanJob(t *testing.T) {
 		"IMG-091 never pulls again":       {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour, "assign a; 1=0+0+0 job is running, progress 0.0%"},
 		"IMG-093 the deadline runs":       {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second, "1=1+0+0 job is running, progress 0.0%; after 50s"},
 		"IMG-093 the deadline is over":    {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"), tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds"},
-		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 nodes have no room for another image (at most 256), such as full"},
+		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 nodes have no room for another image (at most 1024), such as full"},
 		"IMG-074 a node that came later":  {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0, "assign b; 2=0+1+0 job is running, progress 50.0%"},
 		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
 	}
@@ -372,7 +372,7 @@ func TestAssign(t *testing.T) {
 	}
 	full := blank("a")
 	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
-	for i := range 256 {
+	for i := range maxImages {
 		full.Spec.Images[fmt.Sprint(i)] = appsv1beta1.ImageSpec{}
 	}
 	if _, err := (Assigner{Job: warm()}).Assign(full); !errors.Is(err, ErrFull) {

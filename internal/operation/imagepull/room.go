@@ -1,0 +1,80 @@
+package imagepull
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some 1.5 MiB with
+// what the node tells of it, and one tenant must leave room for the others (IMG-023, IMG-097).
+const (
+	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
+	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
+
+	maxSandbox = 4 << 10 // of a job's sandboxConfig, which each node gets
+	maxTTL     = 31 * 24 * 3600
+	maxBackoff = 100
+)
+
+// sandboxSize is how many bytes the labels and annotations of a sandbox have.
+func sandboxSize(config *appsv1beta1.SandboxConfig) int {
+	if config == nil {
+		return 0
+	}
+	size := 0
+	for _, pairs := range []map[string]string{config.Labels, config.Annotations} {
+		for key, value := range pairs {
+			size += len(key) + len(value)
+		}
+	}
+	return size
+}
+
+// sizeOf is about how many bytes an image takes in a NodeImage.
+func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
+	const perImage, perSecret, perTag, perOwner = 64, 48, 256, 128 // names of fields, numbers and times
+	size := perImage + len(name) + sandboxSize(image.SandboxConfig)
+	for _, secret := range image.PullSecrets {
+		size += perSecret + len(secret.Namespace) + len(secret.Name)
+	}
+	for i := range image.Tags {
+		size += perTag + len(image.Tags[i].Tag)
+		for _, owner := range image.Tags[i].OwnerReferences {
+			size += perOwner + len(owner.Namespace) + len(owner.Name)
+		}
+	}
+	return size
+}
+
+// noRoom says why a NodeImage cannot take the image of a job; empty if it can.
+func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string) string {
+	bytes, ownBytes, ownImages := 0, 0, 0
+	for image, spec := range node.Spec.Images {
+		size := sizeOf(image, &spec)
+		bytes += size
+		if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool {
+			return slices.ContainsFunc(t.OwnerReferences, func(ref corev1.ObjectReference) bool { return ref.Namespace == job.Namespace })
+		}) {
+			ownBytes += size
+			ownImages++
+		}
+	}
+	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: job.Spec.SandboxConfig, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
+		OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
+	_, has := node.Spec.Images[name]
+	switch {
+	case !has && len(node.Spec.Images) >= maxImages:
+		return fmt.Sprintf("at most %d", maxImages)
+	case !has && ownImages >= maxImagesOfNamespace:
+		return fmt.Sprintf("at most %d of one namespace", maxImagesOfNamespace)
+	case bytes+added > maxBytes:
+		return fmt.Sprintf("at most %d KiB", maxBytes>>10)
+	case ownBytes+added > maxBytesOfNamespace:
+		return fmt.Sprintf("at most %d KiB of one namespace", maxBytesOfNamespace>>10)
+	}
+	return ""
+}
