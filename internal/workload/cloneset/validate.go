@@ -383,8 +383,11 @@ func notNegative(value *int32, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, *value, "must be greater than or equal to 0")}
 }
 
-// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344). lookup returns the pod,
-// or nil if there is none.
+// looked is how many names of podsToDelete are looked up while their writer waits.
+const looked = 50
+
+// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of the first of a long list. lookup
+// returns the pod, or nil if there is none.
 func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name string) *corev1.Pod) []string {
 	known := map[string]bool{}
 	if old != nil {
@@ -393,9 +396,13 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 		}
 	}
 	var warnings []string
+	asked := 0
 	for i, name := range updated.Spec.ScaleStrategy.PodsToDelete {
 		if known[name] {
 			continue
+		}
+		if asked++; asked > looked {
+			return append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up", looked))
 		}
 		reason := ""
 		pod := lookup(name)

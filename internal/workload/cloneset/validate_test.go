@@ -186,4 +186,9 @@ func TestPodsToDeleteWarnings(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	asked := 0
+	got = PodsToDeleteWarnings(set(make([]string, 100_000)...), nil, func(string) *corev1.Pod { asked++; return pods["mine"] })
+	if asked != 50 || len(got) != 1 || !strings.Contains(got[0], "only the first 50 names that are new were looked up") {
+		t.Errorf("a long list costs %d look-ups: %q", asked, got)
+	}
 }
