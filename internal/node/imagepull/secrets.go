@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // secrets keeps what was read of pull secrets for 5 to 10 minutes (IMG-122).
@@ -27,35 +31,62 @@ type secrets struct {
 type cachedSecret struct {
 	credentials []credential
 	problem     string
-	until       time.Time
+	read, until time.Time
+	// users are the jobs that a copy is for; nil for a secret that is no copy.
+	users map[string]bool
 }
+
+// serves tells whether a tag of these jobs may be pulled with the secret.
+func (c *cachedSecret) serves(jobs []string) bool {
+	return c.users == nil || slices.ContainsFunc(jobs, func(job string) bool { return c.users[job] })
+}
+
+// usersOf are the jobs in the references of a copy (IMG-113); nil if the secret is no copy, or one of a release that wrote no references.
+func usersOf(secret *corev1.Secret) map[string]bool {
+	references := secret.Annotations[pub.SecretReferences]
+	if secret.Annotations[pub.SecretSource] == "" || references == "" {
+		return nil
+	}
+	users := map[string]bool{}
+	for job := range strings.SplitSeq(references, ",") {
+		users[job] = true
+	}
+	return users
+}
+
+// again is how long ago a copy must have been read before it is read again to see whether another job is among its users by now.
+const again = time.Second
 
 func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns those of the secrets, in their order. One that is missing or unusable is left out; that is logged when it is found
-// out and not at every use. That the API server is away is an error only for one that was never read.
-func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName) ([]credential, error) {
+// credentials returns those of the secrets for a tag of these jobs, in their order. The tags of an image share its secrets, and are of jobs in
+// several namespaces: a copy is used only for a job that it was made for. One that is missing or unusable is left out; that is logged when it is
+// found out and not at every use. That the API server is away is an error only for one that was never read.
+func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
-		cached, err := s.one(ctx, name)
+		cached, err := s.one(ctx, name, jobs)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, cached.credentials...)
+		if cached.serves(jobs) {
+			all = append(all, cached.credentials...)
+		}
 	}
 	return all, nil
 }
 
-func (s *secrets) one(ctx context.Context, name types.NamespacedName) (cachedSecret, error) {
+func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []string) (cachedSecret, error) {
 	s.mu.Lock()
 	before, known := s.known[name]
 	s.mu.Unlock()
-	if known && s.clock.Now().Before(before.until) {
+	at := s.clock.Now()
+	if known && at.Before(before.until) && (before.serves(jobs) || at.Before(before.read.Add(again))) {
 		return before, nil
 	}
-	secret, now := &corev1.Secret{}, cachedSecret{until: s.clock.Now().Add(5*time.Minute + rand.N(5*time.Minute))}
+	secret, now := &corev1.Secret{}, cachedSecret{read: at, until: at.Add(5*time.Minute + rand.N(5*time.Minute))}
 	switch err := s.live.Get(ctx, name, secret); {
 	case apierrors.IsNotFound(err):
 		now.problem = "it does not exist"
@@ -66,6 +97,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName) (cachedSec
 	case err != nil:
 		return cachedSecret{}, fmt.Errorf("reading secret %s: %w", name, err)
 	default:
+		now.users = usersOf(secret)
 		if now.credentials, err = fromSecret(secret); err != nil {
 			now.problem = err.Error()
 		}

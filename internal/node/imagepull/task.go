@@ -71,6 +71,15 @@ func (t *task) referred() []types.NamespacedName {
 	return t.secrets
 }
 
+// jobs are those that own the tag, as copies of secrets refer to them.
+func (t *task) jobs() []string {
+	var jobs []string
+	for _, owner := range t.spec.OwnerReferences {
+		jobs = append(jobs, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}.String())
+	}
+	return jobs
+}
+
 func (t *task) now() appsv1beta1.ImageTagStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,7 +226,7 @@ func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *ru
 }
 
 func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
-	listed, err := p.secrets.credentials(ctx, t.referred())
+	listed, err := p.secrets.credentials(ctx, t.referred(), t.jobs())
 	if err != nil {
 		return err
 	}

@@ -321,7 +321,7 @@ func TestCredentials(t *testing.T) {
 			reads int
 		}{{time.Minute, 1}, {4 * time.Minute, 1}, {10 * time.Minute, 2}} {
 			time.Sleep(step.wait)
-			if _, err := s.credentials(t.Context(), names); err != nil || len(b.reads)-reads > step.reads {
+			if _, err := s.credentials(t.Context(), names, nil); err != nil || len(b.reads)-reads > step.reads {
 				t.Errorf("after %s: %v, %d reads", step.wait, err, len(b.reads)-reads)
 			}
 		}

@@ -11,11 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -191,15 +194,15 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 				return c.Get(ctx, name, object, opts...)
 			}}), b.puller.clock)
 		one, other := types.NamespacedName{Namespace: "cfg", Name: "one"}, types.NamespacedName{Namespace: "cfg", Name: "other"}
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}); err != nil || len(list) != 1 {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil || len(list) != 1 {
 			t.Fatal(list, err)
 		}
 		down = true
 		time.Sleep(time.Hour)
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}); err != nil || len(list) != 1 {
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil || len(list) != 1 {
 			t.Error(list, err)
 		}
-		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}); err == nil {
+		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil); err == nil {
 			t.Error("what was never read is taken for missing")
 		}
 	})
@@ -221,4 +224,55 @@ func TestLongMessagesAreCut(t *testing.T) {
 			t.Errorf("event of %d bytes", len(event))
 		}
 	})
+}
+
+// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for: else one tenant would
+// pull private images of another with that one's credentials (IMG-113, IMG-118). A job that joins is seen within a second.
+func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		copied := secret("copy", "ann", "docker.io")
+		copied.Annotations = map[string]string{pub.SecretSource: "shop/pull", pub.SecretReferences: "shop/warm,shop/warmer"}
+		b := newBench(t, 0, spec(nil, "1"), copied, secret("own", "node", "docker.io"))
+		names := []types.NamespacedName{{Namespace: "cfg", Name: "copy"}, {Namespace: "cfg", Name: "own"}}
+		s := b.puller.secrets
+		count := func(jobs ...string) int {
+			t.Helper()
+			list, err := s.credentials(t.Context(), names, jobs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(list)
+		}
+		for _, test := range []struct {
+			jobs []string
+			want int
+		}{{[]string{"shop/warm"}, 2}, {[]string{"mall/warm"}, 1}, {nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}} {
+			if got := count(test.jobs...); got != test.want {
+				t.Errorf("%v: %d credentials", test.jobs, got)
+			}
+		}
+		copied.Annotations[pub.SecretReferences] += ",shop/new"
+		if err := b.api.Update(t.Context(), copied); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := count("shop/new"); got != 2 {
+			t.Errorf("a job that joined: %d credentials", got)
+		}
+		reads := len(b.reads)
+		for range 1000 {
+			count("mall/warm")
+		}
+		if n := len(b.reads) - reads; n > 1 {
+			t.Errorf("%d reads for a stranger", n)
+		}
+	})
+}
+
+// A task asks for its own tag alone.
+func TestATaskAsksForItsJobs(t *testing.T) {
+	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"}, {Namespace: "mall", Name: "warm"}}}}
+	if diff := cmp.Diff([]string{"shop/warm", "mall/warm"}, owned.jobs()); diff != "" {
+		t.Error(diff)
+	}
 }
