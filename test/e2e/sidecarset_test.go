@@ -192,10 +192,11 @@ containers:
   upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: "nginx:perl"}
   args: [sh, -c, 'case "$IMAGE" in app:v1) p=8081;; app:v2) p=8082;; app:v3) p=8083;; *) while true; do sleep 0.2; done;; esac; exec httpd -f -p $p -h /usr/share/nginx/html']
   volumeMounts: [{name: handover, mountPath: /handover}]
-  lifecycle: {postStart: {exec: {command: [sh, -c, 'case "$IMAGE" in app:v1) p=8081;; app:v2) p=8082;; app:v3) p=8083;; *) exit 0;; esac; until wget -q -O /dev/null localhost:$p; do sleep 0.1; done; echo $p > /handover/$p; mv /handover/$p /handover/active']}}}
+  lifecycle: {postStart: {exec: {command: [sh, -c, 'case "$IMAGE" in app:v1) p=8081;; app:v2) p=8082;; app:v3) p=8083;; *) exit 0;; esac; until wget -q -O /dev/null 127.0.0.1:$p; do sleep 0.1; done; echo $p > /handover/$p; mv /handover/$p /handover/active']}}}
 volumes: [{name: handover, emptyDir: {}}]
 `
 
+// asking calls its sidecar by address: kubelet writes the file of names anew whenever it starts a container of the pod.
 const asking = `
 replicas: 2
 template:
@@ -203,7 +204,7 @@ template:
     volumes: [{name: handover, emptyDir: {}}]
     containers:
     - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent, volumeMounts: [{name: handover, mountPath: /handover}],
-       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - localhost:$p || echo FAILED $p; sleep 0.05; done']}
+       args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
 // TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125, SS-240 to
@@ -230,7 +231,7 @@ func TestHotUpgradeKeepsAnswering(t *testing.T) {
 	for name, pod := range w.pods() {
 		log := logOf(t.Context(), t, w.key.Namespace, name, "nginx")
 		if strings.Contains(log, "FAILED") || !strings.Contains(log, "app:v1") {
-			t.Errorf("pod %s: failed requests among %d lines", name, strings.Count(log, "\n"))
+			t.Errorf("pod %s: failed requests among %d lines:\n%s", name, strings.Count(log, "\n"), log)
 		}
 		if pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] != `{"proxy":"proxy-1"}` || pod.Annotations[pub.SidecarSetVersionPrefix+"proxy-2"] != "0" {
 			t.Errorf("pod %s: %v", name, pod.Annotations)
