@@ -93,14 +93,15 @@ func TestImageRefusals(t *testing.T) {
 		}
 		return `{"images":{` + strings.Join(a, ",") + `}}`, `{"images":[` + strings.Join(b, ",") + `]}`
 	}
-	full, fullList := many(257)
+	full, _ := many(1025)
+	_, fullList := many(257)
 	fit, fitList := many(255)
 	tag := func(more string) string {
 		return `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}` + more + `}]}}}`
 	}
 	job := func(more string) string { return `{"image":"a","completionPolicy":{"type":"Always"}` + more + `}` }
 	cases := map[string]struct{ kind, spec, message string }{
-		"IMG-023 too many images":           {"NodeImage", full, "257"},
+		"IMG-023 too many images":           {"NodeImage", full, "1025"},
 		"IMG-023 many images":               {"NodeImage", fit, ""},
 		"IMG-024 no name":                   {"NodeImage", `{"images":{"":{"tags":[]}}}`, "empty"},
 		"IMG-024 no tag":                    {"NodeImage", `{"images":{"a":{"tags":[{"tag":""}]}}}`, "empty tag"},
