@@ -154,7 +154,7 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 // What each node gets of a job is small, whatever the job asks for; a job that is new is told so (IMG-018, IMG-090).
 func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	job := warm(func(j *appsv1beta1.ImagePullJob) {
-		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 5000)}}
+		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 300_000)}}
 		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: ptr(int32(math.MaxInt32))}
 		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int32(math.MaxInt32))
 	})
@@ -165,7 +165,7 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil || *p.BackoffLimit != 100 || *p.TTLSecondsAfterFinished != 31*24*3600 {
 		t.Errorf("%+v", images["app"])
 	}
-	if err := CheckJob(job, nil); err == nil || !strings.Contains(err.Error(), "spec.sandboxConfig has 5001 bytes of labels and annotations, at most 4096 are allowed") {
+	if err := CheckJob(job, nil); err == nil || !strings.Contains(err.Error(), "spec.sandboxConfig has 300001 bytes of labels and annotations, at most 4096 are allowed") {
 		t.Error(err)
 	}
 	if err := CheckJob(job, job); err != nil {

@@ -294,8 +294,8 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 	}
 	i := slices.IndexFunc(image.Tags, func(t appsv1beta1.ImageTagSpec) bool { return t.Tag == tag })
 	if i < 0 || !owns(&image.Tags[i], a.Job.UID) {
-		if a.Job.Spec.SandboxConfig != nil && sandboxSize(a.Job.Spec.SandboxConfig) <= maxSandbox { // admission refuses others
-			image.SandboxConfig = a.Job.Spec.SandboxConfig
+		if sandbox := sandboxOf(a.Job); sandbox != nil {
+			image.SandboxConfig = sandbox
 		}
 		now := metav1.NewTime(a.Now)
 		policy := a.pullPolicy()

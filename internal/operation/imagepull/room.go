@@ -34,6 +34,14 @@ func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 	return size
 }
 
+// sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was stored before it did.
+func sandboxOf(job *appsv1beta1.ImagePullJob) *appsv1beta1.SandboxConfig {
+	if sandboxSize(job.Spec.SandboxConfig) > maxSandbox {
+		return nil
+	}
+	return job.Spec.SandboxConfig
+}
+
 // sizeOf is about how many bytes an image takes in a NodeImage.
 func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	const perImage, perSecret, perTag, perOwner = 64, 48, 256, 128 // names of fields, numbers and times
@@ -63,7 +71,7 @@ func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, ta
 			ownImages++
 		}
 	}
-	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: job.Spec.SandboxConfig, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
+	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
 		OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
 	_, has := node.Spec.Images[name]
 	switch {
