@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,25 +21,16 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags, writes conflict or time out after
 // they succeeded, pulls fail and hang. What is recorded as finished is not pulled again, no more pulls run at once than allowed, every
 // tag ends with its version, and then nothing is written.
 func TestSimulatedPulls(t *testing.T) {
-	n := 100
-	if v, err := strconv.Atoi(os.Getenv("SIM")); err == nil {
-		n = v
-	}
-	first := uint64(1)
-	if v, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		first, n = v, 1
-	}
-	for seed := first; seed < first+uint64(n); seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })
-		})
-	}
+	simulation.Seeds(t, 100, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })
+	})
 }
 
 func simulate(t *testing.T, random *rand.Rand) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // world is a pod with a kubelet that starts what it may, a cache that lags, and writes that fail before or after they happened.
@@ -231,58 +230,45 @@ func (w *world) reconcile() {
 // (ND-137 to ND-139, ND-142).
 func TestSimulatedLaunches(t *testing.T) {
 	ctrl.SetLogger(klog.NewKlogr())
-	runs, first := 10, uint64(1)
-	if text := os.Getenv("SIM"); text != "" {
-		runs, _ = strconv.Atoi(text)
-	}
-	if text := os.Getenv("SEED"); text != "" {
-		first, _ = strconv.ParseUint(text, 10, 64)
-		runs = 1
-	}
-	for seed := first; seed < first+uint64(runs); seed++ {
-		ok := t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {
-			w := newWorld(t, seed)
-			for range 60 {
-				switch n := w.random.IntN(40); {
-				case n < 12:
-					w.reconcile()
-				case n < 20:
-					w.kubelet(w.random.IntN(12), true)
-				case n < 28:
-					w.seePod()
-				case n < 35:
-					w.seeBarrier()
-				case n == 35:
-					w.collect(true)
-				case n == 36:
-					w.restart()
-				case n == 37:
-					w.replace()
-				default:
-					w.collect(false)
-				}
+	simulation.Seeds(t, 10, func(t *testing.T, seed uint64) {
+		w := newWorld(t, seed)
+		for range 60 {
+			switch n := w.random.IntN(40); {
+			case n < 12:
+				w.reconcile()
+			case n < 20:
+				w.kubelet(w.random.IntN(12), true)
+			case n < 28:
+				w.seePod()
+			case n < 35:
+				w.seeBarrier()
+			case n == 35:
+				w.collect(true)
+			case n == 36:
+				w.restart()
+			case n == 37:
+				w.replace()
+			default:
+				w.collect(false)
 			}
-			w.faults = false
-			settled := func() bool {
-				for i := range 40 {
-					w.collect(false)
-					w.seePod()
-					w.seeBarrier()
-					w.reconcile()
-					w.kubelet(i, false)
-				}
-				return len(remaining(w.livePod(), heldBy(w.livePod()))) == 0
-			}
-			if !settled() {
-				t.Fatalf("not all start: %+v, %+v", w.livePod().Status, w.liveBarrier())
-			}
-			before := w.writes
-			if !settled() || w.writes != before {
-				t.Errorf("%d writes at rest", w.writes-before)
-			}
-		})
-		if !ok {
-			return
 		}
-	}
+		w.faults = false
+		settled := func() bool {
+			for i := range 40 {
+				w.collect(false)
+				w.seePod()
+				w.seeBarrier()
+				w.reconcile()
+				w.kubelet(i, false)
+			}
+			return len(remaining(w.livePod(), heldBy(w.livePod()))) == 0
+		}
+		if !settled() {
+			t.Fatalf("not all start: %+v, %+v", w.livePod().Status, w.liveBarrier())
+		}
+		before := w.writes
+		if !settled() || w.writes != before {
+			t.Errorf("%d writes at rest", w.writes-before)
+		}
+	})
 }

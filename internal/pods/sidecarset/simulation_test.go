@@ -296,19 +296,11 @@ func theirs(pod *corev1.Pod) {
 // TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and annotations of ours
 // changes, all pods arrive, and then nothing is written (SS-193, SS-210, SS-219, SS-225, SS-229, SS-230, SS-240 to SS-244, SS-250, SS-D02).
 func TestSimulatedUpgrades(t *testing.T) {
-	runs, first := 500, uint64(1)
-	if text := os.Getenv("SIM"); text != "" {
-		runs, _ = strconv.Atoi(text)
-	}
-	if text := os.Getenv("SEED"); text != "" {
-		first, _ = strconv.ParseUint(text, 10, 64)
-		runs = 1
-	}
-	for seed := first; seed < first+uint64(runs); seed++ {
+	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
-			t.Fatalf("SEED=%d: %s", seed, problem)
+			t.Error(problem)
 		}
-	}
+	})
 }
 
 func simulatedUpgrade(seed uint64) string {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,23 +167,15 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 // ends early, numbers and costs become right, and then nothing is written (WS-114, WS-130, WS-150 to WS-156, WS-160 to WS-164, WS-170 to
 // WS-178, WS-198, WS-204).
 func TestSimulatedSpreads(t *testing.T) {
-	runs, first := 300, uint64(1)
-	if text := os.Getenv("SIM"); text != "" {
-		runs, _ = strconv.Atoi(text)
-	}
-	if text := os.Getenv("SEED"); text != "" {
-		first, _ = strconv.ParseUint(text, 10, 64)
-		runs = 1
-	}
-	given := 0
-	for seed := first; seed < first+uint64(runs); seed++ {
+	var given atomic.Int32
+	simulation.Seeds(t, 300, func(t *testing.T, seed uint64) {
 		r := &spreadRun{versions: 1}
 		if problem := r.run(seed); problem != "" {
-			t.Fatalf("SEED=%d: %s", seed, problem)
+			t.Error(problem)
 		}
-		given += r.given
-	}
-	if runs >= 100 && given == 0 {
+		given.Add(int32(r.given))
+	})
+	if os.Getenv("SEED") == "" && given.Load() == 0 {
 		t.Error("no pod was ever given up: the simulation shows less than it says")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -540,19 +541,15 @@ func TestPreDownloadNarrative(t *testing.T) {
 // TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose time is over and jobs that
 // linger, the rollout keeps its invariants, nothing is written at rest, and the jobs that are left belong there (CS-201 to 208).
 func TestSimulatedRolloutsWithJobs(t *testing.T) {
-	runs := uint64(80)
-	if testing.Short() {
-		runs = 20
-	}
-	created := 0
-	for seed := uint64(1); seed <= runs; seed++ {
+	var created atomic.Int32
+	simulation.Seeds(t, 80, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
 		r.pass.Features.PreDownload, r.servesJobs = true, seed%8 > 0
 		r.AfterWrite = func(w simulation.Write) {
 			if w.Key.Kind != "ImagePullJob" || w.Verb != "create" {
 				return
 			}
-			created++
+			created.Add(1)
 			if r.Chance(0.2) {
 				r.Change(w.Key, func(o client.Object) { o.SetFinalizers([]string{"apps.kruise.io/deletion-protection"}) })
 			} else if r.Chance(0.3) {
@@ -566,10 +563,10 @@ func TestSimulatedRolloutsWithJobs(t *testing.T) {
 		r.AfterWrite = nil
 		r.finish()
 		if r.pullsAtRest(); r.failure != "" {
-			t.Errorf("seed %d: %s", seed, r.failure)
+			t.Error(r.failure)
 		}
-	}
-	if created == 0 {
+	})
+	if created.Load() == 0 {
 		t.Error("no run created a job")
 	}
 }

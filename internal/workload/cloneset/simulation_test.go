@@ -3,10 +3,8 @@ package cloneset
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -606,61 +604,14 @@ func (r *rolloutRun) rests() {
 	}
 }
 
-// TestSimulatedRollouts plays random rollouts; SIM sets how many. A failure prints its seed, which SEED repeats.
+// TestSimulatedRollouts plays random rollouts.
 func TestSimulatedRollouts(t *testing.T) {
-	runs := 2000
-	if text := os.Getenv("SIM"); text != "" {
-		var err error
-		if runs, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("SIM: %v", err)
+	simulation.Seeds(t, 2000, func(t *testing.T, seed uint64) {
+		r := newRun(seed)
+		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
+		r.play(150 + r.Rand.IntN(250))
+		if r.finish(); r.failure != "" {
+			t.Error(r.failure)
 		}
-	}
-	first, last := uint64(1), uint64(runs)
-	if text := os.Getenv("FIRST"); text != "" { // the first seed, to play others than usual
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("FIRST: %v", err)
-		}
-		first, last = seed, seed+uint64(runs)-1
-	}
-	if text := os.Getenv("SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SEED: %v", err)
-		}
-		first, last = seed, seed
-	}
-	seeds := make(chan uint64)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	longest, failed := 0, 0
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for seed := range seeds {
-				r := newRun(seed)
-				r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
-				r.play(150 + r.Rand.IntN(250))
-				r.finish()
-				mu.Lock()
-				longest = max(longest, len(r.Writes))
-				if r.failure != "" {
-					t.Errorf("seed %d: %s", seed, r.failure)
-					failed++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for seed := first; seed <= last; seed++ {
-		mu.Lock()
-		enough := failed > 5
-		mu.Unlock()
-		if enough {
-			break
-		}
-		seeds <- seed
-	}
-	close(seeds)
-	wg.Wait()
-	t.Logf("%d rollouts, the longest with %d writes", last-first+1, longest)
+	})
 }
