@@ -225,6 +225,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name)
+	outcome.within(outcome.Tell)
 	pods := 0
 	if outcome.Plan != nil && err == nil {
 		pods = int(outcome.Plan.Status.MatchedPods)

@@ -25,11 +25,7 @@ func (p *Pass) announce(plan *Plan) {
 		unavailable = plan.HeldBack
 	}
 	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
-	about := unavailable
-	if about != "" && plan.heldBackAbout != "" {
-		about = plan.heldBackAbout // why they are unavailable changes back and forth
-	}
-	p.tell(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", about, unavailable)
+	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
 	noHash := ""
 	for _, v := range plan.Verdicts {
 		if v.Reason == ReasonNoHash {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
@@ -43,6 +44,8 @@ type Pass struct {
 	written, pending map[types.UID]time.Time
 	// known is what plans have found out about pods. A SidecarSet is planned for by one worker at a time.
 	known map[types.UID]*Knowledge
+	// waits knows since when SidecarSets stand still.
+	waits waiting.Memory
 }
 
 // Outcome is what a pass did.
@@ -55,11 +58,13 @@ type Outcome struct {
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
+	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
+	Tell time.Duration
 }
 
-// within sees to it that the pass is repeated after that time at the latest (CS-076).
+// within sees to it that the pass is repeated after that time at the latest; 0 means not at all (CS-076).
 func (o *Outcome) within(after time.Duration) {
-	if o.After == 0 || after < o.After {
+	if after > 0 && (o.After == 0 || after < o.After) {
 		o.After = after
 	}
 }
@@ -103,7 +108,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.learn(plan, result, p.Applier.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again}
+	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
 		outcome.within(mendedAfter)
 	}
@@ -167,6 +172,7 @@ func (p *Pass) settled(owner types.UID) {
 // Forget drops what is remembered of a SidecarSet that is gone.
 func (p *Pass) Forget(owner types.UID) {
 	p.Applier.Own.Forget(owner)
+	p.waits.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.said, owner)

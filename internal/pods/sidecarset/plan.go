@@ -18,6 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
 // Action is what a plan does with a pod.
@@ -103,8 +104,8 @@ type Plan struct {
 	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
 	HeldBack       string
 	HeldBackReason Reason
-	// heldBackAbout is what makes HeldBack worth telling again.
-	heldBackAbout string
+	// Waiting is what holds the rollout, and was not asked for; nil if nothing does (OPS-099).
+	Waiting *waiting.Wait
 	// Again is when to plan again although nothing happens; 0 means not at all.
 	Again time.Duration
 	// Sentences explain the plan.
@@ -195,6 +196,7 @@ func Make(s Snapshot) *Plan {
 	p.history()
 	p.status()
 	p.decide()
+	p.Waiting = p.waits()
 	return p.result()
 }
 

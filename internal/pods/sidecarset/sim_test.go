@@ -33,6 +33,7 @@ type simulated struct {
 	queue    *simulation.Queue
 	told     func(*Plan)
 	trace    bool
+	tells    bool // passes are made also where they are due only to tell of a wait
 	features Features
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
@@ -92,6 +93,9 @@ func (s *simulated) manage() bool {
 		return false
 	}
 	outcome, err := s.pass.Run(context.Background(), setKey.Name)
+	if s.tells {
+		outcome.within(outcome.Tell)
+	}
 	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)

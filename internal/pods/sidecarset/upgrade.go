@@ -256,11 +256,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 	}
 	switch {
-	case chosen > 0 || len(candidates) == 0:
-	case used > 0:
-		if kept < len(candidates) {
-			p.standstill(l)
-		}
+	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
 		p.HeldBackReason = ReasonPartition
 		p.HeldBack = fmt.Sprintf("partition %d alone holds back %d pods that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
@@ -269,41 +265,6 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		p.HeldBackReason = ReasonMaxUnavailable
 		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %d ready pods that could be upgraded", len(candidates)-kept)
 	}
-}
-
-// patience is for how long pods may be unavailable before that is told.
-const patience = 10 * time.Minute
-
-// standstill tells of pods that have used up maxUnavailable for long.
-func (p *planner) standstill(l limits) {
-	var latest time.Time
-	var names, whys []string
-	for _, pod := range p.matched {
-		if !pod.underway && (!pod.updated || pod.available()) {
-			continue
-		}
-		since := pod.record.UpdateTimestamp.Time
-		if since.Before(pod.Pod.CreationTimestamp.Time) {
-			since = pod.Pod.CreationTimestamp.Time
-		}
-		if since.After(latest) {
-			latest = since
-		}
-		name, why := pod.Pod.Namespace+"/"+pod.Pod.Name, pod.behind
-		if why == "" {
-			why = pod.notReady
-		}
-		if names = append(names, name); len(names) <= 3 {
-			whys = append(whys, name+": "+why)
-		}
-	}
-	if wait := latest.Add(patience).Sub(p.Now); wait > 0 || len(names) == 0 {
-		p.comeBack(wait)
-		return
-	}
-	p.HeldBackReason, p.heldBackAbout = ReasonMaxUnavailable, strings.Join(names, " ")
-	p.HeldBack = fmt.Sprintf("maxUnavailable %d is used up by %d pod(s) that have not become available since they were upgraded or created: %s",
-		l.maxUnavailable, len(names), strings.Join(whys, "; "))
 }
 
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {

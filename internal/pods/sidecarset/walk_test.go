@@ -2,7 +2,6 @@ package sidecarset
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -96,36 +95,6 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	}
 	if status := s.set().Status; most != 1 || status.UpdatedReadyPods != 6 {
 		t.Errorf("%d pods at once, maxUnavailable 1; %+v", most, status)
-	}
-}
-
-// TestStandstillIsTold: a rollout that stands still because of pods that do not come back says which and why, after a while and once, and
-// says nothing while it moves (SS-218, SS-262).
-func TestStandstillIsTold(t *testing.T) {
-	s := simulate(1, makeSet(), 3)
-	s.node.Digests["proxy:bad"] = ""
-	told := func() int { return strings.Count(strings.Join(s.events, "\n"), "HeldBackByMaxUnavailable") }
-	s.change(imageNow("proxy", "proxy:2"))
-	if err := s.settle(200); err != nil || told() != 0 {
-		t.Fatal(err, s.events)
-	}
-	s.change(imageNow("proxy", "proxy:bad"))
-	for range 50 {
-		s.round()
-	}
-	if told() != 0 || s.queue.Due().IsZero() {
-		t.Errorf("told at once: %v, or never: comes back at %s", s.events, s.queue.Due())
-	}
-	if err := s.settle(200); err != nil {
-		t.Fatal(err)
-	}
-	s.queue.Add()
-	if err := s.settle(200); err != nil {
-		t.Fatal(err)
-	}
-	const want = "Normal HeldBackByMaxUnavailable maxUnavailable 1 is used up by 1 pod(s) that have not become available since they were upgraded or created: default/web-0: "
-	if told() != 1 || !strings.Contains(strings.Join(s.events, "\n"), want) {
-		t.Errorf("%q", s.events)
 	}
 }
 

@@ -147,6 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, request.NamespacedName)
+	outcome.within(outcome.Tell)
 	r.memory.Passed(request.NamespacedName, begin, pausing(outcome, err))
 	logger := log.FromContext(ctx)
 	switch {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
@@ -47,6 +48,8 @@ type Pass struct {
 	creation, updates, growth map[types.UID]failure
 	// refused are the objects of each set about which requests were refused.
 	refused map[types.UID]refusals
+	// waits knows since when sets stand still.
+	waits waiting.Memory
 }
 
 // refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
@@ -74,11 +77,20 @@ type Outcome struct {
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
+	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
+	Tell time.Duration
 	// Unfinished: there is more to be written at once.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
 	Done    []*Verdict
 	Created int
+}
+
+// within sees to it that the pass is repeated after that time at the latest; 0 means not at all.
+func (o *Outcome) within(after time.Duration) {
+	if after > 0 && (o.After == 0 || after < o.After) {
+		o.After = after
+	}
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -125,20 +137,19 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if result.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
-	if result.Retry && (outcome.After == 0 || outcome.After > retryAfter) {
-		outcome.After = retryAfter
+	if result.Retry {
+		outcome.within(retryAfter)
 	}
-	if result.PullError != nil && (outcome.After == 0 || outcome.After > pullRetryAfter) {
-		outcome.After = pullRetryAfter
+	if result.PullError != nil {
+		outcome.within(pullRetryAfter)
 	}
+	outcome.Tell = p.stillness(plan, result)
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
 	if !changed {
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
 	if wait := p.statusMayWait(plan, status); wait > 0 {
-		if outcome.After == 0 || outcome.After > wait {
-			outcome.After = wait
-		}
+		outcome.within(wait)
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
 	statusErr := p.writeStatus(ctx, plan, result, status)
@@ -151,6 +162,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 // Forget drops what is remembered of a set that is gone.
 func (p *Pass) Forget(owner types.UID) {
 	p.Applier.Own.Forget(owner)
+	p.waits.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.said, owner)

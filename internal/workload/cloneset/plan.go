@@ -17,6 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
 // Action is what a plan does with a pod.
@@ -168,6 +169,8 @@ type Plan struct {
 	Sentences []string
 	// UpdateError and ScaleError are what the user has to mend (CS-225, CS-096, IPU-173).
 	UpdateError, ScaleError string
+	// Waiting is what holds the rollout or the scaling, and was not asked for; nil if nothing does (OPS-099).
+	Waiting *waiting.Wait
 	// After is when to look again although nothing happened; 0 means not at all (CS-076).
 	After time.Duration
 	// Status is the status as far as the snapshot tells.
@@ -234,6 +237,7 @@ func Make(s Snapshot) *Plan {
 		p.lookAgain(v.Until)
 	}
 	p.status()
+	p.Waiting = p.waits()
 	if !p.deadline.IsZero() {
 		p.After = max(p.deadline.Sub(p.Now), time.Millisecond)
 	}

@@ -47,6 +47,8 @@ type simulated struct {
 	servesJobs bool
 	// trace prints every pass.
 	trace bool
+	// tells: passes are made also where they are due only to tell of a wait.
+	tells bool
 }
 
 var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
@@ -91,6 +93,9 @@ func (s *simulated) manage() bool {
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
+	}
+	if s.tells {
+		outcome.within(outcome.Tell)
 	}
 	if outcome.After > 0 {
 		s.due = s.Now().Add(outcome.After)

@@ -1,0 +1,124 @@
+// Package waiting tells the owner of a workload that a rollout, or a scaling, stands still because of something that nobody asked for: after
+// some time, once for each reason, and rarely again (OPS-099).
+package waiting
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// EventReason is the reason of the event that tells of a wait.
+const EventReason = "RolloutWaiting"
+
+// NotReady is the reason of a Wait where nothing but pods that are not ready is waited for.
+const NotReady = "PodsNotReady"
+
+const (
+	heldFor    = 30 * time.Second // how long nothing may move before it is told
+	toldAgain  = 10 * time.Minute // how long the same reason is not told again
+	mostPods   = 3                // how many pods are named
+	mostOfEach = 200              // how many bytes are told of each
+)
+
+// Wait is what holds a rollout or a scaling, and was not asked for by the user.
+type Wait struct {
+	// Reason is one word, Message says it with the numbers.
+	Reason, Message string
+	pods            []string
+	more            int
+}
+
+// Name adds a pod that is waited for, with its own reason.
+func (w *Wait) Name(pod, why string) {
+	if len(w.pods) == mostPods {
+		w.more++
+		return
+	}
+	if len(why) > mostOfEach {
+		why = strings.ToValidUTF8(why[:mostOfEach], "") + "…"
+	}
+	w.pods = append(w.pods, fmt.Sprintf("pod %s: %s", pod, why))
+}
+
+// String is what the user reads.
+func (w *Wait) String() string {
+	text := w.Reason + ": " + w.Message
+	if len(w.pods) > 0 {
+		text += ". " + strings.Join(w.pods, ". ")
+	}
+	if w.more > 0 {
+		text += fmt.Sprintf(". And %d more", w.more)
+	}
+	return text
+}
+
+// Progress is how far a workload is after a pass.
+type Progress struct {
+	// Generation is that of its spec: another one is another rollout.
+	Generation int64
+	// Arrived grows with every pod that is where the spec wants it.
+	Arrived int
+	// Complete: all of them are. What becomes of their readiness later is not the rollout's.
+	Complete bool
+	// Moved: the pass began to change, created or deleted a pod.
+	Moved bool
+	// Wait is what holds it; nil if nothing does.
+	Wait *Wait
+}
+
+// Memory knows since when workloads stand still, and what was told of it. It is safe for concurrent use.
+type Memory struct {
+	mu sync.Mutex
+	of map[types.UID]*memory
+}
+
+type memory struct {
+	generation int64
+	since      time.Time
+	arrived    int
+	held       bool
+	complete   bool
+	told       map[string]time.Time
+}
+
+// Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none is.
+func (m *Memory) Passed(owner types.UID, p Progress, now time.Time) (tell string, after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	this := m.of[owner]
+	if this == nil || this.generation != p.Generation {
+		if m.of == nil {
+			m.of = map[types.UID]*memory{}
+		}
+		this = &memory{generation: p.Generation, since: now, arrived: p.Arrived, told: map[string]time.Time{}}
+		m.of[owner] = this
+	}
+	this.complete = this.complete || p.Complete
+	held := p.Wait != nil && (!this.complete || p.Wait.Reason != NotReady)
+	if p.Moved || !this.held || p.Arrived > this.arrived { // pods that come and go in turn are no progress
+		this.since, this.arrived = now, max(p.Arrived, this.arrived)
+	}
+	if this.held = held; !held {
+		return "", 0
+	}
+	due := this.since.Add(heldFor)
+	if again := this.told[p.Wait.Reason].Add(toldAgain); again.After(due) {
+		due = again
+	}
+	if now.Before(due) {
+		return "", due.Sub(now)
+	}
+	this.told[p.Wait.Reason] = now
+	return p.Wait.String(), toldAgain
+}
+
+// Forget drops what is known of a workload that is gone.
+func (m *Memory) Forget(owner types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, owner)
+}

@@ -1,0 +1,72 @@
+package waiting
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// OPS-099: what holds a rollout is told after 30 s in which nothing moved, again when the reason changes, and at most every ten minutes
+// otherwise.
+func TestARolloutThatStandsStillIsTold(t *testing.T) {
+	wait := func(reason string) *Wait {
+		w := &Wait{Reason: reason, Message: "2 of 5 pods"}
+		w.Name("web-1", "ErrImagePull")
+		return w
+	}
+	for name, steps := range map[string][]struct {
+		at    time.Duration
+		p     Progress
+		tell  string
+		after time.Duration
+	}{
+		"held": {
+			{at: 0, p: Progress{Wait: wait("A")}, after: 30 * time.Second},
+			{at: 20 * time.Second, p: Progress{Wait: wait("A")}, after: 10 * time.Second},
+			{at: 30 * time.Second, p: Progress{Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 40 * time.Second, p: Progress{Wait: wait("A")}, after: 590 * time.Second},
+			{at: 50 * time.Second, p: Progress{Wait: wait("B")}, tell: "B: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 60 * time.Second, p: Progress{Wait: wait("A")}, after: 570 * time.Second},
+			{at: 630 * time.Second, p: Progress{Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 700 * time.Second, p: Progress{Generation: 1, Wait: wait("A")}, after: 30 * time.Second},
+		},
+		"moving": {
+			{at: 0, p: Progress{Wait: wait("A")}, after: 30 * time.Second},
+			{at: 20 * time.Second, p: Progress{Wait: wait("A"), Moved: true}, after: 30 * time.Second},
+			{at: 40 * time.Second, p: Progress{Wait: wait("A"), Arrived: 1}, after: 30 * time.Second},
+			{at: 60 * time.Second, p: Progress{Wait: wait("A"), Arrived: 0}, after: 10 * time.Second},
+			{at: 65 * time.Second, p: Progress{Wait: wait("A"), Arrived: 1}, after: 5 * time.Second}, // one that crashes and starts in turn
+			{at: 66 * time.Second, p: Progress{Arrived: 1}},
+			{at: 67 * time.Second, p: Progress{Wait: wait("A")}, after: 30 * time.Second},
+		},
+		"a pod that crashes when the rollout is long over": {
+			{at: 0, p: Progress{Wait: wait(NotReady)}, after: 30 * time.Second},
+			{at: 10 * time.Second, p: Progress{Complete: true, Arrived: 5}},
+			{at: time.Hour, p: Progress{Wait: wait(NotReady), Arrived: 4}},
+			{at: 2 * time.Hour, p: Progress{Wait: wait("A"), Arrived: 4}, after: 30 * time.Second},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, begin := &Memory{}, time.Unix(1, 0)
+			for i, step := range steps {
+				if tell, after := m.Passed("x", step.p, begin.Add(step.at)); tell != step.tell || after != step.after {
+					t.Errorf("step %d: %q after %v, want %q after %v", i, tell, after, step.tell, step.after)
+				}
+			}
+			if m.Forget("x"); len(m.of) > 0 {
+				t.Error("a workload that is gone is remembered")
+			}
+		})
+	}
+}
+
+// OPS-099: three pods are named, and what is told of each is bounded.
+func TestThreePodsAreNamed(t *testing.T) {
+	w := &Wait{Reason: "A", Message: "m"}
+	for range 5 {
+		w.Name("p", strings.Repeat("é", 5000))
+	}
+	if text := w.String(); len(text) > 800 || strings.Count(text, "pod p: ") != 3 || !strings.HasSuffix(text, ". And 2 more") {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}

@@ -1,0 +1,82 @@
+package sidecarset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+)
+
+// waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the user asked for (OPS-099). Pods that
+// are not ready for reasons of their own hold it only where they use up maxUnavailable; those that cannot be upgraded are told of otherwise
+// (SS-262).
+func (p *planner) waits() *waiting.Wait {
+	if !slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
+		return nil
+	}
+	infos := make(map[*corev1.Pod]*podInfo, len(p.matched))
+	for _, info := range p.matched {
+		infos[info.Pod] = info
+	}
+	wait := &waiting.Wait{}
+	down, other := 0, waiting.NotReady
+	for _, v := range p.Verdicts {
+		info := infos[v.Pod]
+		if v.Action != Wait || info == nil {
+			continue
+		}
+		name := v.Pod.Namespace + "/" + v.Pod.Name
+		switch v.Reason {
+		case ReasonMaxUnavailable:
+			if wait.Reason == "" {
+				wait.Reason, wait.Message = string(v.Reason), v.Message
+			}
+		case ReasonNotReady, ReasonUpgrading:
+			if info.underway {
+				down++
+				wait.Name(name, v.Message)
+			}
+		case ReasonUnreadable, ReasonMetadata, ReasonNoHash, ReasonRefused, ReasonResizeInfeasible:
+			if other == waiting.NotReady {
+				other = string(v.Reason)
+			}
+			down++
+			wait.Name(name, v.Message)
+		}
+	}
+	if wait.Reason != "" { // who else uses up the budget
+		for _, info := range p.matched {
+			if info.updated && !info.underway && !info.ready {
+				down++
+				wait.Name(info.Pod.Namespace+"/"+info.Pod.Name, info.notReady)
+			}
+		}
+	}
+	switch {
+	case down == 0:
+		return nil
+	case wait.Reason == "":
+		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %d pods are waited for", down, len(p.matched))
+	}
+	return wait
+}
+
+// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while (OPS-099). It returns when a pass is due for that.
+func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
+	status := &plan.Status
+	progress := waiting.Progress{
+		Generation: plan.SidecarSet.Generation,
+		Arrived:    int(status.UpdatedReadyPods),
+		Complete:   status.UpdatedReadyPods == status.MatchedPods,
+		Moved:      result.Done[Upgrade]+result.Done[Reset] > 0,
+		Wait:       plan.Waiting,
+	}
+	tell, after := p.waits.Passed(plan.SidecarSet.UID, progress, p.Applier.Now())
+	if tell != "" {
+		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
+	}
+	return after
+}
