@@ -54,6 +54,9 @@ func TestDaemonSet(t *testing.T) {
 	if len(pod.Containers[0].Env) != 1 || pod.Containers[0].Env[0].Name != "NODE_NAME" || pod.Containers[0].Env[0].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("%+v", pod.Containers[0].Env)
 	}
+	if r := pod.Containers[0].Resources; pod.PriorityClassName != "system-node-critical" || r.Requests.Memory().Value() != 64<<20 || r.Limits.Memory().Value() != 128<<20 {
+		t.Errorf("%s %+v", pod.PriorityClassName, r)
+	}
 	if text := strings.Join(pod.Containers[0].Args, " "); strings.Contains(text, "pprof") {
 		t.Errorf("args: %s", text) // ND-020: off
 	}

@@ -35,6 +35,9 @@ func TestContainerIsConfined(t *testing.T) {
 	if len(pod.Containers) != 1 || pod.HostNetwork || pod.HostPID || pod.HostIPC {
 		t.Errorf("%+v", pod)
 	}
+	if r := pod.Containers[0].Resources; pod.PriorityClassName != "system-cluster-critical" || r.Requests.Memory().Value() != 256<<20 {
+		t.Errorf("%s %+v", pod.PriorityClassName, r)
+	}
 	c := pod.Containers[0].SecurityContext
 	if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
 		t.Errorf("%+v", c)

@@ -181,7 +181,7 @@ func TestConvertHostileReviews(t *testing.T) {
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, true), removals: pod.NewRemovals()})
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
-		if name != configuration || annotations["template"] != "" {
+		if name != configuration || len(annotations) > 0 {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
 		}
 		got := map[string][]admissionv1.OperationType{}
@@ -190,13 +190,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			if handlers[path] == nil {
 				t.Errorf("%s: nothing handles %s", hook.Name, path)
 			}
-			if strings.HasPrefix(hook.Name, "mpod") { // OPS-063, OPS-067, CRR-087
-				// Which pods the second entry asks for the manager says, see certificate.Options.Scopes.
-				policy, conditions := admissionv1.Fail, 1
-				if path == mutatePodAllPath {
-					policy, conditions = admissionv1.Ignore, 0
-				}
-				if *hook.FailurePolicy != policy || len(hook.MatchConditions) != conditions || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+			if hook.Name == mutatePodName { // OPS-063, OPS-067, CRR-087
+				if *hook.FailurePolicy != admissionv1.Fail || len(hook.MatchConditions) != 1 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -234,7 +229,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
 		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
 		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
-		"mpod.kb.io " + mutatePodPath:                           {"CREATE"}, "mpod-all.kb.io " + mutatePodAllPath: {"CREATE"},
+		"mpod.kb.io " + mutatePodPath:                           {"CREATE"},
 		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
 		"msidecarset.kb.io " + mutateSidecarSetPath:             {"CREATE", "UPDATE"},
 		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},

@@ -27,6 +27,7 @@ import (
 // other those that are by what is installed, see otherPods. A pod that the first has changed the second does not send again.
 const (
 	mutatePodPath    = "/mutate-pod"
+	mutatePodName    = "mpod.kb.io"
 	mutatePodAllPath = "/mutate-pod-all"
 	mutatePodAllName = "mpod-all.kb.io"
 	// Pods that a rule asks for which was admitted a moment ago come here instead of by mutatePodAllName, see recent.go.

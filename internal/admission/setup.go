@@ -352,6 +352,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 			return otherPods(o.GateAllPods, "false", "false"), true
 		}}},
+		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
 		CRDs:       convertedCRDs,
 		OtherCRDs:  otherCRDs,
 		ServerPort: o.Port,

@@ -44,11 +44,13 @@ type Options struct {
 	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes says, by the name of an entry, which requests are sent, for entries whose configuration cannot know: they are shipped with
-	// failurePolicy Ignore and without match conditions, and the leader gives them these. Rescope has a value when they may have changed:
+	// Scopes says, by the name of an entry, which requests are sent, for entries whose configuration cannot know: they are shipped without
+	// match conditions, or derived, and the leader gives them these. Rescope has a value when they may have changed:
 	// then they are brought in line at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
+	// Derived is an entry that the leader makes; nil if there is none. A replica that starts is not ready before it is there.
+	Derived *Derived
 	// Recent says how pods are sent that rules ask for which were admitted a moment ago; nil if there are no such rules.
 	Recent *Recent
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
@@ -468,6 +470,8 @@ func (k *Keeper) inLine() error {
 		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339), k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
+	case k.found.lacking != "" && !k.wasReady: // until then objects are not admitted for whose pods nobody would be asked
+		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)
 	}

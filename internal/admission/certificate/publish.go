@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +51,7 @@ type publisher struct {
 	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
 	readOnly bool
 	objects  []published
+	derived  *Derived
 	recent   *Recent
 	// firstSeen is when recent rules were seen first, by the clock of this process.
 	firstSeen map[recentRule]time.Time
@@ -66,6 +66,8 @@ type report struct {
 	unserved []unserved
 	// mismatched are objects that carry another authority; only if that is not ours to mend (OPS-050).
 	mismatched []string
+	// lacking says what a replica that starts waits for before it serves.
+	lacking string
 }
 
 // unserved is an entry of a webhook configuration, or the conversion of a CRD.
@@ -124,7 +126,7 @@ type published struct {
 }
 
 func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External, recent: o.Recent, now: time.Now}
+	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External, derived: o.Derived, recent: o.Recent, now: time.Now}
 	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
@@ -228,18 +230,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 		return nil, err
 	}
 	fields, entries, seen := map[string]any{}, []any{}, map[string]bool{}
-	var template []any
-	annotations := object.GetAnnotations()
-	if err := json.Unmarshal([]byte(annotations[templateAnnotation]), &template); (err != nil || len(template) == 0) && len(present) > 0 { // empty, or spoilt by somebody
-		text, err := p.templateText(present)
-		if err != nil {
-			return nil, err
-		}
-		if annotations == nil {
-			fields["/metadata/annotations"] = map[string]any{templateAnnotation: text}
-		} else {
-			fields["/metadata/annotations/"+templateAnnotation] = text
-		}
+	template, err := p.template(object, present, fields)
+	if err != nil {
+		return nil, err
 	}
 	for i, item := range append(append([]any{}, present...), template...) {
 		entry, ok := item.(map[string]any)
@@ -267,6 +260,9 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 			entries = append(entries, entry)
 		}
 	}
+	if object.GetKind() == mutatingKind.Kind {
+		entries = p.derive(entries, found)
+	}
 	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
 		rules := recentOf(object)
 		if p.leads() {
@@ -290,19 +286,6 @@ func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, polic
 		list = append(list, map[string]any{"name": c.Name, "expression": c.Expression})
 	}
 	entry["matchConditions"], entry["failurePolicy"] = list, string(policy)
-}
-
-// templateText encodes entries without the bundles filled in.
-func (p *publisher) templateText(entries []any) (string, error) {
-	bare := []any{}
-	for _, item := range entries {
-		if entry, ok := runtime.DeepCopyJSONValue(item).(map[string]any); ok && (p.recent == nil || entry["name"] != p.recent.Name) {
-			unstructured.RemoveNestedField(entry, "clientConfig", "caBundle")
-			bare = append(bare, entry)
-		}
-	}
-	text, err := json.Marshal(bare)
-	return string(text), err
 }
 
 // pathOf is the path that an entry calls, by Service or by URL.

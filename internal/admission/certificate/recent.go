@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -134,8 +133,7 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 	known["matchConditions"] = append(conditions, map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
 	recent["name"], recent["failurePolicy"] = r.Name, string(admissionv1.Fail)
 	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
-	config, _ := recent["clientConfig"].(map[string]any)
-	r.redirect(config)
+	redirect(recent, r.Path)
 	return slices.Insert(entries, at, any(recent))
 }
 
@@ -144,20 +142,6 @@ func named(name string) func(any) bool {
 	return func(item any) bool {
 		document, _ := item.(map[string]any)
 		return document["name"] == name
-	}
-}
-
-// redirect sets the path of a client configuration.
-func (r Recent) redirect(config map[string]any) {
-	if text, _, _ := unstructured.NestedString(config, "url"); text != "" {
-		if u, err := url.Parse(text); err == nil {
-			u.Path = r.Path
-			config["url"] = u.String()
-		}
-		return
-	}
-	if service, ok := config["service"].(map[string]any); ok {
-		service["path"] = r.Path
 	}
 }
 

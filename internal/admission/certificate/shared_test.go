@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,6 +212,46 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 }
 
+// OPS-064: manifests that are applied again bring new entries, and others than before; the template follows them, and does not bring back what they
+// had before. What the manager itself writes into entries does not go there.
+func TestTheTemplateFollowsTheManifests(t *testing.T) {
+	w := newWorld(t)
+	pass(t, w.keeper(t))
+	config := w.validating(t)
+	ten := int32(10)
+	config.Webhooks[0].TimeoutSeconds = &ten
+	if err := w.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	w.add(t, "new", "/validate-new")
+	served := func(o *Options) { o.Paths["/validate-new"] = true }
+	pass(t, w.with(t, func(o *Options) { served(o); o.Elected = make(chan struct{}) }))
+	if text := w.validating(t).Annotations["template"]; strings.Contains(text, "new") {
+		t.Errorf("a replica that does not lead changed it: %s", text)
+	}
+	narrowed := func(o *Options) {
+		served(o)
+		o.Scopes = map[string]Scope{"new": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			return []admissionv1.MatchCondition{{Name: "n", Expression: "false"}}, true
+		}}}
+	}
+	pass(t, w.with(t, narrowed))
+	pass(t, w.with(t, narrowed))
+	if text := w.validating(t).Annotations["template"]; !strings.Contains(text, `"timeoutSeconds":10`) || !strings.Contains(text, "/validate-new") ||
+		strings.Contains(text, "matchConditions") || strings.Contains(text, "caBundle") {
+		t.Errorf("annotation: %s", text)
+	}
+	config = w.validating(t)
+	config.Webhooks = nil
+	if err := w.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	pass(t, w.with(t, narrowed))
+	if after := w.validating(t).Webhooks; len(after) != 2 || *after[0].TimeoutSeconds != 10 {
+		t.Errorf("%+v", after)
+	}
+}
+
 // OPS-045: a configuration that changes under a pass starts the pass again; nothing is overwritten or reported as an error.
 func TestConfigurationsRaceSafely(t *testing.T) {
 	w := newWorld(t)
@@ -303,6 +344,74 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
+	}
+}
+
+// OPS-062: an entry that the manifests do not have is made by the leader, like another one, as soon as its scope is known. It follows that one, and a
+// replica that starts is not ready before it is there: nothing is admitted before for whose pods nobody would be asked.
+func TestDerivedEntry(t *testing.T) {
+	s := newSender(t)
+	known := false
+	replica := func(elected chan struct{}) *Keeper {
+		return s.with(t, func(o *Options) {
+			o.Elected = elected
+			o.Paths["/mutate-pod-all"], o.Paths["/mutate-derived"] = true, true
+			o.Derived = &Derived{From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}
+			o.Scopes = map[string]Scope{"derived.kb.io": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+				return []admissionv1.MatchCondition{{Name: "some", Expression: "object.x"}}, known
+			}}}
+		})
+	}
+	names := func() string {
+		var names []string
+		for _, hook := range s.mutating(t).Webhooks {
+			names = append(names, hook.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	entry := func(name string) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.MutatingWebhook) {
+		config := s.mutating(t)
+		return config, &config.Webhooks[slices.IndexFunc(config.Webhooks, func(hook admissionv1.MutatingWebhook) bool { return hook.Name == name })]
+	}
+	follower, leader := replica(make(chan struct{})), replica(nil)
+	for _, k := range []*Keeper{follower, leader} {
+		pass(t, k)
+		if err := k.inLine(); strings.Contains(names(), "derived.kb.io") || err == nil || !strings.Contains(err.Error(), "derived.kb.io") {
+			t.Errorf("before it is known: %s, ready: %v", names(), err)
+		}
+	}
+	known = true
+	pass(t, follower)
+	if strings.Contains(names(), "derived.kb.io") || follower.inLine() == nil {
+		t.Errorf("by a replica that does not lead: %s", names())
+	}
+	for range 2 {
+		pass(t, leader)
+		_, hook := entry("derived.kb.io")
+		if !strings.Contains(names(), " derived.kb.io all.kb.io") || *hook.ClientConfig.Service.Path != "/mutate-derived" || hook.MatchConditions[0].Expression != "object.x" ||
+			*hook.FailurePolicy != admissionv1.Fail || leader.inLine() != nil {
+			t.Errorf("%s %v", names(), leader.inLine())
+		}
+		config, all := entry("all.kb.io")
+		ten := int32(10)
+		all.TimeoutSeconds = &ten // the user's
+		if err := s.Update(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(t, leader)
+	if _, hook := entry("derived.kb.io"); hook.TimeoutSeconds == nil || *hook.TimeoutSeconds != 10 || strings.Contains(s.mutating(t).Annotations["template"], "derived") {
+		t.Errorf("%+v", hook)
+	}
+	known = false // a manager that starts does not take back what another has made
+	before := s.mutating(t)
+	pass(t, replica(nil))
+	if after := s.mutating(t); !equality.Semantic.DeepEqual(before, after) {
+		t.Errorf("%+v", after)
+	}
+	pass(t, follower)
+	if err := follower.inLine(); err != nil {
+		t.Error(err)
 	}
 }
 

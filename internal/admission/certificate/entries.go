@@ -1,0 +1,113 @@
+package certificate
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
+)
+
+// Derived is an entry of the mutating configuration that the leader makes: it is like the entry From and stands right before it, with a name, a
+// path and a scope of its own. The manifests do not have it, so that applying them again never takes its conditions back, nor needs to be forced
+// (OPS-062).
+type Derived struct{ From, Name, Path string }
+
+// derive makes the derived entry anew. As long as its scope is not known it stays as it is, or is not there.
+func (p *publisher) derive(entries []any, found *report) []any {
+	d := p.derived
+	if d == nil || !p.paths[d.Path] || p.readOnly {
+		return entries
+	}
+	had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
+	conditions, known := p.scopes[d.Name].Conditions()
+	if !p.leads() || from < 0 || !known {
+		if had < 0 && from >= 0 {
+			found.lacking = "the leader has not added the webhook " + d.Name + " yet"
+		}
+		return entries
+	}
+	entry := runtime.DeepCopyJSON(entries[from].(map[string]any))
+	entry["name"] = d.Name
+	redirect(entry, d.Path)
+	narrow(entry, conditions, p.scopes[d.Name].Policy)
+	others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
+	return slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
+}
+
+// template returns the entries that are kept in the annotation, as OPS-064 tells, and fills in the annotation if they change: one that is new, or
+// not as it was, comes from manifests that were applied since. The leader alone changes what is kept.
+func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
+	annotations := object.GetAnnotations()
+	var kept []any
+	if json.Unmarshal([]byte(annotations[templateAnnotation]), &kept) != nil {
+		kept = nil // spoilt by somebody
+	}
+	if len(kept) > 0 && !p.leads() || len(present) == 0 {
+		return kept, nil
+	}
+	fresh, news := len(kept) == 0, false
+	for _, item := range present {
+		entry, ok := item.(map[string]any)
+		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh || p.recent != nil && entry["name"] == p.recent.Name || p.derived != nil && entry["name"] == p.derived.Name {
+			continue
+		}
+		bare := runtime.DeepCopyJSON(entry)
+		unstructured.RemoveNestedField(bare, "clientConfig", "caBundle")
+		switch at := slices.IndexFunc(kept, named(text(entry["name"]))); {
+		case at < 0:
+			kept, news = append(kept, bare), true
+		case !equality.Semantic.DeepEqual(p.shipped(kept[at]), p.shipped(bare)):
+			kept[at], news = bare, true
+		}
+	}
+	if !news {
+		return kept, nil
+	}
+	encoded, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	if annotations == nil {
+		fields["/metadata/annotations"] = map[string]any{templateAnnotation: string(encoded)}
+	} else {
+		fields["/metadata/annotations/"+templateAnnotation] = string(encoded)
+	}
+	return kept, nil
+}
+
+// shipped is an entry without what managers write into it.
+func (p *publisher) shipped(item any) map[string]any {
+	entry, _ := item.(map[string]any)
+	entry = maps.Clone(entry)
+	path := pathOf(entry)
+	if _, ok := p.scopes[text(entry["name"])]; ok {
+		delete(entry, "matchConditions")
+		delete(entry, "failurePolicy")
+	}
+	entry["clientConfig"] = path
+	return entry
+}
+
+// redirect sets the path of the client configuration of an entry.
+func redirect(entry map[string]any, path string) {
+	config, _ := entry["clientConfig"].(map[string]any)
+	if address := text(config["url"]); address != "" {
+		if u, err := url.Parse(address); err == nil {
+			u.Path = path
+			config["url"] = u.String()
+		}
+		return
+	}
+	if service, ok := config["service"].(map[string]any); ok {
+		service["path"] = path
+	}
+}
+
+func text(value any) string {
+	text, _ := value.(string)
+	return text
+}
