@@ -31,6 +31,7 @@ type options struct {
 	syncPeriod             string
 	cacheSyncTimeout       time.Duration
 	webhookInitTimeout     time.Duration
+	webhookClientCAFile    string
 	shutdownDelay          time.Duration
 	qps                    float32
 	burst                  int
@@ -87,6 +88,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.syncPeriod, "sync-period", "", "informer resync; empty or 0 is none")
 	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute, "how long controllers wait for their caches")
 	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute, "how long the first pass over certificates and webhooks may take")
+	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "", "certificates in PEM: callers of admission webhooks must show one that they have signed; empty lets anybody call")
 	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second, "for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
 	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
 	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")

@@ -39,6 +39,7 @@ func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *featu
 		CertDir:              o.certDir,
 		Stopping:             stopping,
 		InitTimeout:          o.webhookInitTimeout,
+		ClientCAFile:         o.webhookClientCAFile,
 		TemplateDefaults:     !gates.Enabled(features.TemplateNoDefaults),
 		InPlace:              qualifies,
 		Daemon:               gates.Enabled(features.KruiseDaemon),

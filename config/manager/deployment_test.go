@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -75,5 +78,30 @@ func TestNamespace(t *testing.T) {
 	read(t, "namespace.yaml", &namespace)
 	if namespace.Name != "kruise-system" || namespace.Labels["control-plane"] != "openkruise" {
 		t.Errorf("%+v", namespace)
+	}
+}
+
+// The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited to some addresses.
+func TestNetworkPolicy(t *testing.T) {
+	var deployment appsv1.Deployment
+	read(t, "deployment.yaml", &deployment)
+	var policy networkingv1.NetworkPolicy
+	read(t, "../network-policy/policy.yaml", &policy)
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || policy.Namespace != deployment.Namespace {
+		t.Errorf("%+v %v", policy.Spec.PodSelector, err)
+	}
+	limited := map[string]bool{}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			limited[port.Port.StrVal] = len(rule.From) > 0
+		}
+	}
+	want := map[string]bool{}
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		want[port.Name] = port.Name == "webhook"
+	}
+	if diff := cmp.Diff(want, limited); diff != "" {
+		t.Error(diff)
 	}
 }

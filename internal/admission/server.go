@@ -3,8 +3,11 @@ package admission
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -20,21 +23,52 @@ type server struct {
 	timeout time.Duration
 	// stopping is closed when the process is asked to end. It goes on serving for a while, since callers learn of it later.
 	stopping <-chan struct{}
+	// callers are the authorities whose certificates callers of admission webhooks must show; nil if anybody may call.
+	callers *x509.CertPool
 	// ctx is what Start runs with.
 	ctx context.Context
 }
 
-// newServer returns a server for callers that speak TLS 1.2 or newer.
-func newServer(o Options) webhook.Server {
+// newServer returns a server for callers that speak TLS 1.2 or newer. A certificate that a caller shows must be of the callers' authorities.
+func newServer(o Options, callers *x509.CertPool) webhook.Server {
 	return webhook.NewServer(webhook.Options{Port: o.Port, CertDir: o.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
+		if callers != nil {
+			c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, callers
+		}
 	}}})
+}
+
+// readCallers reads the authorities of a file with certificates in PEM; nil without a file (OPS-049).
+func readCallers(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorities of callers of webhooks: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("reading the authorities of callers of webhooks: %s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// answers tells whether a request is answered. The API server shows its certificate to admission webhooks, but not to those of conversion, which
+// know nothing but what they are sent; nor does kubelet, which asks for the health.
+func (s *server) answers(path string, r *http.Request) bool {
+	return s.callers == nil || path == convertPath || path == "/healthz" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
 // Register serves a handler, whose requests are answered whatever becomes of the process: an object whose admission is cut short would be
 // stored without defaults and without judgement, or be refused.
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.answers(path, r) {
+			http.Error(w, "callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file", http.StatusUnauthorized)
+			return
+		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
 		defer context.AfterFunc(r.Context(), func() {

@@ -33,7 +33,11 @@ func testServer(t *testing.T, options Options) *server {
 	}
 	keeping := options.keeper(admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}}))
 	keeping.CRDs, keeping.OtherCRDs = nil, nil
-	s := &server{Server: newServer(options), timeout: time.Nanosecond,
+	callers, err := readCallers(options.ClientCAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Server: newServer(options, callers), callers: callers, timeout: time.Nanosecond,
 		keeper: certificate.New(fake.NewClientBuilder().WithScheme(scheme).Build(), clock.RealClock{}, logr.Discard(), keeping)}
 	s.Register("/healthz", http.HandlerFunc(alive))
 	return s

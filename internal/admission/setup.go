@@ -50,6 +50,8 @@ type Options struct {
 	External bool
 	Port     int
 	CertDir  string
+	// ClientCAFile holds the authorities, in PEM, of whoever may call admission webhooks; empty lets anybody call (OPS-049).
+	ClientCAFile string
 	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil is never.
 	Stopping <-chan struct{}
 	// RenewBefore is how long before its end a certificate is replaced; zero is certificate.DefaultRenewBefore.
@@ -123,7 +125,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	sidecarSets := &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
 		native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata}
-	workloadSpreads := &workloadSpreadWebhook{on: options.WorkloadSpreads, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
+	workloadSpreads := &workloadSpreadWebhook{on: options.WorkloadSpreads, turns: make(chan struct{}, judgedAtOnce), judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
 		listed: options.Listed, window: options.UnschedulableWindow}
 	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
 		protectDeletion:  options.ProtectDeletion,
@@ -152,7 +154,11 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
-	server := &server{Server: newServer(options), keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
+	callers, err := readCallers(options.ClientCAFile)
+	if err != nil {
+		return err
+	}
+	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}

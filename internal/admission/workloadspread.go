@@ -37,6 +37,25 @@ type workloadSpreadWebhook struct {
 	// listed are the kinds that users list.
 	listed *workloadspread.Listed
 	window time.Duration
+	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not take the
+	// time of those who create pods elsewhere. Nil is no bound.
+	turns chan struct{}
+}
+
+// judgedAtOnce is how many WorkloadSpreads are judged at the same time.
+const judgedAtOnce = 2
+
+// turn waits for the request's turn, and tells whether it came in time.
+func (w *workloadSpreadWebhook) turn(ctx context.Context) (over func(), came bool) {
+	if w.turns == nil {
+		return func() {}, true
+	}
+	select {
+	case w.turns <- struct{}{}:
+		return func() { <-w.turns }, true
+	case <-ctx.Done():
+		return nil, false
+	}
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
@@ -61,6 +80,11 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 			old = nil // what is stored cannot be read, so all is new
 		}
 	}
+	over, came := w.turn(ctx)
+	if !came {
+		return refused(http.StatusTooManyRequests, "many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
+	}
+	defer over()
 	var others appsv1beta1.WorkloadSpreadList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
@@ -62,5 +65,27 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 				t.Errorf("%+v\n%s", response.Result, diff)
 			}
 		})
+	}
+}
+
+// WorkloadSpreads are judged a few at a time: merging their patches takes time that belongs to those who create pods. Who does not have a turn in time is
+// told to come again, and nobody else is held up.
+func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
+	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
+	w := workloadSpreads(t, &apiServer{answer: accepts})
+	w.turns = make(chan struct{}, 1)
+	w.turns <- struct{}{} // somebody is being judged
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // its time is over
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "shop",
+		Object: runtime.RawExtension{Raw: []byte(spreadOf("", spec))}}}
+	if got := w.validate(ctx, request); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
+		t.Errorf("%+v", got.Result)
+	}
+	<-w.turns
+	for range 3 {
+		if got := review(t, inTime(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
+			t.Errorf("%+v", got.Result)
+		}
 	}
 }

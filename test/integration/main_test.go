@@ -60,6 +60,15 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	env := &envtest.Environment{}
+	dir, err := os.MkdirTemp("", "callers")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	callers, err := showCertificate(env, dir)
+	if err != nil {
+		return 0, err
+	}
 	config, err := env.Start()
 	if err != nil {
 		return 0, fmt.Errorf("starting the API server: %w", err)
@@ -95,7 +104,7 @@ func run(m *testing.M) (int, error) {
 	if err := createSidecarLegacy(context.Background()); err != nil {
 		return 0, fmt.Errorf("fixture of SidecarSets: %w", err)
 	}
-	stop, err := startManager(config)
+	stop, err := startManager(config, callers)
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +114,7 @@ func run(m *testing.M) (int, error) {
 
 // startManager runs the real binary outside the cluster, with its certificates in files (OPS-021, OPS-048), behind a proxy that
 // records what it sends.
-func startManager(config *rest.Config) (stop func(), err error) {
+func startManager(config *rest.Config, callers string) (stop func(), err error) {
 	dir, err := os.MkdirTemp("", "manager")
 	if err != nil {
 		return nil, err
@@ -131,8 +140,10 @@ func startManager(config *rest.Config) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	managerAddress = fmt.Sprintf("127.0.0.1:%d", port)
 	logs := &bytes.Buffer{}
-	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s")
+	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
+		"--webhook-client-ca-file="+callers)
 	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"), fmt.Sprintf("WEBHOOK_PORT=%d", port))
 	manager.Stdout, manager.Stderr = logs, logs
 	if err := manager.Start(); err != nil {

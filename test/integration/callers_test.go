@@ -1,0 +1,125 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// managerAddress is where the manager's webhooks answer.
+var managerAddress string
+
+// showCertificate makes the API server show a certificate to webhooks, as docs/manual/install.md tells, and returns the file of the authority
+// that signed it.
+func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "callers"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	files := map[string]string{"callers.yaml": fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+users:
+- name: "*"
+  user: {client-certificate: %[1]s/client.pem, client-key: %[1]s/client-key.pem}
+`, dir), "admission.yaml": fmt.Sprintf(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: MutatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: %[1]s/callers.yaml}
+- name: ValidatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: %[1]s/callers.yaml}
+`, dir)}
+	for name, signed := range map[string]struct {
+		certificate *x509.Certificate
+		key         *ecdsa.PrivateKey
+	}{"ca.pem": {ca, caKey}, "client.pem": {leaf, key}} {
+		der, err := x509.CreateCertificate(rand.Reader, signed.certificate, ca, signed.key.Public(), caKey)
+		if err != nil {
+			return "", err
+		}
+		files[name] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return "", err
+	}
+	files["client-key.pem"] = string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	env.ControlPlane.GetAPIServer().Configure().Append("admission-control-config-file", filepath.Join(dir, "admission.yaml"))
+	return filepath.Join(dir, "ca.pem"), nil
+}
+
+// TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file the API server is answered, as all tests here show, and nobody else, whether
+// without a certificate or with one of another authority (OPS-049).
+func TestWebhooksAnswerNobodyElse(t *testing.T) {
+	foreign, err := tls.LoadX509KeyPair(showForeign(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(path string, certificates ...tls.Certificate) (int, error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}} //nolint:gosec // who answers is not in question
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+managerAddress+path, bytes.NewReader([]byte("{}")))
+		if err != nil {
+			return 0, err
+		}
+		answer, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, err
+	}
+	for _, path := range []string{"/mutate-pod", "/mutate-pod-all", "/mutate-apps-kruise-io-containerrecreaterequest", "/validate-apps-kruise-io-cloneset"} {
+		if code, err := post(path); err != nil || code != http.StatusUnauthorized {
+			t.Errorf("%s without a certificate: %d %v", path, code, err)
+		}
+		if code, err := post(path, foreign); err == nil {
+			t.Errorf("%s with another authority's certificate: %d", path, code)
+		}
+	}
+	if code, err := post("/convert"); err != nil || code == http.StatusUnauthorized {
+		t.Errorf("conversion, to which API servers show none: %d %v", code, err)
+	}
+}
+
+// showForeign returns the files of a certificate that another authority signed, and of its key.
+func showForeign(t *testing.T) (certificate, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := showCertificate(&envtest.Environment{}, dir); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "client.pem"), filepath.Join(dir, "client-key.pem")
+}
