@@ -41,8 +41,8 @@ type restarter struct {
 func newRestarter(r *reconciler) *restarter {
 	return &restarter{reconciler: r, wanted: map[target]bool{},
 		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"}, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
+			workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry),
+			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
 }
 
 // want queues a container, once.
