@@ -236,7 +236,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133, IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
+// IMG-133 (part), IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
@@ -262,7 +262,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// IMG-133: pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the tenant gain
+// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the tenant gain
 // anything by asking for the other's image, too.
 func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-// ND-112: the containers of one tenant, more than there are workers, do not end when their environment has changed. The restart of another
+// ND-112 (part): the containers of one tenant, more than there are workers, do not end when their environment has changed. The restart of another
 // tenant goes on at once.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
