@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -54,7 +53,12 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 		}
 		response = admission.Allowed("")
 		if refusal := containerrecreate.CheckUpdate(hub, oldHub, updated, old); refusal != nil {
-			response = refused(refusal.Code, refusal.Message)
+			switch fills, err := w.fills(ctx, request.Namespace, hub, oldHub); {
+			case err != nil:
+				return refused(http.StatusInternalServerError, err.Error())
+			case !fills || updated != old:
+				response = refused(refusal.Code, refusal.Message)
+			}
 		}
 	} else {
 		response = w.create(ctx, &request, hub)
@@ -91,29 +95,40 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	if refusal := containerrecreate.Check(hub); refusal != nil {
 		return refused(refusal.Code, refusal.Message)
 	}
-	pod := &corev1.Pod{}
-	if err := w.live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName}, pod); err != nil {
-		if apierrors.IsNotFound(err) {
-			return refused(http.StatusBadRequest, fmt.Sprintf("no found Pod named %s", hub.Spec.PodName))
-		}
-		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Pod %s: %v", hub.Spec.PodName, err))
+	pod, node, err := containerrecreate.Facts(ctx, w.live, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
+	switch {
+	case err != nil:
+		return refused(http.StatusInternalServerError, err.Error())
+	case pod == nil:
+		return refused(http.StatusBadRequest, fmt.Sprintf("no found Pod named %s", hub.Spec.PodName))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
 		return refused(refusal.Code, refusal.Message)
 	}
-	node := &metav1.PartialObjectMetadata{}
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	if err := w.live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); err != nil {
-		if apierrors.IsNotFound(err) {
-			return refused(http.StatusBadRequest, fmt.Sprintf("no found Node named %s", pod.Spec.NodeName))
-		}
-		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Node %s: %v", pod.Spec.NodeName, err))
+	if node == nil {
+		return refused(http.StatusBadRequest, fmt.Sprintf("no found Node of Pod %s", hub.Spec.PodName))
 	}
-	patch, refusal := containerrecreate.Freeze(hub, hub.Labels != nil, pod, node.Labels)
+	patch, refusal := containerrecreate.Accept(hub, hub.Labels != nil, pod)
 	if refusal != nil {
 		return refused(refusal.Code, refusal.Message)
 	}
 	return admission.Patched("", patch...).WithWarnings(w.ahead(ctx, pod)...)
+}
+
+// fills tells whether an update fills in the facts about the pod, by what the API server has.
+func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, old *appsv1beta1.ContainerRecreateRequest) (bool, error) {
+	if !containerrecreate.Unfilled(old) || containerrecreate.Unfilled(updated) {
+		return false, nil
+	}
+	pod, node, err := containerrecreate.Facts(ctx, w.live, types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
+	if err != nil {
+		return false, err
+	}
+	var labels map[string]string
+	if node != nil {
+		labels = node.Labels
+	}
+	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
 // ahead warns that other requests for the pod come first (CRR-164).
@@ -123,18 +138,11 @@ func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) []string {
 	if err != nil {
 		return nil // no warning rather than a wrong one
 	}
-	var first *appsv1beta1.ContainerRecreateRequest
-	for i := range list.Items {
-		other := &list.Items[i]
-		if recreate.Completed(other) || other.DeletionTimestamp != nil {
-			continue
-		}
-		if first == nil || other.CreationTimestamp.Before(&first.CreationTimestamp) {
-			first = other
-		}
+	// Its name is nobody's business who can only reach the port of the webhook.
+	if slices.ContainsFunc(list.Items, func(other appsv1beta1.ContainerRecreateRequest) bool {
+		return !recreate.Completed(&other) && other.DeletionTimestamp == nil
+	}) {
+		return []string{fmt.Sprintf("another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive)}
 	}
-	if first == nil {
-		return nil
-	}
-	return []string{fmt.Sprintf("ContainerRecreateRequest %s for Pod %s is not finished: this one waits for it", first.Name, pod.Name)}
+	return nil
 }

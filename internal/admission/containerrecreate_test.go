@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 )
 
 // recreatable is a pod with all sorts of containers.
@@ -64,26 +65,59 @@ func crr(version, metadata, spec string) string {
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ContainerRecreateRequest","metadata":{"name":"r","namespace":"shop"` + metadata + `},"spec":` + spec + `}`
 }
 
-// CRR-011, CRR-021, CRR-035 to CRR-040: what admission writes into a request, in both versions.
+// admitted is a document as the webhook leaves it.
+func admitted(t *testing.T, response *admissionv1.AdmissionResponse, given string) string {
+	t.Helper()
+	if !response.Allowed {
+		t.Fatalf("%+v", response.Result)
+	}
+	return patched(t, given, response.Patch)
+}
+
+func patched(t *testing.T, given string, body []byte) string {
+	t.Helper()
+	patch, err := jsonpatchapply.DecodePatch(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := patch.Apply([]byte(given))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// CRR-011, CRR-021, CRR-035 to CRR-040: what is written into a request, in both versions: at admission that which tells nothing of the pod, right
+// after that the facts about it, which the webhook lets whoever writes them write, but no others.
 func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged"}`,
+		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
 			`{"podName":"web-7","future":12345678901234567890,"containers":[{"name":"plain","future":1},{"name":"exec"},{"name":"http"},{"name":"tcp"},{"name":"sleep"},{"name":"native"}]}`)
-		handler := inTime(recreateHandler(t, recreatable()).mutate)
-		response := review(t, handler, admissionv1.Create, given, "")
-		if !response.Allowed {
-			t.Fatalf("%+v", response.Result)
-		}
-		patch, err := jsonpatchapply.DecodePatch(response.Patch)
+		pod := recreatable()
+		handler := inTime(recreateHandler(t, pod).mutate)
+		before := admitted(t, review(t, handler, admissionv1.Create, given, ""), given)
+		got, err := decodeDocument([]byte(before))
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := patch.Apply([]byte(given))
+		labels := document{"a": "b", "crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}
+		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+		request := &appsv1beta1.ContainerRecreateRequest{}
+		if err := json.Unmarshal([]byte(before), request); err != nil { // the versions do not differ in what counts here
+			t.Fatal(err)
+		}
+		_, patch, refusal := containerrecreate.Fill(request, pod, map[string]string{"type": "virtual-kubelet"})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		body, err := json.Marshal(patch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeDocument(text)
-		if err != nil {
+		text := patched(t, before, body)
+		if got, err = decodeDocument([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		context := func(name string, n string) document {
@@ -105,9 +139,55 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		if diff := cmp.Diff(want, got["spec"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
-		labels := document{"a": "b", "crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/node-name": "node-a", "crr.apps.kruise.io/pod-uid": "pod-1", "type": "virtual-kubelet"}
+		labels["crr.apps.kruise.io/node-name"], labels["type"] = "node-a", "virtual-kubelet"
 		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
+		}
+		if r := review(t, handler, admissionv1.Update, text, before); !r.Allowed || len(r.Patch) > 0 {
+			t.Errorf("%s: %+v", version, r.Result)
+		}
+		for what, forged := range map[string]string{
+			"another hook":      strings.Replace(text, `["stop"]`, `["steal"]`, 1),
+			"another container": strings.Replace(text, "c://plain", "c://other", 1),
+			"another node":      strings.Replace(text, `"node-a"`, `"node-b"`, 1),
+			"another pod":       strings.Replace(text, `"pod-1"`, `"pod-2"`, 1),
+			"something else":    strings.Replace(text, `"podName":"web-7"`, `"podName":"web-7","activeDeadlineSeconds":5`, 1),
+		} {
+			if forged == text {
+				t.Fatalf("%s: nothing is replaced", what)
+			}
+			if r := review(t, handler, admissionv1.Update, forged, before); r.Allowed || r.Result.Code != 403 {
+				t.Errorf("%s, %s: %+v", version, what, r)
+			}
+		}
+		if r := review(t, handler, admissionv1.Update, before, text); r.Allowed {
+			t.Errorf("%s: the facts are taken out again", version)
+		}
+		other := recreatable(func(p *corev1.Pod) { p.UID = "pod-2" })
+		if r := review(t, inTime(recreateHandler(t, other).mutate), admissionv1.Update, text, before); r.Allowed {
+			t.Errorf("%s: filled from a later pod of that name", version)
+		}
+	}
+}
+
+// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a pod of others: the answer tells neither what its containers
+// are, nor where they run, nor how they are stopped, nor who else restarts it.
+func TestAForgedRequestIsToldNothingOfAPod(t *testing.T) {
+	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
+		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
+	gone := recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })
+	for name, pod := range map[string]*corev1.Pod{"a pod": recreatable(), "a pod whose node is gone": gone} {
+		response := review(t, inTime(recreateHandler(t, pod, other).mutate), admissionv1.Create,
+			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"},{"name":"exec"},{"name":"http"}]}`), "")
+		answer, err := json.Marshal(response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(answer) + string(response.Patch)
+		for _, secret := range []string{"c://", "stop", "restartCount", "45", "node-a", "node-b", "virtual", "8080", "nightly-restart"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: the answer has %q: %s", name, secret, text)
+			}
 		}
 	}
 }
@@ -138,7 +218,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 			p.Status.Phase, p.Status.Conditions = corev1.PodSucceeded, []corev1.PodCondition{{Type: "SidecarTerminated", Status: "False"}}
 		}), 200, ""},
 		"CRR-029 no node":                    {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
-		"CRR-030 the node is gone":           {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400, "no found Node named node-b"},
+		"CRR-030 the node is gone":           {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400, "no found Node of Pod web-7"},
 		"CRR-031 twice":                      {`{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain"}]}`, nil, 400, "can not recreate plain multi times"},
 		"CRR-010, CRR-032 own context":       {`{"podName":"web-7","containers":[{"name":"plain","statusContext":{"containerID":"x","restartCount":0}}]}`, nil, 400, "read-only"},
 		"CRR-032 own hook":                   {`{"podName":"web-7","containers":[{"name":"plain","preStop":{}}]}`, nil, 400, "read-only"},
@@ -228,7 +308,7 @@ func TestRecreateWarnings(t *testing.T) {
 	handler := inTime(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	response := review(t, handler, admissionv1.Create, crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
-	want := []string{"ContainerRecreateRequest before for Pod web-7 is not finished: this one waits for it",
+	want := []string{"another ContainerRecreateRequest for Pod web-7 is not finished: this one waits for it (kubectl get crr -n shop -l crr.apps.kruise.io/active=true)",
 		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
 		t.Error(diff)

@@ -65,6 +65,17 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = kube.Delete(t.Context(), request) }()
+	if err := wait(func() error {
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(request), request); err != nil {
+			return err
+		}
+		if request.Labels[pub.RecreateNodeName] == "" {
+			return errors.New("the request is not filled in")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if request.Labels[pub.RecreateNodeName] != "node-a" || request.Spec.Containers[0].StatusContext.ContainerID != "containerd://1" || *request.Spec.Strategy.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("CRR-035, CRR-037: %+v", request)
 	}

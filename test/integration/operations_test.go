@@ -49,6 +49,25 @@ func operation(version, kind, name, over string) *unstructured.Unstructured {
 	return u
 }
 
+// filled waits until the manager has filled the facts about its pod into a request; other kinds are complete when they are created.
+func filled(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	if u.GetKind() != "ContainerRecreateRequest" {
+		return
+	}
+	if err := wait(func() error {
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(u), u); err != nil {
+			return err
+		}
+		if u.GetLabels()["crr.apps.kruise.io/node-name"] != "recreated" {
+			return errors.New("the request is not filled in")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // recreatable makes the pod of the manifests, with a container that runs, one that does not yet, and an init container, on a node that
 // a serverless provider has.
 func recreatable(t *testing.T) *corev1.Pod {
@@ -166,7 +185,7 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
-// TestOperationsAreCompleted: what admission writes is the same whichever version is written, and read in either (CRR-011, CRR-012,
+// TestOperationsAreCompleted: what the system writes is the same whichever version is written, and read in either (CRR-011, CRR-012,
 // CRR-035 to 038, CRR-145, IMG-021, IMG-022, IMG-031, IMG-032, IMG-045, IMG-195).
 func TestOperationsAreCompleted(t *testing.T) {
 	pod := recreatable(t)
@@ -212,6 +231,7 @@ func TestOperationsAreCompleted(t *testing.T) {
 						t.Errorf("CRR-140, IMG-080: %v", err)
 					}
 				}()
+				filled(t, created)
 				want := []any{fromYAML(t, test.spec), fromYAML(t, test.metadata)}
 				for _, other := range served {
 					read := created
@@ -307,6 +327,7 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = kube.Delete(context.Background(), objects[kind]) }()
+			filled(t, objects[kind])
 		}
 		for name, test := range tests {
 			t.Run(name+" "+version, func(t *testing.T) {
@@ -417,7 +438,7 @@ type warned struct{ texts []string }
 
 func (w *warned) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
 
-// TestSecondRequestIsWarned: the second request for a pod is accepted, and whoever writes it is told which one comes first (CRR-164).
+// TestSecondRequestIsWarned: the second request for a pod is accepted, and whoever writes it is told that another one comes first (CRR-164).
 func TestSecondRequestIsWarned(t *testing.T) {
 	recreatable(t)
 	first := operation("v1beta1", "ContainerRecreateRequest", "first", "")
@@ -432,7 +453,7 @@ func TestSecondRequestIsWarned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "ContainerRecreateRequest first for Pod recreated is not finished: this one waits for it"
+	const want = "another ContainerRecreateRequest for Pod recreated is not finished: this one waits for it (kubectl get crr -n default -l crr.apps.kruise.io/active=true)"
 	if err := wait(func() error { // until the manager's cache has the first
 		if err := c.Create(t.Context(), operation("v1alpha1", "ContainerRecreateRequest", "second", ""), client.DryRunAll); err != nil {
 			return err

@@ -175,13 +175,14 @@ func (r *reconciler) stop(keys ...key) {
 // start begins the task of a tag; one that runs for another version has been stopped.
 func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k key) {
 	image := object.Spec.Images[k.image]
-	t := &task{key: k, object: object.UID, turn: r.puller.slots.join()}
+	t := &task{key: k, object: object.UID}
 	for i := range image.Tags {
 		if image.Tags[i].Tag == k.tag {
 			t.spec = *image.Tags[i].DeepCopy()
 			break
 		}
 	}
+	t.place = r.puller.slots.join(t.namespaces())
 	t.secrets = references(image)
 	if image.SandboxConfig != nil {
 		t.sandbox = *image.SandboxConfig.DeepCopy()

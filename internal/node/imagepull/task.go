@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ type task struct {
 	spec    appsv1beta1.ImageTagSpec
 	sandbox appsv1beta1.SandboxConfig
 	cancel  context.CancelFunc
-	turn    chan struct{}
+	place   *place
 
 	mu      sync.Mutex
 	status  appsv1beta1.ImageTagStatus
@@ -78,6 +79,17 @@ func (t *task) jobs() []string {
 		jobs = append(jobs, types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}.String())
 	}
 	return jobs
+}
+
+// namespaces are those of the jobs that own the tag.
+func (t *task) namespaces() []string {
+	var all []string
+	for _, owner := range t.spec.OwnerReferences {
+		if !slices.Contains(all, owner.Namespace) {
+			all = append(all, owner.Namespace)
+		}
+	}
+	return all
 }
 
 func (t *task) now() appsv1beta1.ImageTagStatus {
@@ -112,12 +124,12 @@ func (p *puller) instant() *metav1.Time {
 // run carries the task out; it returns without a result if the context ends, because the task was stopped (IMG-131, IMG-141).
 func (p *puller) run(ctx context.Context, t *task) {
 	p.meters.waiting.Inc()
-	came := p.slots.wait(ctx, t.turn)
+	came := p.slots.wait(ctx, t.place)
 	p.meters.waiting.Dec()
 	if !came {
 		return
 	}
-	defer p.slots.leave()
+	defer p.slots.leave(t.place)
 	p.meters.running.Inc()
 	defer p.meters.running.Dec()
 	t.set(func(s *appsv1beta1.ImageTagStatus) { s.Phase, s.StartTime = pulling, p.instant() })

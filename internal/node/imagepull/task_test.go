@@ -236,7 +236,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133, IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
+// IMG-133 (part), IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
@@ -258,6 +258,58 @@ func TestConcurrency(t *testing.T) {
 		time.Sleep(time.Minute)
 		if b.pass(); b.tags() != "1 Succeeded , 3 Succeeded" || strings.Join(b.store.pulls, ",") != "img:1,img:3" {
 			t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
+		}
+	})
+}
+
+// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the tenant gain
+// anything by asking for the other's image, too.
+func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := func(tag string, namespaces ...string) appsv1beta1.ImageTagSpec {
+			spec := appsv1beta1.ImageTagSpec{Tag: tag, PullPolicy: &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(1 << 30))}}
+			for _, namespace := range namespaces {
+				spec.OwnerReferences = append(spec.OwnerReferences, corev1.ObjectReference{Namespace: namespace, Name: "job"})
+			}
+			return spec
+		}
+		n := spec(nil, "1")
+		image := appsv1beta1.ImageSpec{}
+		for i := range 20 {
+			image.Tags = append(image.Tags, of(fmt.Sprintf("hostile-%d", i), "hostile"))
+		}
+		n.Spec.Images["img"] = image
+		b := newBench(t, 5, n)
+		b.store.pull = func(ctx context.Context, image string, _ runtime.Auth) error {
+			if !strings.HasPrefix(image, "img:hostile") {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		b.pass()
+		synctest.Wait()
+		if len(b.store.pulls) != 3 {
+			t.Errorf("%d pulls of one namespace at once", len(b.store.pulls))
+		}
+		n = b.object()
+		image.Tags = append(image.Tags, of("shop", "shop"), of("both", "hostile", "shop"))
+		n.Spec.Images["img"] = image
+		if err := b.api.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		b.pass()
+		time.Sleep(10 * time.Second)
+		b.pass()
+		tags := b.tags()
+		if !strings.Contains(tags, "shop Succeeded") || !strings.Contains(tags, "both Succeeded") {
+			t.Errorf("after %s: %s", time.Since(begin), tags)
+		}
+		b.stop(b.all()...)
+		b.running.Wait()
+		if s := b.puller.slots; s.free != 5 || len(s.held) > 0 || len(s.queue) > 0 {
+			t.Errorf("places are lost: %+v", s)
 		}
 	})
 }

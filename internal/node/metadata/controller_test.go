@@ -69,6 +69,16 @@ func (w *world) reconcile() reconcile.Result {
 	return result
 }
 
+// restart carries out one restart to its end.
+func (w *world) restart(t target) error {
+	ended := make(chan error, 1)
+	begun, err := w.r.restarts.restart(w.t.Context(), t, func(err error) { ended <- err })
+	if err != nil || !begun {
+		return err
+	}
+	return <-ended
+}
+
 func (w *world) pod() *corev1.Pod {
 	w.t.Helper()
 	p := &corev1.Pod{}
@@ -127,7 +137,7 @@ func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true,
 		Hash: fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1"})
 	w.reconcile()
-	if err := w.r.restarts.restart(t.Context(), target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}); err != nil {
+	if err := w.restart(target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}); err != nil {
 		t.Error(err)
 	}
 	if calls := w.cri.Calls("StopContainer"); len(w.r.restarts.wanted) != 1 || len(calls) != 1 || calls[0].ID != "app-1" {
@@ -181,10 +191,10 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" || !w.r.restarts.wanted[target] || w.r.restarts.queue.NumRequeues(target) != 1 {
 		t.Fatalf("wanted: %v", w.r.restarts.wanted)
 	}
-	if err := w.r.restarts.restart(t.Context(), target); err != nil {
+	if err := w.restart(target); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.r.restarts.restart(t.Context(), target); err == nil || !strings.Contains(err.Error(), errObsolete.Error()) {
+	if err := w.restart(target); err == nil || !strings.Contains(err.Error(), errObsolete.Error()) {
 		t.Errorf("a second time: %v", err)
 	}
 	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 || calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second || len(w.cri.Calls("ExecSync")) != 1 {
@@ -249,7 +259,7 @@ func TestRestartIsCheckedAgain(t *testing.T) {
 			}
 			change(w)
 			for target := range w.r.restarts.wanted {
-				if err := w.r.restarts.restart(t.Context(), target); err == nil {
+				if err := w.restart(target); err == nil {
 					t.Error("no error")
 				}
 			}
@@ -269,7 +279,7 @@ func TestRecordedTermination(t *testing.T) {
 		// what a duration cannot hold is long, too
 		seconds.Duration(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
 	} {
-		if got := grace(annotations); got != want {
+		if got := stop.GraceOf(annotations); got != want {
 			t.Errorf("%v: %s", annotations, got)
 		}
 	}

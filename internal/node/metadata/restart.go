@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
@@ -34,6 +31,7 @@ var errObsolete = errors.New("the container need not be restarted any more")
 // restarter stops the containers that are wanted to restart, the first time 3 s after they were found (ND-112).
 type restarter struct {
 	reconciler *reconciler
+	stopper    *stop.Stopper
 	queue      workqueue.TypedRateLimitingInterface[target]
 
 	mu     sync.Mutex
@@ -41,9 +39,10 @@ type restarter struct {
 }
 
 func newRestarter(r *reconciler) *restarter {
-	return &restarter{reconciler: r, wanted: map[target]bool{}, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
+	return &restarter{reconciler: r, wanted: map[target]bool{},
+		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"}, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry),
+			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
 }
 
 // want queues a container, once.
@@ -83,6 +82,7 @@ func (q *restarter) Start(ctx context.Context) error {
 	return nil
 }
 
+// next begins one restart. The target stays wanted until its container has been stopped, so that nothing else is done about it meanwhile.
 func (q *restarter) next(ctx context.Context) bool {
 	t, shutdown := q.queue.Get()
 	if shutdown {
@@ -90,35 +90,43 @@ func (q *restarter) next(ctx context.Context) bool {
 	}
 	defer q.queue.Done(t)
 	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container", t.Container, "id", t.ID)
-	switch err := q.restart(klog.NewContext(ctx, logger), t); {
-	case err == nil:
-		q.done(t)
-	case errors.Is(err, errObsolete), errors.Is(err, runtime.ErrNotFound):
-		logger.Info("Not restarted", "why", err.Error())
-		q.done(t)
-	default:
-		logger.Error(err, "Restarting failed and is tried again")
-		q.queue.AddRateLimited(t)
+	ended := func(err error) {
+		switch {
+		case err == nil:
+			q.done(t)
+		case errors.Is(err, errObsolete), errors.Is(err, runtime.ErrNotFound):
+			logger.Info("Not restarted", "why", err.Error())
+			q.done(t)
+		default:
+			logger.Error(err, "Restarting failed and is tried again")
+			q.queue.AddRateLimited(t)
+		}
+	}
+	switch begun, err := q.restart(klog.NewContext(ctx, logger), t, ended); {
+	case err != nil:
+		ended(err)
+	case !begun:
+		logger.V(2).Info("A restart waits: as many containers of its namespace are being stopped as may be", "most", stop.Most)
+		q.queue.AddAfter(t, firstRetry)
 	}
 	return true
 }
 
-// restart stops the container if the pod, read from the API server, and the runtime still give reason to (ND-113, ND-116).
-func (q *restarter) restart(ctx context.Context, t target) error {
-	r := q.reconciler
+// restart begins to stop the container if the pod, read from the API server, and the runtime still give reason to (ND-113, ND-116). It
+// returns false if it has to wait for other stops of the namespace.
+func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
 	found, pod, err := q.look(ctx, t)
 	if err != nil {
-		return err
+		return false, err
 	}
-	rt, err := r.Runtimes.ForContainer(t.ID)
+	rt, err := q.reconciler.Runtimes.ForContainer(t.ID)
 	if err != nil {
-		return err
+		return false, err
 	}
-	stopper := &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"}
-	return stopper.Stop(ctx, rt, stop.Request{
+	return q.stopper.Start(ctx, rt, stop.Request{
 		Container: found.Container,
 		By:        "the metadata restarter",
-		Grace:     grace(found.Container.Annotations),
+		Grace:     stop.GraceOf(found.Container.Annotations),
 		Hook:      hook(found.Container.Annotations),
 		Ports:     ports(found.Container.Annotations),
 		PodIP:     pod.Status.PodIP,
@@ -127,7 +135,7 @@ func (q *restarter) restart(ctx context.Context, t target) error {
 			_, _, err := q.look(ctx, t)
 			return err
 		},
-	})
+	}, ended), nil
 }
 
 // look makes the plan from the pod as it is in the API server now.
@@ -153,16 +161,6 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 		}
 	}
 	return Restart{}, nil, errObsolete
-}
-
-// grace is the time that the container has to end (ND-114).
-func grace(annotations map[string]string) time.Duration {
-	for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
-		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
-			return seconds.Duration(n)
-		}
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
 // hook and ports are what kubelet recorded when it started the container, which may differ from the pod's today (ND-114).

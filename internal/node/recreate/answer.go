@@ -21,7 +21,7 @@ import (
 // answerAfter is the time that the work on a pod has to answer a new request itself. It usually does, and then nothing more is written.
 const answerAfter = 5 * time.Second
 
-// answerer sets requests Pending that nobody else answers, because the work on their pod waits for a container to end, all workers do, or
+// answerer sets requests Pending that nobody else answers, because the work on their pod waits for a container to end, or
 // the runtime is away. Without an answer the manager gives a request up after a minute (CRR-060, CRR-093, CRR-100).
 type answerer struct{ *reconciler }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -34,7 +36,7 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests/status,verbs=patch
 
-// workers is how many pods are worked on at the same time; each may wait for a container to end (CRR-091).
+// workers is how many pods are worked on at the same time. None of them waits for a container to end (CRR-091).
 const workers = 32
 
 // Runtime is what the controller needs of a container runtime.
@@ -65,6 +67,25 @@ type reconciler struct {
 	graces sync.Map
 	// seen are the open requests of pods, by the pod's name: since when they are known here.
 	seen sync.Map
+	// stops are the channels, by the pod's name, on which the outcome of the stop comes that was begun last (CRR-091). wake has a pod looked at.
+	stops sync.Map
+	wake  func(reconcile.Request)
+}
+
+// underway tells whether a container of the pod is being stopped. The error is what came of the stop that has ended since it was last asked.
+func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
+	known, _ := r.stops.Load(pod)
+	outcome, ok := known.(chan error)
+	if !ok {
+		return false, nil
+	}
+	select {
+	case err := <-outcome:
+		r.stops.Delete(pod)
+		return false, err
+	default:
+		return true, nil
+	}
 }
 
 // see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
@@ -130,6 +151,10 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
 		// Also a request that is deleted or leaves the selection wakes its pod: the next one may begin (CRR-095).
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.wake = queue.Add // sources are started before workers
+			return nil
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}). // CRR-098, ND-059
 		Complete(r)
 	if err != nil {
@@ -160,19 +185,24 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		}
 	}
 	r.see(key.NamespacedName, open)
+	stopping, err := r.underway(key.NamespacedName)
 	if len(open) == 0 {
 		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	order(open)
-	var failures []error
+	failures := []error{err}
 	for _, waiting := range open[1:] {
 		if waiting.Status.Phase == "" { // CRR-093
 			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
 		}
 	}
-	after, err := r.round(ctx, open[0])
-	switch err := errors.Join(append(failures, err)...); {
+	after := poll
+	if !stopping && err == nil {
+		after, err = r.round(ctx, open[0])
+		failures = append(failures, err)
+	}
+	switch err := errors.Join(failures...); {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: again}, nil
 	case err != nil:
@@ -213,7 +243,7 @@ func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRec
 		}
 		return again, nil
 	case plan.Stop != nil:
-		return again, r.stop(ctx, request, plan.Stop, rt)
+		return poll, r.stop(ctx, request, plan.Stop, rt)
 	}
 	return max(plan.After, again), nil
 }
@@ -296,13 +326,28 @@ func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 	return pod, nil
 }
 
-// stop stops one container and records what came of it (CRR-123).
+// stop begins to stop one container. The pod is looked at again when that has ended and what came of it is recorded, or, if other stops of
+// the namespace come first, by and by (CRR-091).
 func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
 	pod, err := r.pod(ctx, request)
 	if err != nil {
 		return err
 	}
-	err = r.stopper.Stop(ctx, rt, r.order(request, pod, c))
+	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
+	outcome := make(chan error, 1)
+	r.stops.Store(key, outcome)
+	if !r.stopper.Start(ctx, rt, r.order(request, pod, c), func(err error) {
+		outcome <- r.stopped(ctx, request, c, rt, err)
+		r.wake(reconcile.Request{NamespacedName: key})
+	}) {
+		r.stops.Delete(key)
+		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+	}
+	return nil
+}
+
+// stopped records what came of a stop (CRR-123).
+func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime, err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out what became of it
@@ -337,12 +382,17 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	return inspected.Exited, nil
 }
 
-// order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104).
+// order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104). No request
+// gives its container more time to end than the pod has (CRR-102).
 func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
 	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name, Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
 		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
+	own := stop.GraceOf(c.Annotations)
+	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
+		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
+	}
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
-		o.Grace = seconds.Duration(*s.TerminationGracePeriodSeconds)
+		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
 	}
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {

@@ -50,7 +50,12 @@ func quiet(t *testing.T, changes ...change) (*world, func() *appsv1beta1.Contain
 func (w *world) rounds(n int) (last error) {
 	for range n {
 		w.sync()
-		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
+		key := types.NamespacedName{Namespace: "ns", Name: "p"}
+		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
+		w.settle()
+		if _, err := w.r.underway(key); err != nil { // as the next round does, which it wakes
+			last = err
+		}
 	}
 	return last
 }
@@ -302,8 +307,16 @@ func TestOrderOfAStop(t *testing.T) {
 		t.Error(got)
 	}
 	zero = math.MaxInt64
+	if got := w.r.order(r, pod, &a).Grace; got != 30*time.Second {
+		t.Errorf("more than the pod has: %s", got)
+	}
+	pod.Spec.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
 		t.Errorf("ages are %s", got)
+	}
+	a.Annotations = map[string]string{runtime.AnnotationTerminationGracePeriod: "40"}
+	if got := w.r.order(r, nil, &a).Grace; got != 40*time.Second {
+		t.Errorf("of a pod that is not known: %s", got)
 	}
 }
 

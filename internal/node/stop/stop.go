@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/afloat-project/afloat/internal/engine/seconds"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/platform/message"
 )
@@ -28,6 +31,10 @@ const (
 
 // least is the time that the runtime gives a container to end, whatever the hook has used up (CRR-102).
 const least = 2 * time.Second
+
+// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). Each may take as long to end as its owner
+// likes; all the stops of one owner shall not become a burden for the runtime, which serves everybody.
+const Most = 32
 
 // ErrNotStopped tells that a check said, before the runtime was asked, that the container shall not be stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
@@ -61,6 +68,55 @@ type Stopper struct {
 	Stops  *prometheus.CounterVec
 	// Requester is the value of the label in Stops.
 	Requester string
+
+	mu sync.Mutex
+	// underway is how many stops begun by Start have not ended, by namespace.
+	underway map[string]int
+}
+
+// Start begins to stop the container, and calls ended with what came of it: whoever asks does not wait for a container to end. It returns
+// false, and does nothing, while as many containers of the namespace are being stopped as may be.
+func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended func(error)) bool {
+	if !s.take(request.Container.PodNamespace) {
+		return false
+	}
+	go func() {
+		err := s.Stop(ctx, r, request)
+		s.give(request.Container.PodNamespace)
+		ended(err)
+	}()
+	return true
+}
+
+func (s *Stopper) take(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underway[namespace] >= Most {
+		return false
+	}
+	if s.underway == nil {
+		s.underway = map[string]int{}
+	}
+	s.underway[namespace]++
+	return true
+}
+
+func (s *Stopper) give(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underway[namespace]--; s.underway[namespace] == 0 {
+		delete(s.underway, namespace)
+	}
+}
+
+// GraceOf is the time that a container has to end by what kubelet recorded in its annotations (ND-114).
+func GraceOf(annotations map[string]string) time.Duration {
+	for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
+		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
+			return seconds.Duration(n)
+		}
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
 // NewStops returns the counter of stops by requester and result (ND-048, CRR-138).

@@ -2,6 +2,7 @@ package containerrecreate
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/recreate"
 )
 
 // Refusal is why a request is not accepted.
@@ -84,59 +86,97 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 	return nil
 }
 
-// Freeze returns the JSON patch that writes the facts about the pod and the defaults into a new request (CRR-011, CRR-033 to CRR-040).
-// hasLabels says whether the document has labels; the request is its typed view.
-func Freeze(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod, nodeLabels map[string]string) ([]jsonpatch.Operation, *Refusal) {
-	labels := map[string]string{
-		pub.RecreateActive:   "true",
-		pub.RecreateNodeName: pod.Spec.NodeName,
-		pub.RecreatePodUID:   string(pod.UID),
+// Accept returns the JSON patch that admission makes of a new request (CRR-011, CRR-033 to CRR-035): defaults, and which pod it is for. The webhook
+// answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in later, by Fill. hasLabels says
+// whether the document has labels; the request is its typed view.
+func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) ([]jsonpatch.Operation, *Refusal) {
+	for i := range request.Spec.Containers {
+		if _, _, refusal := find(pod, request.Spec.Containers[i].Name); refusal != nil {
+			return nil, refusal
+		}
 	}
+	var patch []jsonpatch.Operation
+	if !hasLabels {
+		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{}))
+	}
+	patch = append(patch, label(pub.RecreateActive, "true"), label(pub.RecreatePodUID, string(pod.UID)))
+	if _, forged := request.Labels[pub.RecreateNodeName]; forged {
+		patch = append(patch, jsonpatch.NewOperation("remove", labelPath(pub.RecreateNodeName), nil))
+	}
+	policy := string(appsv1beta1.ContainerRecreateRequestFailurePolicyFail)
+	if given := request.Spec.Strategy; given == nil {
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy", map[string]string{"failurePolicy": policy}))
+	} else if given.FailurePolicy == "" {
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy/failurePolicy", policy))
+	}
+	return patch, nil
+}
+
+func labelPath(key string) string { return "/metadata/labels/" + strings.ReplaceAll(key, "/", "~1") }
+
+func label(key, value string) jsonpatch.Operation {
+	return jsonpatch.NewOperation("add", labelPath(key), value)
+}
+
+// Unfilled tells whether the facts about the pod are still to be filled in.
+func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
+	_, filled := request.Labels[pub.RecreateNodeName]
+	return !filled && recreate.PodUID(request) != "" && !recreate.Completed(request) && request.DeletionTimestamp == nil
+}
+
+// Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011, CRR-035 to CRR-040).
+func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
+	filled := request.DeepCopy()
+	var patch []jsonpatch.Operation
+	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }
+	labels := map[string]string{pub.RecreateNodeName: pod.Spec.NodeName}
 	if nodeLabels[pub.NodeType] == pub.VirtualNode {
 		labels[pub.NodeType] = pub.VirtualNode
 	}
-	var patch []jsonpatch.Operation
-	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }
-	if hasLabels {
-		for _, key := range []string{pub.RecreateActive, pub.RecreateNodeName, pub.RecreatePodUID, pub.NodeType} {
-			if value, ok := labels[key]; ok {
-				add("/metadata/labels/"+strings.ReplaceAll(key, "/", "~1"), value)
-			}
-		}
-	} else {
-		add("/metadata/labels", labels)
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		filled.Labels[key] = labels[key]
+		patch = append(patch, label(key, labels[key]))
 	}
-	strategy := map[string]any{"failurePolicy": string(appsv1beta1.ContainerRecreateRequestFailurePolicyFail)}
-	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		strategy["terminationGracePeriodSeconds"] = *seconds
+	if filled.Spec.Strategy == nil {
+		filled.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{}
+		add("/spec/strategy", map[string]string{})
 	}
-	if given := request.Spec.Strategy; given == nil {
-		add("/spec/strategy", strategy)
-	} else {
-		if given.FailurePolicy == "" {
-			add("/spec/strategy/failurePolicy", strategy["failurePolicy"])
-		}
-		if seconds, ok := strategy["terminationGracePeriodSeconds"]; ok && given.TerminationGracePeriodSeconds == nil {
-			add("/spec/strategy/terminationGracePeriodSeconds", seconds)
-		}
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && filled.Spec.Strategy.TerminationGracePeriodSeconds == nil {
+		filled.Spec.Strategy.TerminationGracePeriodSeconds = own
+		add("/spec/strategy/terminationGracePeriodSeconds", *own)
 	}
-	for i := range request.Spec.Containers {
-		container, status, refusal := find(pod, request.Spec.Containers[i].Name)
+	for i := range filled.Spec.Containers {
+		c := &filled.Spec.Containers[i]
+		container, status, refusal := find(pod, c.Name)
 		if refusal != nil {
-			return nil, refusal
+			return nil, nil, refusal
 		}
 		at := fmt.Sprintf("/spec/containers/%d", i)
-		add(at+"/statusContext", appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID, RestartCount: status.RestartCount})
+		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID, RestartCount: status.RestartCount}
+		add(at+"/statusContext", c.StatusContext)
 		hook := preStop(container)
 		if hook == nil {
 			continue
 		}
+		c.PreStop = hook
 		add(at+"/preStop", hook)
 		if (hook.HTTPGet != nil || hook.TCPSocket != nil) && len(container.Ports) > 0 {
+			c.Ports = container.Ports
 			add(at+"/ports", container.Ports)
 		}
 	}
-	return patch, nil
+	return filled, patch, nil
+}
+
+// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read from the API server, and nothing else of
+// what users may not change. It does not matter then who makes it.
+func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) bool {
+	if pod == nil || !Unfilled(old) || pod.UID != recreate.PodUID(old) || recreate.PodUID(updated) != recreate.PodUID(old) {
+		return false
+	}
+	filled, _, refusal := Fill(old, pod, nodeLabels)
+	return refusal == nil && equality.Semantic.DeepEqual(updated.Spec, filled.Spec) &&
+		updated.Labels[pub.RecreateNodeName] == filled.Labels[pub.RecreateNodeName]
 }
 
 // find returns a container with its status (CRR-033, CRR-034).

@@ -82,7 +82,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building the ContainerRecreateRequest controller: %w", err)
 	}
-	return nil
+	return (&filler{client: mgr.GetClient(), live: mgr.GetAPIReader(), now: time.Now}).setup(mgr, options)
 }
 
 func indexByPod(object client.Object) []string {

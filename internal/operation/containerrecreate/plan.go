@@ -105,6 +105,9 @@ func NewPlan(s Snapshot) *Plan {
 		}
 		soonest(left)
 		p.Why = fmt.Sprintf("waiting for the daemon of node %s to answer", request.Labels[pub.RecreateNodeName])
+		if Unfilled(request) {
+			p.Why = "waiting for the facts about the pod to be filled in"
+		}
 	}
 	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil {
 		left := wait(request.CreationTimestamp.Add(seconds.Duration(*deadline)))
@@ -131,13 +134,18 @@ func gone(s Snapshot) bool {
 
 // complete ends the request (CRR-065, CRR-066).
 func (p *Plan) complete(s Snapshot, message string) {
-	p.Status = map[string]any{
-		"phase":                   appsv1beta1.ContainerRecreateRequestCompleted,
-		"completionTime":          metav1.NewTime(s.Now),
-		"message":                 message,
-		"containerRecreateStates": recreate.Abandon(s.Request, message),
-	}
+	p.Status = completion(s.Request, message, s.Now)
 	p.Why, p.After = message, 0
+}
+
+// completion is the status of a request that ends before its time.
+func completion(request *appsv1beta1.ContainerRecreateRequest, message string, now time.Time) map[string]any {
+	return map[string]any{
+		"phase":                   appsv1beta1.ContainerRecreateRequestCompleted,
+		"completionTime":          metav1.NewTime(now),
+		"message":                 message,
+		"containerRecreateStates": recreate.Abandon(request, message),
+	}
 }
 
 // finish lets go of everything that the request holds (CRR-056 to CRR-058, CRR-083).

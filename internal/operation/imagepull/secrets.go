@@ -35,15 +35,17 @@ type Secrets struct {
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret (IMG-113).
-func copyName(source types.NamespacedName, n int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s#%d", source, n))
-	const most = 253 - 7
+// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who may not read the source, makes that
+// nobody can find a copy by trying names: node daemons may get any copy whose name they know (ND-066).
+func copyName(source *corev1.Secret, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
+	const chars = 16
+	const most = 253 - 1 - chars
 	name := source.Name
 	if len(name) > most {
 		name = strings.TrimRight(name[:most], ".-")
 	}
-	return name + "-" + hex.EncodeToString(sum[:3])
+	return name + "-" + hex.EncodeToString(sum[:chars/2])
 }
 
 func users(secret *corev1.Secret) []string {
@@ -236,7 +238,7 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(key, n), Labels: map[string]string{pub.SecretCopy: "true"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(source, n), Labels: map[string]string{pub.SecretCopy: "true"},
 				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job, pub.SecretMode: pub.SecretModeBatch}},
 			Type: source.Type, Data: source.Data,
 		}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,7 +30,7 @@ func login(namespace string, kind corev1.SecretType) *corev1.Secret {
 func TestSecretsComeToRest(t *testing.T) {
 	source := login("shop", corev1.SecretTypeDockerConfigJson)
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
-	copied.Name = copyName(client.ObjectKeyFromObject(source), 0)
+	copied.Name = copyName(source, 0)
 	copied.Annotations = map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
 	for name, test := range map[string]struct {
 		namespace string
@@ -113,13 +114,35 @@ func TestSecretsComeToRest(t *testing.T) {
 
 // IMG-113: the name of a copy is a name, wherever that of its source is cut.
 func TestNamesOfCopies(t *testing.T) {
-	for _, n := range []int{1, 100, 245, 246, 247, 253} {
+	for _, n := range []int{1, 100, 235, 236, 237, 253} {
 		for _, end := range []string{"a", ".b", "-b", "..b"} {
 			source := strings.Repeat("a", max(n-len(end), 0)) + strings.Replace(end, "..", ".", 1)
-			name := copyName(client.ObjectKey{Namespace: "shop", Name: source}, 0)
+			name := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: source}}, 0)
 			if errs := validation.IsDNS1123Subdomain(name); len(source) <= 253 && len(validation.IsDNS1123Subdomain(source)) == 0 && len(errs) > 0 {
 				t.Errorf("%d %s: %s", n, end, fmt.Sprint(errs))
 			}
 		}
+	}
+}
+
+// IMG-113 (part), IMG-114 (part), ND-066 (part): who knows namespace and name of a pull secret, which stand in every pod that uses it, cannot tell the
+// name of its copy. Two tries make the same one; one of an earlier release, under a shorter name, is used on.
+func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
+	source := func(uid types.UID) *corev1.Secret {
+		s := login("shop", corev1.SecretTypeDockerConfigJson)
+		s.UID = uid
+		return s
+	}
+	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0), copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"), 0)
+	if first == second || len(first) < len("login-")+16 || first != copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0) {
+		t.Errorf("%s %s", first, second)
+	}
+	earlier := login("config", corev1.SecretTypeDockerConfigJson)
+	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
+	c := fakeClient(t, source("u"), earlier)
+	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
+	refs, problems, err := (&Secrets{Client: c, Live: c, Namespace: "config"}).Sync(t.Context(), job)
+	if err != nil || len(problems) > 0 || len(refs) != 1 || refs[0].Name != "login-0a1b2c" {
+		t.Errorf("%v %v %v", refs, problems, err)
 	}
 }

@@ -121,7 +121,12 @@ func (l *ledger) create(pod Creation) (Decision, func()) {
 	if p.list[chosen].MissingReplicas == Unlimited { // WS-075
 		return Decision{Subset: subset}, nothing
 	}
+	size, ok := l.takes(pod.Version, pod.Key)
+	if !ok {
+		return Decision{Reason: noRoom}, nothing
+	}
 	return Decision{Subset: subset, Booked: true, Made: true}, func() {
+		l.size += size
 		if deleted >= 0 {
 			// The name is free again, so that the place of the earlier pod is, too: it was added to the missing ones when the deletion was
 			// booked, and is taken only if the pod returns to it.
@@ -163,7 +168,12 @@ func (l *ledger) delete(pod Deletion) (Decision, func()) {
 			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)}, nothing
 		}
 	}
+	size, ok := l.takes(pod.Version, pod.Name)
+	if !ok {
+		return Decision{Reason: noRoom}, nothing
+	}
 	return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true, Made: true}, func() {
+		l.size += size
 		status := p.change(i)
 		if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
 			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel each other: whoever counts need not

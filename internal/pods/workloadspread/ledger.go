@@ -21,7 +21,44 @@ type ledger struct {
 	target *Target
 	now    time.Time
 	pages  map[string]*page
+	// size is about how many bytes the lists of all versions take; 0 if nobody has asked yet.
+	size int
 }
+
+// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server remembers who owns which field
+// included. An object can have 1.5 MiB, and one that is larger cannot be written at all. It is room for 10,000 pods that are booked at the same time
+// under generated names (WS-076).
+const statusMost = 1_250_000
+
+// About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored twice.
+const (
+	subsetSize  = 600
+	bookingSize = 45
+)
+
+// takes tells how many bytes a booking under that key takes, and whether there is room for it.
+func (l *ledger) takes(version, key string) (size int, ok bool) {
+	if l.size == 0 {
+		for _, list := range l.spread.Status.VersionedSubsetStatuses {
+			l.size += len(list) * subsetSize
+			for i := range list {
+				for _, bookings := range []map[string]metav1.Time{list[i].CreatingPods, list[i].DeletingPods} {
+					for key := range bookings {
+						l.size += bookingSize + 2*len(key)
+					}
+				}
+			}
+		}
+	}
+	size = bookingSize + 2*len(key)
+	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil && (p == nil || !p.changed) {
+		size += len(l.spread.Spec.Subsets) * subsetSize
+	}
+	return size, l.size+size <= statusMost
+}
+
+// noRoom is why a pod is not booked although its subset has a place.
+const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
 func newLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *ledger {
 	return &ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
