@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -73,5 +74,5 @@ func applied(t *testing.T, object *unstructured.Unstructured) client.Patch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client.RawPatch(client.Apply.Type(), body)
+	return client.RawPatch(types.ApplyPatchType, body)
 }

@@ -98,6 +98,7 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 		if err != nil {
 			return 0, err
 		}
+		defer func() { _ = answer.Body.Close() }()
 		_, err = io.Copy(io.Discard, answer.Body)
 		return answer.StatusCode, err
 	}

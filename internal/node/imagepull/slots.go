@@ -26,12 +26,12 @@ type place struct {
 	counts string
 }
 
-// newSlots returns room for n pulls, half of them, rounded up, for one namespace; n below 1 means no limit.
+// newSlots returns room for n pulls, all but one of them for one namespace; n below 1 means no limit.
 func newSlots(n int) *slots {
 	if n < 1 {
 		n = -1
 	}
-	return &slots{free: n, most: (n + 1) / 2, held: map[string]int{}}
+	return &slots{free: n, most: max(n-1, 1), held: map[string]int{}}
 }
 
 // join takes a place in the queue.

@@ -289,7 +289,7 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		}
 		b.pass()
 		synctest.Wait()
-		if len(b.store.pulls) != 3 {
+		if len(b.store.pulls) != 4 {
 			t.Errorf("%d pulls of one namespace at once", len(b.store.pulls))
 		}
 		n = b.object()
