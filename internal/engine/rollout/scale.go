@@ -13,6 +13,8 @@ type Census struct {
 	Recreate int
 	// InPlace counts the old pods that are unavailable for a while when they are updated in place, and are not on their way out.
 	InPlace int
+	// Stale counts the old pods that are unavailable for a while when they get back what another revision has left in them (IPU-326).
+	Stale int
 }
 
 // Group counts the active pods of one revision, or of all old ones.
@@ -88,12 +90,12 @@ func ComputeScale(c Census, l Limits) Scale {
 }
 
 // inPlaceSurge is how many pods the surge for updates in place should have: where nothing may be unavailable, one for each pod that is
-// still to be updated, so that the originals survive; else none (CS-102, CS-103).
+// still to be updated, or to be mended, so that the originals survive; else none (CS-102, CS-103).
 func inPlaceSurge(c Census, l Limits, old int) int {
 	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
 		return 0
 	}
-	return max(min(old-c.Old.Specified, c.InPlace), 0) // those specified are replaced, and have their own surge
+	return max(min(old-c.Old.Specified, c.InPlace), c.Stale, 0) // those specified are replaced, and have their own surge
 }
 
 // surge returns the surge and its old part (CS-100 to 102).

@@ -246,13 +246,69 @@ func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	}
 	s.Refused = nil
 	s.change(partition(2))
+	hasItsOwnSize(t, s, before)
+}
+
+// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a surge pod stands in for it meanwhile
+// (IPU-326 (part), CS-102 (part)).
+func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) {
+	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2")), surge(1, 0)), Features{InPlace: inplace.Options{Resize: true}})
+	before := s.active()
+	s.change(both(app("nginx:2", "a", "", cpu("3")), partition(2)))
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
-	for i, pod := range s.active() {
+	s.Change(podKey(before[0].Name), func(o client.Object) {
+		o.(*corev1.Pod).Spec.Containers[0].Resources = *s.set().Spec.Template.Spec.Containers[0].Resources.DeepCopy()
+	})
+	lowest := 2
+	s.told = func(outcome Outcome) {
+		if outcome.Plan.Status.AvailableReplicas > 0 {
+			lowest = min(lowest, int(outcome.Plan.Status.AvailableReplicas))
+		}
+	}
+	hasItsOwnSize(t, s, before)
+	if lowest < 2 {
+		t.Errorf("%d pods available", lowest)
+	}
+}
+
+func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
+	t.Helper()
+	if err := s.settle(300); err != nil {
+		t.Fatal(err)
+	}
+	pods := s.active()
+	if len(pods) != len(before) {
+		t.Fatalf("%d pods", len(pods))
+	}
+	for i, pod := range pods {
 		if c := pod.Spec.Containers[0]; pod.UID != before[i].UID || c.Image != "nginx:1" || c.Resources.Limits.Cpu().String() != "2" {
 			t.Errorf("%s has %s and %s", pod.Name, c.Image, c.Resources.Limits.Cpu())
 		}
+	}
+}
+
+// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not, and the user turns to ReCreate. The pod stayed
+// as it was, not ready, for ever; it is replaced (IPU-312 (part)).
+func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
+	only := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
+	s := atRest(t, makeSet(1, app("nginx:1", "a", "", ""), only), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
+	before := s.active()[0].UID
+	s.node.Daemon = false
+	s.change(app("nginx:1", "b", "", ""))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if pod := s.active()[0]; pod.UID != before || readiness.Ready(pod) {
+		t.Fatalf("the update is not stuck: %s", s.describe())
+	}
+	s.change(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if pod := s.active()[0]; pod.UID == before || !readiness.Ready(pod) || len(s.set().Status.Conditions) > 0 {
+		t.Errorf("%s %+v", s.describe(), s.set().Status.Conditions)
 	}
 }
 

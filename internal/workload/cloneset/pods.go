@@ -203,6 +203,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 		} else if info.Mode.change != nil && !p.free(info, info.Mode) && !info.Preparing && !info.Specified {
 			census.InPlace++
 		}
+		count(&census.Stale, p.outOfServiceToMend(info))
 		group.Total++
 		switch {
 		case info.Preparing:
@@ -214,6 +215,19 @@ func (p *planner) census(scaling bool) rollout.Census {
 		}
 	}
 	return census
+}
+
+// outOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has left in it (IPU-326).
+func (p *planner) outOfServiceToMend(info *podInfo) bool {
+	if info.New || info.Preparing || info.Specified || len(info.StaleImages)+len(info.StaleResources) == 0 {
+		return false
+	}
+	own := p.find(info.Label)
+	if own == nil || own == p.update {
+		return false
+	}
+	m := p.modeOf(info, own)
+	return m.change != nil && !p.free(info, m)
 }
 
 // countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its update is about to be (CS-115).

@@ -298,7 +298,7 @@ func (p *planner) rehook(info *podInfo) bool {
 }
 
 func (p *planner) mayRecreate() bool {
-	return p.policy() == appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy
+	return p.policy() != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy
 }
 
 func (p *planner) labelOf(info *podInfo) string {
