@@ -184,6 +184,24 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	}
 }
 
+// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a surge pod is updated when its hook lets it
+// go, also if only an annotation changes. It was put back into service, and prepared again, for ever (CS-103 (part), CS-361 (part)).
+func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
+	noted := func(note string) func(*appsv1beta1.CloneSet) {
+		return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
+	}
+	one, two := storedRevision(1, noted("a")), storedRevision(2, noted("b"))
+	midway := func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name }
+	got := actions(planOf(makeSet(1, noted("b"), updateHook(false), surge(1, 0), midway), Features{PreparingUpdateAsUpdate: true}, []*appsv1.ControllerRevision{one, two},
+		podOf("surge", two.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
+		podOf("web", one.Name, settledGates, inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { // not the surge pod: it was updated before
+			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"2029-01-01T00:00:00Z"}`}
+		})))
+	if got["web"] != "update in place: Outdated" {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestOnDeleteLetsPreparingPodsServe: OnDelete never updates a pod; one that had begun to prepare its update comes back into service
 // (CS-361 (part), IPU-012 (part)).
 func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {

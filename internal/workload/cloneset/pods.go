@@ -200,7 +200,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 			group = &census.New
 		} else if info.Mode.recreate {
 			census.Recreate++
-		} else if info.Mode.change != nil && !p.free(info, info.Mode) && !info.Preparing && !info.Specified {
+		} else if info.Mode.change != nil && !info.Preparing && !info.Specified && (!p.free(info, info.Mode) || info.State == pub.LifecycleStatePreparingUpdate) {
 			census.InPlace++
 		}
 		count(&census.Stale, p.outOfServiceToMend(info))
