@@ -66,7 +66,7 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 			for _, v := range plan.Verdicts {
 				count(&deleted, v.Action == Delete)
 				count(&serving, v.Action != Delete && readiness.Ready(v.Pod))
-				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d must stay", tt.replicas-1)) {
+				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
 					t.Errorf("%s", v.Message)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
@@ -252,7 +253,7 @@ func (p *planner) make() {
 		return
 	}
 	if p.Set.DeletionTimestamp == nil && !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template: its pods would be given up and made without end", selector))
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata: pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.Set.DeletionTimestamp != nil {
@@ -466,7 +467,7 @@ func (p *Plan) Headline() string {
 		if len(g.names) > 3 {
 			more = " ..."
 		}
-		fmt.Fprintf(&b, "%d pods: %s%s (%s%s)\n", len(g.names), key, g.words, strings.Join(g.names[:min(3, len(g.names))], ", "), more)
+		fmt.Fprintf(&b, "%s: %s%s (%s%s)\n", plural.Of(len(g.names), "pod"), key, g.words, strings.Join(g.names[:min(3, len(g.names))], ", "), more)
 	}
 	return b.String()
 }
