@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
@@ -297,7 +298,7 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%d pods, %d at %s, %d ready, %d both", s.MatchedPods, s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
 }
 
 // Writes tells whether the plan changes anything.
@@ -349,7 +350,7 @@ func (p *Plan) Headline() string {
 		if len(group) > 3 {
 			more = " ..."
 		}
-		fmt.Fprintf(&b, "%d pods: %s: %s (%s%s)\n", len(group), key, group[0].Message, strings.Join(names, ", "), more)
+		fmt.Fprintf(&b, "%s: %s: %s (%s%s)\n", plural.Of(len(group), "pod"), key, group[0].Message, strings.Join(names, ", "), more)
 	}
 	return b.String()
 }

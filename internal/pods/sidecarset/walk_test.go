@@ -123,7 +123,7 @@ func TestStandstillIsTold(t *testing.T) {
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
-	const want = "Normal HeldBackByMaxUnavailable maxUnavailable 1 is used up by 1 pod(s) that have not become available since they were upgraded or created: default/web-0: "
+	const want = "Normal HeldBackByMaxUnavailable maxUnavailable 1 is used up by 1 pod not available since upgraded or created: default/web-0: "
 	if told() != 1 || !strings.Contains(strings.Join(s.events, "\n"), want) {
 		t.Errorf("%q", s.events)
 	}
