@@ -88,30 +88,39 @@ func readRecreate(raw []byte, request *admission.Request) (acquired string, hub 
 }
 
 func (w *recreateWebhook) create(ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
-	if refusal := containerrecreate.Check(hub); refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+	wrong := containerrecreate.Check(hub)
+	if hub.Spec.PodName == "" {
+		return refused(wrong.Code, wrong.Message)
+	}
+	// What is wrong with the request by itself and with its pod is told at once.
+	also := func(refusal *containerrecreate.Refusal) admission.Response {
+		all := containerrecreate.Both(wrong, refusal)
+		return refused(all.Code, all.Message)
+	}
+	bad := func(format string, args ...any) *containerrecreate.Refusal {
+		return &containerrecreate.Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 	}
 	pod := &corev1.Pod{}
 	if err := w.live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName}, pod); err != nil {
 		if apierrors.IsNotFound(err) {
-			return refused(http.StatusBadRequest, fmt.Sprintf("no found Pod named %s", hub.Spec.PodName))
+			return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName, request.Namespace))
 		}
 		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Pod %s: %v", hub.Spec.PodName, err))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+		return also(refusal)
 	}
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	if err := w.live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			return refused(http.StatusBadRequest, fmt.Sprintf("no found Node named %s", pod.Spec.NodeName))
+			return also(bad("no found Node named %s, on which Pod %s should run", pod.Spec.NodeName, pod.Name))
 		}
 		return refused(http.StatusInternalServerError, fmt.Sprintf("reading Node %s: %v", pod.Spec.NodeName, err))
 	}
 	patch, refusal := containerrecreate.Freeze(hub, hub.Labels != nil, pod, node.Labels)
-	if refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+	if refusal != nil || wrong != nil {
+		return also(refusal)
 	}
 	return admission.Patched("", patch...).WithWarnings(w.ahead(ctx, pod)...)
 }
