@@ -127,7 +127,7 @@ type RollingUpdateCloneSetStrategy struct {
 	// +optional
 	PodUpdatePolicy CloneSetPodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 	// Partition is how many pods stay at the old revision: a number, or a percentage of replicas such as 20%, rounded up but leaving one
-	// pod to be updated unless it is 100%. Default 0.
+	// of several pods to be updated unless it is 100%. Default 0.
 	// +spec:CS-090
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
