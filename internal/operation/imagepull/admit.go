@@ -225,10 +225,9 @@ func checkTag(tag *appsv1beta1.ImageTagSpec) []error {
 			refuse("pullPolicy.%s must not be negative, it is %d", field, seconds)
 		}
 	}
-	switch p := tag.PullPolicy; {
-	case p == nil:
+	if p := tag.PullPolicy; p == nil {
 		refuse("pullPolicy is missing: its ttlSecondsAfterFinished says when the tag is forgotten")
-	default:
+	} else {
 		if p.TTLSecondsAfterFinished == nil {
 			refuse("pullPolicy.ttlSecondsAfterFinished is missing: it says when the tag is forgotten")
 		} else {
