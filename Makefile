@@ -94,6 +94,12 @@ image: build $(cluster) ## Build the images without Docker and push them to the 
 	@$(cluster) image build --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
 	@$(cluster) image build --name $(DAEMON_IMAGE) --binary bin/daemon=/daemon --entrypoint /daemon --user 0
 
+.PHONY: image-archives
+image-archives: build $(cluster) ## Write the images IMAGE= and DAEMON_IMAGE= as bin/manager.tar and bin/daemon.tar, without Docker, for any cluster
+	@$(cluster) image build --archive bin/manager.tar --name $(IMAGE) --binary bin/manager=/manager --entrypoint /manager --user 65534
+	@$(cluster) image build --archive bin/daemon.tar --name $(DAEMON_IMAGE) --binary bin/daemon=/daemon --entrypoint /daemon --user 0
+	@echo "bin/manager.tar is $(IMAGE), bin/daemon.tar is $(DAEMON_IMAGE)"
+
 MANIFESTS ?= config/default
 # A cluster is changed only if the command names it: KUBECONFIG is exported for many a cluster.
 named = [ "$(origin KUBECONFIG)" = "command line" ] || { echo "Say which cluster is meant: make $@ KUBECONFIG=<file>. For the local one: make local-$@" >&2; exit 2; }

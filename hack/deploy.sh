@@ -27,7 +27,7 @@ if "$kubectl" get nodes -l afloat.dev/simulated -o name | grep -q . && ! "$kubec
   "$kubectl" kustomize config/webhook | "$kubectl" apply --server-side --force-conflicts -f - >/dev/null
   certificates=$(dirname "$KUBECONFIG")/manager-certificates # goes with the cluster
   log=$(WEBHOOK_HOST=127.0.0.1 WEBHOOK_CERT_WRITER=fs WEBHOOK_CERT_DIR=$certificates bin/afloat-cluster run manager -- bin/manager \
-    --kubeconfig "$KUBECONFIG" --enable-leader-election=false --metrics-addr=127.0.0.1:0 --health-probe-addr=127.0.0.1:0 --enable-pprof=false --shutdown-delay-duration=0s --v=4)
+    --kubeconfig "$KUBECONFIG" --enable-leader-election=false --metrics-addr=127.0.0.1:0 --health-probe-addr=127.0.0.1:0 --enable-pprof=false --shutdown-delay-duration=0s --v=3)
   for _ in $(seq 120); do
     if "$kubectl" apply --dry-run=server -f test/story/create.yaml >/dev/null 2>&1; then
       echo "the manager serves; its log is $log"

@@ -1,7 +1,8 @@
 package pub
 
-// Lifecycle hooks of a pod (IPU-150 ff).
+// Lifecycle hooks of a pod.
 //
+// +spec:IPU-150 ff
 // +kubebuilder:object:generate=true
 type Lifecycle struct {
 	// PreDelete delays the deletion of a pod by its workload.
@@ -12,14 +13,16 @@ type Lifecycle struct {
 	PreNormal *LifecycleHook `json:"preNormal,omitempty"`
 }
 
-// LifecycleHook names the labels and finalizers by which a pod is hooked (IPU-151).
+// LifecycleHook names the labels and finalizers by which a pod is hooked.
 //
+// +spec:IPU-151
 // +kubebuilder:object:generate=true
 type LifecycleHook struct {
 	// LabelsHandler hooks pods that carry any of these labels with exactly these values.
 	LabelsHandler map[string]string `json:"labelsHandler,omitempty"`
 	// FinalizersHandler hooks pods that carry any of these finalizers.
 	FinalizersHandler []string `json:"finalizersHandler,omitempty"`
-	// MarkPodNotReady makes the pod NotReady while it waits in PreparingDelete or PreparingUpdate (IPU-155).
+	// MarkPodNotReady makes the pod NotReady while it waits in PreparingDelete or PreparingUpdate.
+	// +spec:IPU-155
 	MarkPodNotReady bool `json:"markPodNotReady,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -38,6 +39,46 @@ func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What kubectl explain shows is for users, who do not know the requirements of docs/spec by their numbers.
+func TestExplainShowsNoNumbersOfRequirements(t *testing.T) {
+	number := regexp.MustCompile(`[A-Z]{2,4}-[A-Z]?[0-9]`)
+	files, err := filepath.Glob("bases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no generated definitions: %v", err)
+	}
+	for _, file := range files {
+		crd := readCRD(t, file)
+		for i := range crd.Spec.Versions {
+			version := &crd.Spec.Versions[i]
+			for _, column := range version.AdditionalPrinterColumns {
+				if number.MatchString(column.Description) {
+					t.Errorf("%s %s, column %s: %q", crd.Spec.Names.Kind, version.Name, column.Name, column.Description)
+				}
+			}
+			describe(crd.Spec.Names.Kind+" "+version.Name, version.Schema.OpenAPIV3Schema, func(path, description string) {
+				if number.MatchString(description) {
+					t.Errorf("%s: %q; numbers of requirements stand in a line of their own, as // +spec:CS-001, which is not generated", path, description)
+				}
+			})
+		}
+	}
+}
+
+// describe visits a field and all below it.
+func describe(path string, field *apiextensionsv1.JSONSchemaProps, visit func(path, description string)) {
+	visit(path, field.Description)
+	for _, name := range fieldNames(field) {
+		child := field.Properties[name]
+		describe(path+"."+name, &child, visit)
+	}
+	if field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil {
+		describe(path+"{}", field.AdditionalProperties.Schema, visit)
+	}
+	if field.Items != nil && field.Items.Schema != nil {
+		describe(path+"[]", field.Items.Schema, visit)
 	}
 }
 

@@ -92,25 +92,34 @@ func readRecreate(raw []byte, request *admission.Request) (acquired string, hub 
 }
 
 func (w *recreateWebhook) create(ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
-	if refusal := containerrecreate.Check(hub); refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+	wrong := containerrecreate.Check(hub)
+	if hub.Spec.PodName == "" {
+		return refused(wrong.Code, wrong.Message)
+	}
+	// What is wrong with the request by itself and with its pod is told at once.
+	also := func(refusal *containerrecreate.Refusal) admission.Response {
+		all := containerrecreate.Both(wrong, refusal)
+		return refused(all.Code, all.Message)
+	}
+	bad := func(format string, args ...any) *containerrecreate.Refusal {
+		return &containerrecreate.Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 	}
 	pod, node, err := containerrecreate.Facts(ctx, w.live, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
 	switch {
 	case err != nil:
 		return refused(http.StatusInternalServerError, err.Error())
 	case pod == nil:
-		return refused(http.StatusBadRequest, fmt.Sprintf("no found Pod named %s", hub.Spec.PodName))
+		return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName, request.Namespace))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+		return also(refusal)
 	}
 	if node == nil {
-		return refused(http.StatusBadRequest, fmt.Sprintf("no found Node of Pod %s", hub.Spec.PodName))
+		return also(bad("no found Node of Pod %s", hub.Spec.PodName))
 	}
 	patch, refusal := containerrecreate.Accept(hub, hub.Labels != nil, pod)
-	if refusal != nil {
-		return refused(refusal.Code, refusal.Message)
+	if refusal != nil || wrong != nil {
+		return also(refusal)
 	}
 	return admission.Patched("", patch...).WithWarnings(w.ahead(ctx, pod)...)
 }

@@ -93,5 +93,5 @@ func leaving(request *admission.Request) bool {
 
 // gateOff refuses what a feature gate forbids (CRR-020, IMG-020, IMG-030).
 func gateOff(gate string) admission.Response {
-	return refused(http.StatusForbidden, fmt.Sprintf("feature gate %s is off", gate))
+	return refused(http.StatusForbidden, fmt.Sprintf("feature gate %s is off: an administrator can switch it on by --feature-gates of the manager", gate))
 }

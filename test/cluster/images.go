@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -83,7 +84,7 @@ func image(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 		return nil, err
 	}
 	f = f.DeepCopy()
-	f.Architecture, f.OS, f.Config = "amd64", "linux", config
+	f.Architecture, f.OS, f.Config = runtime.GOARCH, "linux", config
 	return mutate.ConfigFile(img, f)
 }
 
@@ -158,6 +159,22 @@ func (c *cluster) push(img v1.Image, names ...string) error {
 		if err := remote.Write(ref, img); err != nil {
 			return fmt.Errorf("push %s: %w", n, err)
 		}
+	}
+	return nil
+}
+
+// writeArchive writes an image under every name into a file that docker, kind, ctr and the like load.
+func writeArchive(path string, img v1.Image, names ...string) error {
+	images := map[name.Tag]v1.Image{}
+	for _, n := range names {
+		tag, err := name.NewTag(n)
+		if err != nil {
+			return fmt.Errorf("image name %q: %w", n, err)
+		}
+		images[tag] = img
+	}
+	if err := tarball.MultiWriteToFile(path, images); err != nil {
+		return fmt.Errorf("write the archive %s: %w", path, err)
 	}
 	return nil
 }

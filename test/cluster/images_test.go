@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // registryCluster returns a cluster whose registry is served from dir.
@@ -132,5 +134,37 @@ func TestPrivateRepositoriesAskForTheAccount(t *testing.T) {
 	}
 	if a, b, d, e := get("app", "", ""), get("private/app", "", ""), get("private/app", privateUser, "guess"), get("private/app", privateUser, privatePassword); a != 200 || b != 401 || d != 401 || e != 200 {
 		t.Errorf("open %d, no account %d, wrong account %d, account %d", a, b, d, e)
+	}
+}
+
+func TestAnImageIsCarriedToAnotherClusterAsAFile(t *testing.T) {
+	dir := t.TempDir()
+	program, archive := filepath.Join(dir, "program"), filepath.Join(dir, "image.tar")
+	if err := os.WriteFile(program, []byte("#!/bin/true\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	img, err := buildRequest{binaries: []string{program + "=/program"}, entrypoint: "/program", user: "65534"}.image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeArchive(archive, img, "afloat/manager:try", "registry.example.com/afloat/manager:1"); err != nil {
+		t.Fatal(err)
+	}
+	want, err := img.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"afloat/manager:try", "registry.example.com/afloat/manager:1"} {
+		tag, err := name.NewTag(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := tarball.ImageFromPath(archive, &tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read.ConfigName(); err != nil || got != want {
+			t.Errorf("%s: %s, want %s, %v", n, got, want, err)
+		}
 	}
 }

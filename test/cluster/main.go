@@ -216,14 +216,18 @@ func binariesCommand() *cobra.Command {
 func imageCommand() *cobra.Command {
 	root := &cobra.Command{Use: "image", Short: "Make images and put them into the cluster's registry"}
 	var r buildRequest
+	var archive string
 	build := &cobra.Command{
 		Use: "build", Short: "Make an image of static binaries", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := openExisting()
+			img, err := r.image()
 			if err != nil {
 				return err
 			}
-			img, err := r.image()
+			if archive != "" {
+				return writeArchive(archive, img, r.names...)
+			}
+			c, err := openExisting()
 			if err != nil {
 				return err
 			}
@@ -246,6 +250,7 @@ func imageCommand() *cobra.Command {
 	f.StringVar(&r.entrypoint, "entrypoint", "", "path in the image to run")
 	f.StringArrayVar(&r.args, "arg", nil, "argument of the entrypoint (repeat)")
 	f.StringVar(&r.user, "user", "65534", "user id to run as")
+	f.StringVar(&archive, "archive", "", "write FILE, for \"docker load\" and the like, instead of into the cluster's registry; needs no cluster")
 	for _, required := range []string{"name", "binary", "entrypoint"} {
 		if err := build.MarkFlagRequired(required); err != nil {
 			panic(err)

@@ -133,7 +133,7 @@ func TestBadOperations(t *testing.T) {
 		"parallelism in percent (IMG-037)":                 {job, `{spec: {parallelism: 10%}}`, 400, "spec.parallelism: does not support percentage value"},
 		"parallelism that is none (IMG-037)":               {job, `{spec: {parallelism: many}}`, 400, "spec.parallelism"},
 		"negative parallelism (IMG-037)":                   {job, `{spec: {parallelism: -1}}`, 400, "spec.parallelism"},
-		"a deadline below the timeout (IMG-038)":           {job, `{spec: {completionPolicy: {activeDeadlineSeconds: 599}, pullPolicy: {timeoutSeconds: 600}}}`, 400, "spec.completionPolicy.activeDeadlineSeconds must be greater than spec.pullPolicy.timeoutSeconds (600)"},
+		"a deadline below the timeout (IMG-038)":           {job, `{spec: {completionPolicy: {activeDeadlineSeconds: 599}, pullPolicy: {timeoutSeconds: 600}}}`, 400, "spec.completionPolicy.activeDeadlineSeconds (599) must be greater than spec.pullPolicy.timeoutSeconds (600)"},
 		"Never with a deadline (IMG-039)":                  {job, `{spec: {completionPolicy: {type: Never, activeDeadlineSeconds: 900}}}`, 400, "spec.completionPolicy"},
 		"Never with a TTL (IMG-039)":                       {job, `{spec: {completionPolicy: {type: Never, ttlSecondsAfterFinished: 900}}}`, 400, "spec.completionPolicy"},
 		"an unknown pull policy (IMG-014)":                 {job, `{spec: {imagePullPolicy: Never}}`, 400, "spec.imagePullPolicy"},

@@ -277,7 +277,7 @@ func TestSidecarSetRollout(t *testing.T) {
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:3"},{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]}]`)
 	rollsTo(t, "mover", 3, 0, 3, 0)
-	told(t, set, "NotUpgradablePods", "detected 3 not upgradable pod(s) in this round, will skip them. Beside images differ, by number of pods: 3: mover: env")
+	told(t, set, "NotUpgradablePods", "3 pods cannot be upgraded in place and keep their containers until made anew: only images can change in a running pod. What differs, by number of pods: 3: mover: env")
 	upgradable(t, `{"mover":false}`)
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"},{"op":"remove","path":"/spec/containers/0/env"}]`)
 	rollsTo(t, "mover", 3, 3, 3, 3)

@@ -5,22 +5,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ContainerRecreateRequestSpec says which containers of which pod are to be recreated. It cannot be changed (CRR-045).
+// ContainerRecreateRequestSpec says which containers of which pod are to be recreated. It cannot be changed.
+//
+// +spec:CRR-045
 type ContainerRecreateRequestSpec struct {
-	// PodName is the pod, in the namespace of the request (CRR-002).
+	// PodName is the name of the pod, in the namespace of the request. Its node must have a node daemon.
+	// +spec:CRR-002
 	// +required
 	PodName string `json:"podName"`
-	// Containers are the containers to recreate, in this order (CRR-002, CRR-120).
+	// Containers are the containers to recreate, in this order, each once: at least one; init containers only if their restartPolicy is
+	// Always.
+	// +spec:CRR-002, CRR-120
 	// +required
 	Containers []ContainerRecreateRequestContainer `json:"containers"`
 	// Strategy says how the containers are recreated.
 	// +optional
 	Strategy *ContainerRecreateRequestStrategy `json:"strategy,omitempty"`
-	// ActiveDeadlineSeconds is the time after creation at which the request is given up, in seconds. At least 3. Absent means
-	// never (CRR-024, CRR-061).
+	// ActiveDeadlineSeconds is the time after creation at which the request is given up, in seconds. At least 3. Absent means never.
+	// +spec:CRR-024, CRR-061
 	// +optional
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// TTLSecondsAfterFinished is the time after completion at which the request is deleted, in seconds. Absent means never (CRR-058).
+	// TTLSecondsAfterFinished is the time after completion at which the request is deleted, in seconds: 0 or more. Absent means never.
+	// +spec:CRR-058
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
@@ -30,13 +36,16 @@ type ContainerRecreateRequestContainer struct {
 	// Name of the container.
 	// +required
 	Name string `json:"name"`
-	// PreStop is the hook of the container. Filled in by the system (CRR-010, CRR-038).
+	// PreStop is the hook of the container. Filled in by the system.
+	// +spec:CRR-010, CRR-038
 	// +optional
 	PreStop *ProbeHandler `json:"preStop,omitempty"`
-	// Ports are the ports that the hook may name. Filled in by the system (CRR-010, CRR-039).
+	// Ports are the ports that the hook may name. Filled in by the system.
+	// +spec:CRR-010, CRR-039
 	// +optional
 	Ports []corev1.ContainerPort `json:"ports,omitempty"`
-	// StatusContext is the container as it was when the request was made. Filled in by the system (CRR-010, CRR-037).
+	// StatusContext is the container as it was when the request was made. Filled in by the system.
+	// +spec:CRR-010, CRR-037
 	// +optional
 	StatusContext *ContainerRecreateRequestContainerContext `json:"statusContext,omitempty"`
 }
@@ -64,7 +73,9 @@ type ContainerRecreateRequestContainerContext struct {
 	RestartCount int32 `json:"restartCount"`
 }
 
-// ContainerRecreateRequestFailurePolicyType says what follows when a container fails (CRR-125).
+// ContainerRecreateRequestFailurePolicyType says what follows when a container fails.
+//
+// +spec:CRR-125
 type ContainerRecreateRequestFailurePolicyType string
 
 // Failure policies of a ContainerRecreateRequest (CRR-125).
@@ -77,28 +88,36 @@ const (
 
 // ContainerRecreateRequestStrategy says how containers are recreated.
 type ContainerRecreateRequestStrategy struct {
-	// FailurePolicy is Fail or Ignore. Default Fail (CRR-011).
+	// FailurePolicy is Fail: the request ends at the first container that fails; or Ignore: the others go on. Default Fail.
+	// +spec:CRR-011
 	// +optional
 	FailurePolicy ContainerRecreateRequestFailurePolicyType `json:"failurePolicy,omitempty"`
-	// OrderedRecreate stops a container only after the one before it has come back. Default false (CRR-122).
+	// OrderedRecreate stops a container only after the one before it has come back. Default false.
+	// +spec:CRR-122
 	// +optional
 	OrderedRecreate bool `json:"orderedRecreate,omitempty"`
-	// ForceRecreate stops also what has restarted since the request was made. Default false (CRR-128).
+	// ForceRecreate stops also what has restarted since the request was made. Default false.
+	// +spec:CRR-128
 	// +optional
 	ForceRecreate bool `json:"forceRecreate,omitempty"`
-	// TerminationGracePeriodSeconds is the time that a container has to end, in seconds. Default is that of the pod (CRR-011).
+	// TerminationGracePeriodSeconds is the time that a container has to end, in seconds. Default is that of the pod.
+	// +spec:CRR-011
 	// +optional
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// UnreadyGracePeriodSeconds makes the pod not ready for so many seconds before its containers are stopped. Absent means
-	// that nothing waits (CRR-012, CRR-064).
+	// UnreadyGracePeriodSeconds makes the pod not ready for so many seconds before its containers are stopped. Absent means that nothing
+	// waits.
+	// +spec:CRR-012, CRR-064
 	// +optional
 	UnreadyGracePeriodSeconds *int64 `json:"unreadyGracePeriodSeconds,omitempty"`
-	// MinStartedSeconds is the time for which a new container must run to count as recreated, in seconds. Default 0 (CRR-114).
+	// MinStartedSeconds is the time for which a new container must run to count as recreated, in seconds: 0 or more. Default 0.
+	// +spec:CRR-114
 	// +optional
 	MinStartedSeconds int32 `json:"minStartedSeconds,omitempty"`
 }
 
-// ContainerRecreateRequestPhase is the phase of a request or of one of its containers (CRR-013, CRR-014).
+// ContainerRecreateRequestPhase is the phase of a request or of one of its containers.
+//
+// +spec:CRR-013, CRR-014
 type ContainerRecreateRequestPhase string
 
 // Phases of requests and containers (CRR-013, CRR-014).
@@ -117,21 +136,27 @@ const (
 
 // ContainerRecreateRequestStatus is the observed state of a request.
 type ContainerRecreateRequestStatus struct {
-	// Phase is empty, Pending, Recreating or Completed (CRR-013).
+	// Phase is empty, Pending, Recreating or Completed.
+	// +spec:CRR-013
 	// +required
 	Phase ContainerRecreateRequestPhase `json:"phase,omitempty"`
-	// CompletionTime is when the request completed (CRR-003).
+	// CompletionTime is when the request completed.
+	// +spec:CRR-003
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// Message tells why the request ended without its containers (CRR-136).
+	// Message tells why the request ended without its containers.
+	// +spec:CRR-136
 	// +optional
 	Message string `json:"message,omitempty"`
-	// ContainerRecreateStates are the containers in the order of the spec (CRR-117).
+	// ContainerRecreateStates are the containers in the order of the spec.
+	// +spec:CRR-117
 	// +optional
 	ContainerRecreateStates []ContainerRecreateRequestContainerRecreateState `json:"containerRecreateStates,omitempty"`
 }
 
-// ContainerRecreateRequestContainerRecreateState is the state of one container (CRR-014).
+// ContainerRecreateRequestContainerRecreateState is the state of one container.
+//
+// +spec:CRR-014
 type ContainerRecreateRequestContainerRecreateState struct {
 	// Name of the container.
 	// +required
@@ -142,14 +167,16 @@ type ContainerRecreateRequestContainerRecreateState struct {
 	// Message tells why.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// IsKilled says that the request has stopped the container, or found it stopped (CRR-123, CRR-124).
+	// IsKilled says that the request has stopped the container, or found it stopped.
+	// +spec:CRR-123, CRR-124
 	// +optional
 	IsKilled bool `json:"isKilled,omitempty"`
 }
 
-// ContainerRecreateRequest asks for containers of a pod to be stopped, so that the kubelet starts them anew in the same pod (CRR-001). It
-// keeps in annotations what v1beta1 has in status.containerStatusSnapshot and status.conditions (CRR-017).
+// ContainerRecreateRequest asks for containers of a pod to be stopped, so that the kubelet starts them anew in the same pod. It keeps in
+// annotations what v1beta1 has in status.containerStatusSnapshot and status.conditions.
 //
+// +spec:CRR-001, CRR-017
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=crr
 // +kubebuilder:subresource:status

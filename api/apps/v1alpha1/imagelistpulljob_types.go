@@ -6,9 +6,9 @@ import (
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// ImageListPullJob pulls several images on a set of nodes (IMG-003).
-// It has the fields of v1beta1 (IMG-010), so the API server converts it by itself (IMG-195).
+// ImageListPullJob pulls several images on a set of nodes. It has the fields of v1beta1, so the API server converts it by itself.
 //
+// +spec:IMG-003, IMG-010, IMG-195
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="TOTAL",type="integer",JSONPath=".status.desired",description="Images"

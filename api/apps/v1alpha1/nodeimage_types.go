@@ -8,7 +8,8 @@ import (
 
 // NodeImageSpec lists the images to be present on a node.
 type NodeImageSpec struct {
-	// Images by their names without tag, in familiar form (IMG-011). At most 1024 (IMG-023).
+	// Images by their names without tag, in familiar form. At most 1024.
+	// +spec:IMG-011, IMG-023
 	// +optional
 	Images map[string]ImageSpec `json:"images,omitzero"`
 }
@@ -21,12 +22,15 @@ type ImageSpec struct {
 	// Tags to pull.
 	// +required
 	Tags []v1beta1.ImageTagSpec `json:"tags"`
-	// SandboxConfig is passed to the runtime with each pull (IMG-018).
+	// SandboxConfig is passed to the runtime with each pull.
+	// +spec:IMG-018
 	// +optional
 	SandboxConfig *v1beta1.SandboxConfig `json:"sandboxConfig,omitempty"`
 }
 
-// ReferenceObject names a pull secret. In v1beta1 it has a mode too (IMG-010).
+// ReferenceObject names a pull secret. In v1beta1 it has a mode too.
+//
+// +spec:IMG-010
 type ReferenceObject struct {
 	// Namespace of the secret.
 	// +optional
@@ -36,8 +40,9 @@ type ReferenceObject struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NodeImage lists the images to be present on the node of its name, and what became of them (IMG-001).
+// NodeImage lists the images to be present on the node of its name, and what became of them.
 //
+// +spec:IMG-001
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status

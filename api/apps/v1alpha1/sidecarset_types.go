@@ -9,14 +9,15 @@ import (
 // SidecarSetSpec says which containers are added to which pods, and how they are kept current.
 type SidecarSetSpec struct {
 	v1beta1.SidecarSetTemplate `json:",inline"`
-	// Namespace limits the pods to one namespace, and wins over namespaceSelector (SS-081, SS-273).
+	// Namespace limits the pods to one namespace, and wins over namespaceSelector.
+	// +spec:SS-081, SS-273
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SidecarSet adds containers to pods and keeps their images current (SS-001, SS-002). The custom version of v1beta1 is a label here
-// (SS-272).
+// SidecarSet adds containers to pods and keeps their images current. The custom version of v1beta1 is a label here.
 //
+// +spec:SS-001, SS-002, SS-272
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status

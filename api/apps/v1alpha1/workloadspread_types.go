@@ -10,20 +10,24 @@ import (
 // WorkloadSpreadSpec says over which groups of nodes the pods of a workload are spread.
 type WorkloadSpreadSpec struct {
 	v1beta1.WorkloadSpreadTarget `json:",inline"`
-	// Subsets in the order of their priority (WS-002).
+	// Subsets in the order of their priority.
+	// +spec:WS-002
 	// +required
 	Subsets []WorkloadSpreadSubset `json:"subsets,omitempty"`
 }
 
 // WorkloadSpreadSubset is one group of nodes, and what pods there get.
 type WorkloadSpreadSubset struct {
-	// Name of the subset, unique (WS-034).
+	// Name of the subset, unique.
+	// +spec:WS-034
 	// +required
 	Name string `json:"name"`
-	// RequiredNodeSelectorTerm is requiredNodeSelector of v1beta1 (WS-180).
+	// RequiredNodeSelectorTerm is requiredNodeSelector of v1beta1.
+	// +spec:WS-180
 	// +optional
 	RequiredNodeSelectorTerm *corev1.NodeSelectorTerm `json:"requiredNodeSelectorTerm,omitempty"`
-	// PreferredNodeSelectorTerms is preferredNodeSelector of v1beta1 (WS-180).
+	// PreferredNodeSelectorTerms is preferredNodeSelector of v1beta1.
+	// +spec:WS-180
 	// +optional
 	PreferredNodeSelectorTerms       []corev1.PreferredSchedulingTerm `json:"preferredNodeSelectorTerms,omitempty"`
 	v1beta1.WorkloadSpreadSubsetRest `json:",inline"`
@@ -31,7 +35,8 @@ type WorkloadSpreadSubset struct {
 
 // WorkloadSpreadSubsetCondition tells something of a subset.
 type WorkloadSpreadSubsetCondition struct {
-	// Type of the condition (WS-179).
+	// Type of the condition.
+	// +spec:WS-179
 	// +required
 	Type v1beta1.WorkloadSpreadSubsetConditionType `json:"type"`
 	// Status is True, False or Unknown.
@@ -48,7 +53,9 @@ type WorkloadSpreadSubsetCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// WorkloadSpreadSubsetStatus is what one subset has, and what is booked for it (WS-150).
+// WorkloadSpreadSubsetStatus is what one subset has, and what is booked for it.
+//
+// +spec:WS-150
 type WorkloadSpreadSubsetStatus struct {
 	// Name of the subset.
 	// +required
@@ -61,19 +68,23 @@ type WorkloadSpreadSubsetStatus struct {
 
 // WorkloadSpreadStatus says how the pods are spread.
 type WorkloadSpreadStatus struct {
-	// ObservedGeneration is the generation that the numbers are of (WS-177).
+	// ObservedGeneration is the generation that the numbers are of.
+	// +spec:WS-177
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// SubsetStatuses are over all pods (WS-154).
+	// SubsetStatuses are over all pods.
+	// +spec:WS-154
 	// +optional
 	SubsetStatuses []WorkloadSpreadSubsetStatus `json:"subsetStatuses,omitempty"`
-	// VersionedSubsetStatuses are by version of the workload; in them pods are booked (WS-070, WS-080).
+	// VersionedSubsetStatuses are by version of the workload; in them pods are booked.
+	// +spec:WS-070, WS-080
 	// +optional
 	VersionedSubsetStatuses map[string][]WorkloadSpreadSubsetStatus `json:"versionedSubsetStatuses,omitempty"`
 }
 
-// WorkloadSpread spreads the pods of one workload over groups of nodes, without changing the workload (WS-001).
+// WorkloadSpread spreads the pods of one workload over groups of nodes, without changing the workload.
 //
+// +spec:WS-001
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=ws
 // +kubebuilder:subresource:status

@@ -11,18 +11,24 @@ import (
 
 // CloneSetSpec is the wanted state of a CloneSet.
 type CloneSetSpec struct {
-	// Replicas is the wanted number of pods. Default 1 (CS-010).
+	// Replicas is the wanted number of pods: 0 or more. Default 1.
+	// +spec:CS-010
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Selector selects the pods by their labels. It must match the labels of the template and cannot be changed (CS-021, CS-032).
+	// Selector selects the pods by their labels. It must not be empty, must match the labels of the template, and cannot be changed.
+	// +spec:CS-021, CS-032
 	// +required
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Template is the template of the pods. Unknown fields are kept (CS-016).
+	// Template is the template of the pods, as in a Deployment: see "kubectl explain pod.spec". Its restartPolicy must be Always.
+	// Fields that Afloat does not know are kept.
+	// +spec:CS-016
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	Template template.PodTemplate `json:"template,omitzero"`
-	// VolumeClaimTemplates are claims that every pod gets for itself (CS-045). Unknown fields are kept (CS-016).
+	// VolumeClaimTemplates are claims that every pod gets for itself, each mounted by its name: see "kubectl explain pvc". Fields that
+	// Afloat does not know are kept.
+	// +spec:CS-045, CS-016
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -33,36 +39,44 @@ type CloneSetSpec struct {
 	// UpdateStrategy says how pods are moved to a changed template.
 	// +optional
 	UpdateStrategy CloneSetUpdateStrategy `json:"updateStrategy,omitzero"`
-	// RevisionHistoryLimit is the number of old revisions to keep. Default 10 (CS-010, CS-088).
+	// RevisionHistoryLimit is the number of old revisions to keep for going back to: 0 or more. Default 10.
+	// +spec:CS-010, CS-088
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
-	// MinReadySeconds is the time for which a pod must be ready before it counts as available, in seconds. Default 0 (CS-170).
+	// MinReadySeconds is the time for which a pod must be ready before it counts as available, in seconds: 0 or more. Default 0.
+	// +spec:CS-170
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
-	// Lifecycle holds the hooks of the pods (CS-190).
+	// Lifecycle holds the hooks of the pods: what must happen before a pod is deleted, updated in place, or counts as available.
+	// +spec:CS-190
 	// +optional
 	Lifecycle *pub.Lifecycle `json:"lifecycle,omitempty"`
-	// ProgressDeadlineSeconds is the time after which a rollout that makes no progress is reported, in seconds. Absent or
-	// 2147483647 means never (CS-015, CS-226).
+	// ProgressDeadlineSeconds is the time after which a rollout that makes no progress is reported, in seconds: more
+	// than minReadySeconds. Absent or 2147483647 means never. A late rollout is not stopped.
+	// +spec:CS-015, CS-226
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 }
 
 // CloneSetScaleStrategy says how pods are created and deleted.
 type CloneSetScaleStrategy struct {
-	// PodsToDelete names pods to be deleted first when scaling in, or to be replaced (CS-130). The controller removes names that
-	// are gone (CS-134).
+	// PodsToDelete names pods to be deleted first when scaling in, or to be replaced. Each name once. The controller removes names that
+	// are gone.
+	// +spec:CS-130, CS-134
 	// +optional
 	PodsToDelete []string `json:"podsToDelete,omitempty"`
-	// MaxUnavailable limits creation: no more pods are made while so many are unavailable. A number or a percentage of replicas,
-	// rounded up. Absent means no limit (CS-094).
+	// MaxUnavailable limits creation: no more pods are made while so many are unavailable. A number or a percentage of replicas, rounded
+	// up. Absent means no limit.
+	// +spec:CS-094
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// EnablePVCReuse makes new pods take over name and claims of lost ones. Default false (CS-013, CS-060).
+	// EnablePVCReuse makes new pods take over name and claims of pods that somebody else deleted or evicted. Default false.
+	// +spec:CS-013, CS-060
 	// +optional
 	// +kubebuilder:default=false
 	EnablePVCReuse bool `json:"enablePVCReuse,omitempty"`
-	// ExcludePreparingDelete replaces a pod as soon as it waits in PreparingDelete. Default false (CS-116).
+	// ExcludePreparingDelete replaces a pod as soon as its preDelete hook holds it, instead of when it has gone. Default false.
+	// +spec:CS-116
 	// +optional
 	ExcludePreparingDelete bool `json:"excludePreparingDelete,omitempty"`
 }
@@ -78,7 +92,9 @@ const (
 	OnDeleteCloneSetUpdateStrategyType CloneSetUpdateStrategyType = "OnDelete"
 )
 
-// CloneSetPodUpdatePolicy says how one pod is moved to a changed template (IPU-010).
+// CloneSetPodUpdatePolicy says how one pod is moved to a changed template.
+//
+// +spec:IPU-010
 type CloneSetPodUpdatePolicy string
 
 // Pod update policies of a CloneSet (IPU-010).
@@ -93,37 +109,47 @@ const (
 
 // CloneSetUpdateStrategy says how pods are moved to a changed template.
 type CloneSetUpdateStrategy struct {
-	// Type is RollingUpdate or OnDelete. Default RollingUpdate (CS-011).
+	// Type is RollingUpdate, or OnDelete: a pod gets a changed template when somebody deletes it. Default RollingUpdate.
+	// +spec:CS-011
 	// +optional
 	Type CloneSetUpdateStrategyType `json:"type,omitempty"`
-	// RollingUpdate holds the options of rolling updates. OnDelete keeps but does not use it (CS-093, CS-256).
+	// RollingUpdate holds the options of type RollingUpdate. With OnDelete they are kept and not used.
+	// +spec:CS-093, CS-256
 	// +optional
 	RollingUpdate *RollingUpdateCloneSetStrategy `json:"rollingUpdate,omitempty"`
 }
 
 // RollingUpdateCloneSetStrategy holds the options of rolling updates.
 type RollingUpdateCloneSetStrategy struct {
-	// PodUpdatePolicy says whether pods are recreated or changed in place. Default ReCreate (CS-011).
+	// PodUpdatePolicy is ReCreate: pods are replaced; InPlaceIfPossible: changed in place where the change allows it, else replaced; or
+	// InPlaceOnly: changes that are impossible in place are refused. Default ReCreate.
+	// +spec:CS-011
 	// +optional
 	PodUpdatePolicy CloneSetPodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
-	// Partition is the number of pods that are not updated: a number or a percentage of replicas, rounded up. Default 0 (CS-090).
+	// Partition is how many pods stay at the old revision: a number, or a percentage of replicas such as 20%, rounded up but leaving one
+	// of several pods to be updated unless it is 100%. Default 0.
+	// +spec:CS-090
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// MaxUnavailable is the number of pods that may be unavailable: a number or a percentage of replicas, rounded up, or down if
-	// maxSurge is above 0. Default 20% (CS-092).
+	// maxSurge is above 0. Default 20%.
+	// +spec:CS-092
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MaxSurge is the number of pods above replicas during an update: a number or a percentage of replicas, rounded up.
-	// Default 0 (CS-091).
+	// MaxSurge is the number of pods above replicas during an update: a number or a percentage of replicas, rounded up. Default 0.
+	// +spec:CS-091
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
-	// Paused stops updates; scaling goes on. Default false (CS-122).
+	// Paused stops updates; scaling goes on. Default false.
+	// +spec:CS-122
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// PriorityStrategy orders the pods to be updated (CS-181, CS-182).
+	// PriorityStrategy says which pods are updated first, by their labels: by weights or by numbers, not both.
+	// +spec:CS-181, CS-182
 	// +optional
 	PriorityStrategy *pub.UpdatePriorityStrategy `json:"priorityStrategy,omitempty"`
-	// ScatterStrategy spreads pods with given label values over the rollout (CS-184).
+	// ScatterStrategy spreads the pods that have one of these labels evenly over the update.
+	// +spec:CS-184
 	// +optional
 	ScatterStrategy []pub.UpdateScatterTerm `json:"scatterStrategy,omitempty"`
 	// InPlaceUpdateStrategy holds the options of updates in place.
@@ -133,43 +159,56 @@ type RollingUpdateCloneSetStrategy struct {
 
 // CloneSetStatus is the observed state of a CloneSet.
 type CloneSetStatus struct {
-	// ObservedGeneration is the metadata.generation that the status speaks of (CS-222).
+	// ObservedGeneration is the metadata.generation that the status speaks of.
+	// +spec:CS-222
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Replicas is the number of active pods (CS-220).
+	// Replicas is the number of active pods.
+	// +spec:CS-220
 	// +required
 	Replicas int32 `json:"replicas"`
-	// ReadyReplicas is the number of ready pods (CS-170).
+	// ReadyReplicas is the number of ready pods.
+	// +spec:CS-170
 	// +required
 	ReadyReplicas int32 `json:"readyReplicas"`
-	// AvailableReplicas is the number of available pods (CS-170).
+	// AvailableReplicas is the number of available pods.
+	// +spec:CS-170
 	// +required
 	AvailableReplicas int32 `json:"availableReplicas"`
-	// UpdatedReplicas is the number of active pods of the update revision (CS-220).
+	// UpdatedReplicas is the number of active pods of the update revision.
+	// +spec:CS-220
 	// +required
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// UpdatedReadyReplicas is the number of ready pods of the update revision (CS-220).
+	// UpdatedReadyReplicas is the number of ready pods of the update revision.
+	// +spec:CS-220
 	// +required
 	UpdatedReadyReplicas int32 `json:"updatedReadyReplicas"`
-	// UpdatedAvailableReplicas is the number of available pods of the update revision (CS-220).
+	// UpdatedAvailableReplicas is the number of available pods of the update revision.
+	// +spec:CS-220
 	// +optional
 	UpdatedAvailableReplicas int32 `json:"updatedAvailableReplicas,omitempty"`
-	// ExpectedUpdatedReplicas is the number of pods that are to be updated (CS-221).
+	// ExpectedUpdatedReplicas is the number of pods that are to be updated.
+	// +spec:CS-221
 	// +optional
 	ExpectedUpdatedReplicas int32 `json:"expectedUpdatedReplicas,omitempty"`
-	// UpdateRevision is the name of the revision of the present template (CS-086).
+	// UpdateRevision is the name of the revision of the present template.
+	// +spec:CS-086
 	// +optional
 	UpdateRevision string `json:"updateRevision,omitempty"`
-	// CurrentRevision is the name of the revision of old pods (CS-086).
+	// CurrentRevision is the name of the revision of old pods.
+	// +spec:CS-086
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`
-	// CollisionCount makes revision names unique (CS-084).
+	// CollisionCount counts names of revisions that were taken.
+	// +spec:CS-084
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
-	// Conditions tell what the controller is doing and what fails (CS-225, CS-226).
+	// Conditions tell what fails and how far an update is. Types: FailedScale, FailedUpdate, Progressing, Available.
+	// +spec:CS-225, CS-226
 	// +optional
 	Conditions []CloneSetCondition `json:"conditions,omitempty"`
-	// LabelSelector is the text form of the selector, for the scale subresource (CS-017).
+	// LabelSelector is the text form of the selector, for the scale subresource.
+	// +spec:CS-017
 	// +optional
 	LabelSelector string `json:"labelSelector,omitempty"`
 }
@@ -205,13 +244,14 @@ const (
 
 // CloneSetCondition is one condition of a CloneSet.
 type CloneSetCondition struct {
-	// Type of the condition.
+	// Type is FailedScale, FailedUpdate, Progressing or Available.
 	// +required
 	Type CloneSetConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	// +required
 	Status corev1.ConditionStatus `json:"status"`
-	// LastUpdateTime is when status or reason changed last; the progress deadline counts from it (CS-228).
+	// LastUpdateTime is when status or reason changed last; the progress deadline counts from it.
+	// +spec:CS-228
 	// +optional
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
 	// LastTransitionTime is when the status changed last.
@@ -225,8 +265,9 @@ type CloneSetCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// CloneSet keeps a number of interchangeable pods and updates them in place or by recreation (CS-001).
+// CloneSet keeps a number of interchangeable pods and updates them in place or by recreation.
 //
+// +spec:CS-001
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:shortName=clone

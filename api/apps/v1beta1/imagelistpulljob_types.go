@@ -4,13 +4,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ImageListPullJobSpec says which images are to be pulled, where and how.
 type ImageListPullJobSpec struct {
-	// Images to pull; one ImagePullJob is made for each (IMG-150). At most 255, none twice (IMG-045).
+	// Images to pull; one ImagePullJob is made for each. At most 255, none twice.
+	// +spec:IMG-150, IMG-045
 	// +required
 	Images               []string `json:"images"`
 	ImagePullJobTemplate `json:",inline"`
 }
 
-// ImageListPullJobStatus is the observed state of a list of jobs (IMG-154).
+// ImageListPullJobStatus is the observed state of a list of jobs.
+//
+// +spec:IMG-154
 type ImageListPullJobStatus struct {
 	// StartTime is when the controller saw the list first.
 	// +optional
@@ -48,8 +51,9 @@ type FailedImageStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ImageListPullJob pulls several images on a set of nodes (IMG-003).
+// ImageListPullJob pulls several images on a set of nodes.
 //
+// +spec:IMG-003
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status

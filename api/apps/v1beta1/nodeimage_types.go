@@ -7,7 +7,8 @@ import (
 
 // NodeImageSpec lists the images to be present on a node.
 type NodeImageSpec struct {
-	// Images by their names without tag, in familiar form (IMG-011). At most 1024 (IMG-023).
+	// Images by their names without tag, in familiar form. At most 1024.
+	// +spec:IMG-011, IMG-023
 	// +optional
 	Images map[string]ImageSpec `json:"images,omitzero"`
 }
@@ -20,7 +21,8 @@ type ImageSpec struct {
 	// Tags to pull.
 	// +required
 	Tags []ImageTagSpec `json:"tags"`
-	// SandboxConfig is passed to the runtime with each pull (IMG-018).
+	// SandboxConfig is passed to the runtime with each pull.
+	// +spec:IMG-018
 	// +optional
 	SandboxConfig *SandboxConfig `json:"sandboxConfig,omitempty"`
 }
@@ -33,12 +35,15 @@ type ReferenceObject struct {
 	// Name of the secret.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Mode is batch for copies that jobs share (IMG-118).
+	// Mode is batch for copies of secrets that jobs share, else empty.
+	// +spec:IMG-118
 	// +optional
 	Mode string `json:"mode,omitempty"`
 }
 
-// SandboxConfig is the metadata of the sandbox that a pull request names (IMG-018).
+// SandboxConfig is the metadata of the sandbox that a pull request names.
+//
+// +spec:IMG-018
 type SandboxConfig struct {
 	// Labels of the sandbox.
 	// +optional
@@ -48,7 +53,9 @@ type SandboxConfig struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ImagePullPolicy says when an image is pulled (IMG-014).
+// ImagePullPolicy says when an image is pulled.
+//
+// +spec:IMG-014
 type ImagePullPolicy string
 
 // Image pull policies (IMG-014).
@@ -61,45 +68,56 @@ const (
 
 // ImageTagSpec is one tag, or digest, of an image.
 type ImageTagSpec struct {
-	// Tag, or a digest (IMG-012).
+	// Tag, or a digest.
+	// +spec:IMG-012
 	// +required
 	Tag string `json:"tag"`
-	// CreatedAt is when the tag was asked for (IMG-021).
+	// CreatedAt is when the tag was asked for.
+	// +spec:IMG-021
 	// +optional
 	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
 	// PullPolicy holds limits of the pull.
 	// +optional
 	PullPolicy *ImageTagPullPolicy `json:"pullPolicy,omitempty"`
-	// OwnerReferences are the jobs that ask for the tag (IMG-087). A tag without is kept until its TTL ends (IMG-055).
+	// OwnerReferences are the jobs that ask for the tag. A tag without is kept until its TTL ends.
+	// +spec:IMG-087, IMG-055
 	// +optional
 	OwnerReferences []corev1.ObjectReference `json:"ownerReferences,omitempty"`
-	// Version grows when the tag is to be pulled again (IMG-086, IMG-131).
+	// Version grows when the tag is to be pulled again.
+	// +spec:IMG-086, IMG-131
 	// +optional
 	Version int64 `json:"version,omitempty"`
-	// ImagePullPolicy is Always or IfNotPresent. Default IfNotPresent (IMG-015).
+	// ImagePullPolicy is Always: the registry is asked each time; or IfNotPresent: nothing is pulled if the node has the image. Default
+	// IfNotPresent.
+	// +spec:IMG-015
 	// +optional
 	ImagePullPolicy ImagePullPolicy `json:"imagePullPolicy,omitempty"`
 }
 
 // ImageTagPullPolicy holds the limits of a pull.
 type ImageTagPullPolicy struct {
-	// TimeoutSeconds limits each attempt, in seconds. Default 600 (IMG-021, IMG-135).
+	// TimeoutSeconds limits each attempt, in seconds. Default 600.
+	// +spec:IMG-021, IMG-135
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// BackoffLimit is the number of attempts after the first. Default 3 (IMG-021, IMG-135).
+	// BackoffLimit is the number of attempts after the first. Default 3.
+	// +spec:IMG-021, IMG-135
 	// +optional
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// TTLSecondsAfterFinished is the time after which the finished tag is removed, in seconds (IMG-054).
+	// TTLSecondsAfterFinished is the time after which the finished tag is removed, in seconds.
+	// +spec:IMG-054
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// ActiveDeadlineSeconds limits all attempts together, in seconds (IMG-059, IMG-135).
+	// ActiveDeadlineSeconds limits all attempts together, in seconds.
+	// +spec:IMG-059, IMG-135
 	// +optional
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 }
 
 // NodeImageStatus is the observed state of the images of a node.
 type NodeImageStatus struct {
-	// Desired is the number of tags in the spec (IMG-061).
+	// Desired is the number of tags in the spec.
+	// +spec:IMG-061
 	// +required
 	Desired int32 `json:"desired"`
 	// Succeeded is the number of tags that are pulled.
@@ -117,7 +135,8 @@ type NodeImageStatus struct {
 	// ImageStatuses by image name.
 	// +optional
 	ImageStatuses map[string]ImageStatus `json:"imageStatuses,omitzero"`
-	// FirstSyncStatus is what became of the tags that were there when the node began (IMG-063).
+	// FirstSyncStatus is what became of the tags that were there when the node began.
+	// +spec:IMG-063
 	// +optional
 	FirstSyncStatus *SyncStatus `json:"firstSyncStatus,omitempty"`
 }
@@ -129,7 +148,9 @@ type ImageStatus struct {
 	Tags []ImageTagStatus `json:"tags"`
 }
 
-// ImagePullPhase is the phase of a pull (IMG-132).
+// ImagePullPhase is the phase of a pull.
+//
+// +spec:IMG-132
 type ImagePullPhase string
 
 // Phases of a pull (IMG-132).
@@ -164,7 +185,8 @@ type ImageTagStatus struct {
 	// Version of the spec of which this speaks.
 	// +optional
 	Version int64 `json:"version,omitempty"`
-	// ImageID of the pulled image (IMG-140).
+	// ImageID of the pulled image.
+	// +spec:IMG-140
 	// +optional
 	ImageID string `json:"imageID,omitempty"`
 	// Message tells why the pull failed.
@@ -172,7 +194,9 @@ type ImageTagStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// SyncStatusPhase is what became of the first tags of a node (IMG-063).
+// SyncStatusPhase is what became of the first tags of a node.
+//
+// +spec:IMG-063
 type SyncStatusPhase string
 
 // Results of the first tags of a node (IMG-063).
@@ -183,7 +207,9 @@ const (
 	SyncStatusFailed SyncStatusPhase = "Failed"
 )
 
-// SyncStatus is what became of the first tags of a node (IMG-063).
+// SyncStatus is what became of the first tags of a node.
+//
+// +spec:IMG-063
 type SyncStatus struct {
 	// SyncAt is when all had finished.
 	// +optional
@@ -196,8 +222,9 @@ type SyncStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NodeImage lists the images to be present on the node of its name, and what became of them (IMG-001).
+// NodeImage lists the images to be present on the node of its name, and what became of them.
 //
+// +spec:IMG-001
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster

@@ -7,8 +7,10 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// SidecarContainer is a container of a SidecarSet: the typed view and the document it was read from, so that fields of newer versions of
-// Kubernetes reach the pods (SS-D24). Read and change it through the embedded view.
+// SidecarContainer is a container, as in a pod, with what a sidecar needs beyond. Fields that Afloat does not know are kept.
+// ---
+// It is the typed view and the document it was read from, so that fields of newer versions of Kubernetes reach the pods (SS-D24). Read and
+// change it through the embedded view.
 //
 // +kubebuilder:object:generate=false
 type SidecarContainer struct {

@@ -11,17 +11,22 @@ import (
 // SidecarSetSpec says which containers are added to which pods, and how they are kept current.
 type SidecarSetSpec struct {
 	SidecarSetTemplate `json:",inline"`
-	// CustomVersion names the revision of this spec, for injectionStrategy.revision (SS-183, SS-186).
+	// CustomVersion names the revision of this spec, for injectionStrategy.revision. It must be valid as the value of a label.
+	// +spec:SS-183, SS-186
 	// +optional
 	CustomVersion string `json:"customVersion,omitempty"`
 }
 
-// SidecarSetTemplate is what both versions have in common (SS-270).
+// SidecarSetTemplate is what both versions have in common.
+//
+// +spec:SS-270
 type SidecarSetTemplate struct {
-	// Selector selects the pods by their labels. Required and not empty (SS-032).
+	// Selector selects the pods by their labels. Required and not empty.
+	// +spec:SS-032
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// NamespaceSelector selects the namespaces of the pods; absent means all (SS-080).
+	// NamespaceSelector selects the namespaces of the pods; absent means all.
+	// +spec:SS-080
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// InitContainers are added to the pods' init containers at creation; those with restartPolicy Always are native sidecars.
@@ -30,7 +35,8 @@ type SidecarSetTemplate struct {
 	// Containers are added to the pods' containers at creation. Their images are changed in place.
 	// +optional
 	Containers []SidecarContainer `json:"containers,omitempty"`
-	// Volumes that the containers mount; those that are mounted are added to the pods (SS-115). Unknown fields are kept.
+	// Volumes that the containers mount; those that are mounted are added to the pods. Unknown fields are kept.
+	// +spec:SS-115
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -41,39 +47,49 @@ type SidecarSetTemplate struct {
 	// InjectionStrategy says what new pods get.
 	// +optional
 	InjectionStrategy SidecarSetInjectionStrategy `json:"injectionStrategy,omitzero"`
-	// ImagePullSecrets are added to the pods at creation (SS-119).
+	// ImagePullSecrets are added to the pods at creation.
+	// +spec:SS-119
 	// +optional
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// RevisionHistoryLimit is the number of revisions to keep. Default 10 (SS-187).
+	// RevisionHistoryLimit is the number of revisions to keep: 0 or more. Default 10.
+	// +spec:SS-187
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
-	// PatchPodMetadata sets annotations of the pods (SS-150).
+	// PatchPodMetadata sets annotations of the pods: those that the administrator allows in ConfigMap kruise-configuration.
+	// +spec:SS-150
 	// +optional
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
 
-// SidecarContainerSpec is a container with what a sidecar needs beyond. The order of the fields is that of the hash (SS-017).
+// SidecarContainerSpec is a container with what a sidecar needs beyond. The order of the fields is that of the hash.
+//
+// +spec:SS-017
 type SidecarContainerSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	corev1.Container `json:",inline"`
-	// PodInjectPolicy puts the container before or behind those of the pod. Default BeforeAppContainer, of init containers
-	// AfterAppContainer (SS-011, SS-102).
+	// PodInjectPolicy is BeforeAppContainer or AfterAppContainer: the container stands before or behind those of the pod. Default
+	// BeforeAppContainer, of init containers AfterAppContainer.
+	// +spec:SS-011, SS-102
 	// +optional
 	PodInjectPolicy PodInjectPolicyType `json:"podInjectPolicy,omitempty"`
 	// UpgradeStrategy says how the image is changed.
 	// +optional
 	UpgradeStrategy SidecarContainerUpgradeStrategy `json:"upgradeStrategy"`
-	// ShareVolumePolicy mounts what the pod's containers mount (SS-116).
+	// ShareVolumePolicy says whether the container mounts what the pod's containers mount.
+	// +spec:SS-116
 	// +optional
 	ShareVolumePolicy ShareVolumePolicy `json:"shareVolumePolicy"`
-	// ShareVolumeDevicePolicy does the same for devices (SS-118).
+	// ShareVolumeDevicePolicy says whether the container gets the block devices that the pod's containers have.
+	// +spec:SS-118
 	// +optional
 	ShareVolumeDevicePolicy *ShareVolumePolicy `json:"shareVolumeDevicePolicy,omitempty"`
-	// TransferEnv copies environment variables of the pod's containers (SS-111).
+	// TransferEnv copies environment variables of the pod's containers.
+	// +spec:SS-111
 	// +optional
 	TransferEnv []TransferEnvVar `json:"transferEnv,omitempty"`
-	// ResourcesPolicy derives the resources from those of the pod's containers (SS-130).
+	// ResourcesPolicy derives the resources from those of the pod's containers.
+	// +spec:SS-130
 	// +optional
 	ResourcesPolicy *ResourcesPolicy `json:"resourcesPolicy,omitempty"`
 }
@@ -98,10 +114,13 @@ const (
 
 // SidecarContainerUpgradeStrategy says how the image of a sidecar is changed.
 type SidecarContainerUpgradeStrategy struct {
-	// UpgradeType is ColdUpgrade or HotUpgrade, and cannot be changed. Default ColdUpgrade (SS-011, SS-056).
+	// UpgradeType is ColdUpgrade: the container is restarted with its new image; or HotUpgrade: a second container takes over. It cannot
+	// be changed. Default ColdUpgrade.
+	// +spec:SS-011, SS-056
 	// +optional
 	UpgradeType SidecarContainerUpgradeType `json:"upgradeType,omitempty"`
-	// HotUpgradeEmptyImage is the image of the container that stands by (SS-050).
+	// HotUpgradeEmptyImage is the image of the container that stands by. Required with HotUpgrade, and another than image.
+	// +spec:SS-050
 	// +optional
 	HotUpgradeEmptyImage string `json:"hotUpgradeEmptyImage,omitempty"`
 }
@@ -117,12 +136,15 @@ const (
 
 // ShareVolumePolicy says whether a sidecar gets the mounts or devices of the pod's containers.
 type ShareVolumePolicy struct {
-	// Type is enabled or disabled. Default disabled (SS-011).
+	// Type is enabled or disabled. Default disabled.
+	// +spec:SS-011
 	// +optional
 	Type ShareVolumePolicyType `json:"type,omitempty"`
 }
 
-// TransferEnvVar names environment variables to copy (SS-111, SS-112).
+// TransferEnvVar names environment variables to copy.
+//
+// +spec:SS-111, SS-112
 type TransferEnvVar struct {
 	// SourceContainerName is the container of the pod to copy from.
 	// +optional
@@ -140,7 +162,8 @@ type TransferEnvVar struct {
 
 // SourceContainerNameSource says where the name of a container is found.
 type SourceContainerNameSource struct {
-	// FieldRef is metadata.labels['<key>'] or metadata.annotations['<key>'] (SS-036).
+	// FieldRef is metadata.labels['<key>'] or metadata.annotations['<key>'].
+	// +spec:SS-036
 	// +optional
 	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
 }
@@ -154,17 +177,20 @@ const (
 	TargetContainersModeMax TargetContainersModeType = "max"
 )
 
-// ResourcesPolicy derives the resources of a sidecar from those of the pod's containers, at creation (SS-130 to SS-142).
+// ResourcesPolicy derives the resources of a sidecar from those of the pod's containers, at creation.
+//
+// +spec:SS-130 to SS-142
 type ResourcesPolicy struct {
-	// TargetContainersMode is sum or max.
+	// TargetContainersMode is sum or max: how the resources of several containers become one value.
 	// +required
 	// +kubebuilder:validation:Enum=sum;max
 	TargetContainersMode TargetContainersModeType `json:"targetContainersMode"`
-	// TargetContainersNameRegex selects the containers by an unanchored regular expression. Default .* (SS-012).
+	// TargetContainersNameRegex selects the containers by an unanchored regular expression. Default .*.
+	// +spec:SS-012
 	// +optional
 	// +kubebuilder:default=".*"
 	TargetContainersNameRegex string `json:"targetContainersNameRegex,omitempty"`
-	// ResourcesExpr holds the expressions.
+	// ResourcesExpr holds the expressions: of limits, requests or both.
 	// +required
 	ResourcesExpr ResourcesExpr `json:"resourcesExpr"`
 }
@@ -179,17 +205,21 @@ type ResourcesExpr struct {
 	Requests *ResourceExprRequests `json:"requests,omitempty"`
 }
 
-// ResourceExprLimits holds expressions of limits (SS-138).
+// ResourceExprLimits holds expressions of limits.
+//
+// +spec:SS-138
 type ResourceExprLimits struct {
-	// CPU is an expression of cpu, in cores.
+	// CPU is an expression of cpu, in cores, such as cpu*50%.
 	// +optional
 	CPU string `json:"cpu,omitempty"`
-	// Memory is an expression of memory, in bytes.
+	// Memory is an expression of memory, in bytes, such as max(memory/4, 64Mi).
 	// +optional
 	Memory string `json:"memory,omitempty"`
 }
 
-// ResourceExprRequests holds expressions of requests (SS-138).
+// ResourceExprRequests holds expressions of requests.
+//
+// +spec:SS-138
 type ResourceExprRequests ResourceExprLimits
 
 // SidecarSetPatchPolicyType says what becomes of an annotation that a pod has already.
@@ -205,12 +235,16 @@ const (
 	SidecarSetMergePatchJSONPatchPolicy SidecarSetPatchPolicyType = "MergePatchJson"
 )
 
-// SidecarSetPatchPodMetadata sets annotations of pods (SS-150).
+// SidecarSetPatchPodMetadata sets annotations of pods.
+//
+// +spec:SS-150
 type SidecarSetPatchPodMetadata struct {
 	// Annotations to set.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// PatchPolicy is Retain, Overwrite or MergePatchJson. Default Retain (SS-010).
+	// PatchPolicy says what becomes of an annotation that the pod has: Retain keeps it, Overwrite replaces it, MergePatchJson merges both
+	// as JSON objects. Default Retain.
+	// +spec:SS-010
 	// +optional
 	PatchPolicy SidecarSetPatchPolicyType `json:"patchPolicy,omitempty"`
 }
@@ -224,15 +258,18 @@ const (
 	PartialSidecarSetInjectRevisionPolicy SidecarSetInjectRevisionPolicy = "Partial"
 )
 
-// SidecarSetInjectRevision names a revision (SS-171).
+// SidecarSetInjectRevision names a revision.
+//
+// +spec:SS-171
 type SidecarSetInjectRevision struct {
-	// CustomVersion selects the newest revision of that version.
+	// CustomVersion selects the newest revision that was made with this customVersion. This or revisionName is required.
 	// +optional
 	CustomVersion *string `json:"customVersion,omitempty"`
-	// RevisionName is the name of a ControllerRevision, and wins.
+	// RevisionName is the name of a ControllerRevision of this SidecarSet. It wins over customVersion.
 	// +optional
 	RevisionName *string `json:"revisionName,omitempty"`
-	// Policy is Always or Partial. Default Always (SS-010).
+	// Policy is Always: all new pods get the revision; or Partial: as large a share of them as updateStrategy.partition. Default Always.
+	// +spec:SS-010
 	// +optional
 	// +kubebuilder:validation:Enum=Always;Partial
 	// +kubebuilder:default=Always
@@ -241,10 +278,12 @@ type SidecarSetInjectRevision struct {
 
 // SidecarSetInjectionStrategy says what new pods get.
 type SidecarSetInjectionStrategy struct {
-	// Paused leaves new pods without these sidecars; those that have them are still kept current (SS-091).
+	// Paused leaves new pods without these sidecars; those that have them are still kept current. Default false.
+	// +spec:SS-091
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// Revision is what new pods get instead of the latest spec (SS-170).
+	// Revision is what new pods get instead of the latest spec.
+	// +spec:SS-170
 	// +optional
 	Revision *SidecarSetInjectRevision `json:"revision,omitempty"`
 }
@@ -260,25 +299,33 @@ const (
 
 // SidecarSetUpdateStrategy says how pods are moved to changed images.
 type SidecarSetUpdateStrategy struct {
-	// Type is NotUpdate or RollingUpdate. Default RollingUpdate (SS-010).
+	// Type is RollingUpdate, or NotUpdate: running pods are never changed. Default RollingUpdate.
+	// +spec:SS-010
 	// +optional
 	Type SidecarSetUpdateStrategyType `json:"type,omitempty"`
-	// Paused stops updates (SS-220).
+	// Paused stops updates of running pods; new pods get the latest sidecars all the same. Default false.
+	// +spec:SS-220
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// Selector selects the pods that are updated; absent means all (SS-210). Not together with partition (SS-037).
+	// Selector selects the pods that are updated; absent means all. Not together with partition.
+	// +spec:SS-210, SS-037
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Partition is the number or percentage of pods that are not updated. Default 0 (SS-217).
+	// Partition is how many pods are not updated: a number, or a percentage of the matched pods such as 20%. Not together with selector.
+	// Default 0.
+	// +spec:SS-217
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// MaxUnavailable is the number or percentage of pods that may be unavailable because of updates. Default 1 (SS-218).
+	// MaxUnavailable is how many pods may be unavailable because of updates: a number, or a percentage of the matched pods. Default 1.
+	// +spec:SS-218
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// PriorityStrategy puts pods first by their labels (SS-213).
+	// PriorityStrategy puts pods first by their labels.
+	// +spec:SS-213
 	// +optional
 	PriorityStrategy *pub.UpdatePriorityStrategy `json:"priorityStrategy,omitempty"`
-	// ScatterStrategy spreads pods of given labels over the update (SS-214).
+	// ScatterStrategy spreads pods of given labels over the update.
+	// +spec:SS-214
 	// +optional
 	ScatterStrategy []pub.UpdateScatterTerm `json:"scatterStrategy,omitempty"`
 }
@@ -288,10 +335,12 @@ type SidecarSetStatus struct {
 	// ObservedGeneration is the generation of the spec that the status is of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MatchedPods is the number of pods that have the sidecars (SS-200).
+	// MatchedPods is the number of pods that have the sidecars.
+	// +spec:SS-200
 	// +required
 	MatchedPods int32 `json:"matchedPods"`
-	// UpdatedPods is the number of those that have the latest ones (SS-204).
+	// UpdatedPods is the number of those that have the latest ones.
+	// +spec:SS-204
 	// +required
 	UpdatedPods int32 `json:"updatedPods"`
 	// ReadyPods is the number of those that are ready.
@@ -303,13 +352,15 @@ type SidecarSetStatus struct {
 	// LatestRevision is the name of the ControllerRevision of the present spec.
 	// +optional
 	LatestRevision string `json:"latestRevision,omitempty"`
-	// CollisionCount counts names of revisions that were taken (SS-185).
+	// CollisionCount counts names of revisions that were taken.
+	// +spec:SS-185
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 }
 
-// SidecarSet adds containers to pods and keeps their images current (SS-001, SS-002).
+// SidecarSet adds containers to pods and keeps their images current.
 //
+// +spec:SS-001, SS-002
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status

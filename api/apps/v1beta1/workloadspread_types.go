@@ -10,17 +10,22 @@ import (
 // WorkloadSpreadSpec says over which groups of nodes the pods of a workload are spread.
 type WorkloadSpreadSpec struct {
 	WorkloadSpreadTarget `json:",inline"`
-	// Subsets in the order of their priority (WS-002).
+	// Subsets in the order of their priority: at least one.
+	// +spec:WS-002
 	// +required
 	Subsets []WorkloadSpreadSubset `json:"subsets,omitempty"`
 }
 
-// WorkloadSpreadTarget is what both versions have in common (WS-180).
+// WorkloadSpreadTarget is what both versions have in common.
+//
+// +spec:WS-180
 type WorkloadSpreadTarget struct {
-	// TargetReference names the workload, in the same namespace (WS-013, WS-022).
+	// TargetReference names the workload, in the same namespace. Another WorkloadSpread must not name it. It cannot be changed.
+	// +spec:WS-013, WS-022
 	// +required
 	TargetReference *TargetReference `json:"targetRef"`
-	// TargetFilter limits which pods of the workload are spread, and says how many there shall be (WS-014, WS-015).
+	// TargetFilter limits which pods of the workload are spread, and says how many there shall be.
+	// +spec:WS-014, WS-015
 	// +optional
 	TargetFilter *TargetFilter `json:"targetFilter,omitempty"`
 	// ScheduleStrategy says what happens to pods that cannot be scheduled.
@@ -30,10 +35,12 @@ type WorkloadSpreadTarget struct {
 
 // TargetReference names a workload.
 type TargetReference struct {
-	// APIVersion of the workload; its version does not matter (WS-013).
+	// APIVersion of the workload, such as apps/v1. The group counts, the version does not matter.
+	// +spec:WS-013
 	// +required
 	APIVersion string `json:"apiVersion"`
-	// Kind of the workload.
+	// Kind of the workload: CloneSet, Deployment, ReplicaSet, StatefulSet, Job, or one that the administrator lists in ConfigMap
+	// kruise-configuration.
 	// +required
 	Kind string `json:"kind"`
 	// Name of the workload.
@@ -43,10 +50,12 @@ type TargetReference struct {
 
 // TargetFilter limits the pods of a workload.
 type TargetFilter struct {
-	// Selector of the pods; absent or empty selects all (WS-014).
+	// Selector of the pods; absent or empty selects all.
+	// +spec:WS-014
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// ReplicasPathList are dot separated paths in the workload, the sum of whose integers is its desired number of pods (WS-015).
+	// ReplicasPathList are dot separated paths in the workload, the sum of whose integers is its desired number of pods.
+	// +spec:WS-015
 	// +optional
 	ReplicasPathList []string `json:"replicasPathList,omitempty"`
 }
@@ -66,48 +75,61 @@ const (
 
 // WorkloadSpreadScheduleStrategy says what happens to pods that cannot be scheduled.
 type WorkloadSpreadScheduleStrategy struct {
-	// Type is Fixed or Adaptive. Default Fixed.
+	// Type is Fixed: pods stay where they were put; or Adaptive: pods that cannot be scheduled are deleted, and their subset is passed
+	// over for a while. Default Fixed.
 	// +optional
 	Type WorkloadSpreadScheduleStrategyType `json:"type,omitempty"`
-	// Adaptive are the options of type Adaptive (WS-039).
+	// Adaptive are the options of type Adaptive.
+	// +spec:WS-039
 	// +optional
 	Adaptive *AdaptiveWorkloadSpreadStrategy `json:"adaptive,omitempty"`
 }
 
 // AdaptiveWorkloadSpreadStrategy says when a pod is given up where it cannot be scheduled.
 type AdaptiveWorkloadSpreadStrategy struct {
-	// DisableSimulationSchedule has no effect (WS-018).
+	// DisableSimulationSchedule has no effect. It is there because OpenKruise has it.
+	// +spec:WS-018
 	// +optional
 	DisableSimulationSchedule bool `json:"disableSimulationSchedule,omitempty"`
-	// RescheduleCriticalSeconds is for how long a pod may be unschedulable before it is deleted, and its subset passed over (WS-170).
+	// RescheduleCriticalSeconds is for how long a pod may be unschedulable before it is deleted, and its subset passed over: with two
+	// subsets at most 295, with three 147, as the manager is set up. Absent or 0: no pod is deleted.
+	// +spec:WS-170
 	// +optional
 	RescheduleCriticalSeconds *int32 `json:"rescheduleCriticalSeconds,omitempty"`
 }
 
 // WorkloadSpreadSubset is one group of nodes, and what pods there get.
 type WorkloadSpreadSubset struct {
-	// Name of the subset, unique (WS-034).
+	// Name of the subset, unique in the WorkloadSpread. Required.
+	// +spec:WS-034
 	// +required
 	Name string `json:"name"`
-	// RequiredNodeSelector is added to each required term of the pods' node affinity (WS-092).
+	// RequiredNodeSelector is what the nodes of the subset must be like; it is added to each required term of the pods' node affinity.
+	// +spec:WS-092
 	// +optional
 	RequiredNodeSelector *corev1.NodeSelectorTerm `json:"requiredNodeSelector,omitempty"`
-	// PreferredNodeSelector is added to the preferred terms (WS-091).
+	// PreferredNodeSelector is what the nodes of the subset should be like; it is added to the preferred terms of the pods' node affinity.
+	// +spec:WS-091
 	// +optional
 	PreferredNodeSelector    []corev1.PreferredSchedulingTerm `json:"preferredNodeSelector,omitempty"`
 	WorkloadSpreadSubsetRest `json:",inline"`
 }
 
-// WorkloadSpreadSubsetRest is what a subset is in both versions beside its node selectors (WS-180).
+// WorkloadSpreadSubsetRest is what a subset is in both versions beside its node selectors.
+//
+// +spec:WS-180
 type WorkloadSpreadSubsetRest struct {
-	// Tolerations are added to those of the pods (WS-090).
+	// Tolerations are added to those of the pods.
+	// +spec:WS-090
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// MaxReplicas is the most pods in the subset: a number, or a percentage of the workload's, rounded up. Absent means no limit
-	// (WS-011, WS-012).
+	// MaxReplicas is the most pods in the subset: a number, or a percentage of the workload's, rounded up. Numbers in all subsets, or
+	// percentages in all. Absent means no limit.
+	// +spec:WS-011, WS-012
 	// +optional
 	MaxReplicas *intstr.IntOrString `json:"maxReplicas,omitempty"`
-	// Patch is a strategic merge patch of the pods (WS-017).
+	// Patch is a strategic merge patch of the pods of the subset, with metadata and spec.
+	// +spec:WS-017
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
@@ -120,13 +142,16 @@ type WorkloadSpreadSubsetConditionType string
 // SubsetSchedulable is False while pods that cannot be scheduled make new ones pass over the subset (WS-173, WS-179).
 const SubsetSchedulable WorkloadSpreadSubsetConditionType = "Schedulable"
 
-// WorkloadSpreadSubsetStatus is what one subset has, and what is booked for it (WS-150).
+// WorkloadSpreadSubsetStatus is what one subset has, and what is booked for it.
+//
+// +spec:WS-150
 type WorkloadSpreadSubsetStatus struct {
 	// Name of the subset.
 	// +required
 	Name                         string `json:"name"`
 	WorkloadSpreadSubsetCounters `json:",inline"`
-	// Conditions of the subset (WS-179).
+	// Conditions of the subset.
+	// +spec:WS-179
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -138,32 +163,39 @@ type WorkloadSpreadSubsetCounters struct {
 	// Replicas are the active pods.
 	// +required
 	Replicas int32 `json:"replicas"`
-	// MissingReplicas is how many more pods there may be; -1 means any number (WS-150).
+	// MissingReplicas is how many more pods there may be; -1 means any number.
+	// +spec:WS-150
 	// +required
 	MissingReplicas int32 `json:"missingReplicas"`
-	// CreatingPods are pods admitted but not seen yet, by name or booking id, with the time of their admission (WS-076).
+	// CreatingPods are pods admitted but not seen yet, by name or booking id, with the time of their admission.
+	// +spec:WS-076
 	// +optional
 	CreatingPods map[string]metav1.Time `json:"creatingPods,omitempty"`
-	// DeletingPods are pods whose deletion was admitted, by name, with its time (WS-103).
+	// DeletingPods are pods whose deletion was admitted, by name, with its time.
+	// +spec:WS-103
 	// +optional
 	DeletingPods map[string]metav1.Time `json:"deletingPods,omitempty"`
 }
 
 // WorkloadSpreadStatus says how the pods are spread.
 type WorkloadSpreadStatus struct {
-	// ObservedGeneration is the generation that the numbers are of (WS-177).
+	// ObservedGeneration is the generation that the numbers are of.
+	// +spec:WS-177
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// SubsetStatuses are over all pods (WS-154).
+	// SubsetStatuses are over all pods.
+	// +spec:WS-154
 	// +optional
 	SubsetStatuses []WorkloadSpreadSubsetStatus `json:"subsetStatuses,omitempty"`
-	// VersionedSubsetStatuses are by version of the workload; in them pods are booked (WS-070, WS-080).
+	// VersionedSubsetStatuses are by version of the workload; in them pods are booked.
+	// +spec:WS-070, WS-080
 	// +optional
 	VersionedSubsetStatuses map[string][]WorkloadSpreadSubsetStatus `json:"versionedSubsetStatuses,omitempty"`
 }
 
-// WorkloadSpread spreads the pods of one workload over groups of nodes, without changing the workload (WS-001).
+// WorkloadSpread spreads the pods of one workload over groups of nodes, without changing the workload.
 //
+// +spec:WS-001
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=ws
 // +kubebuilder:storageversion

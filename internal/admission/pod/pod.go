@@ -5,6 +5,7 @@ package pod
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	operations "gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -75,7 +77,7 @@ var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05
 // Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
 func (c *Chain) Metric() prometheus.Collector { return c.latency }
 
-// Mutate applies the steps, and returns one patch of all, and warnings. Pod of the request need not be set.
+// Mutate applies the steps, and returns one patch of all, and warnings, or all errors of fields, or the first other error. Pod of the request need not be set.
 func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
 	admitted := false
 	defer func() {
@@ -84,14 +86,24 @@ func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Opera
 		}
 	}()
 	var all []operations.Operation
+	var wrong []error
 	for _, step := range c.steps {
 		begin := time.Now()
 		changes, err := request.apply(ctx, step)
 		c.latency.WithLabelValues(step.Name).Observe(time.Since(begin).Seconds())
-		if err != nil {
+		var fields utilerrors.Aggregate
+		var internal *InternalError
+		switch {
+		case err == nil:
+		case errors.As(err, &fields) && !errors.As(err, &internal): // the steps that follow tell theirs, too
+			wrong = append(wrong, fields.Errors()...)
+		default:
 			return nil, request.warnings, err
 		}
 		all = append(all, changes...)
+	}
+	if len(wrong) > 0 {
+		return nil, request.warnings, utilerrors.NewAggregate(wrong)
 	}
 	admitted = true
 	return all, request.warnings, nil

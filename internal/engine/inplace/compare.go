@@ -116,7 +116,7 @@ func (c *comparison) leaf(path []string, old, new any) {
 	case ofContainers(path) && len(path) == 6 && path[3] == "resources":
 		c.resource(path, old, new)
 	default:
-		c.block(path, "only images and resources of containers and metadata can change in place")
+		c.block(path, "only images and resources of containers, and metadata, can change in place")
 	}
 }
 
@@ -136,7 +136,7 @@ func (c *comparison) image(path []string, old, new any) {
 	case oldImage == "" || newImage == "":
 		c.block(path, "an image can only be replaced by another one")
 	case path[1] == "initContainers" && !restartable(container) && object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
-		c.block(path, "it has done its work; annotation "+pub.InPlaceUpdateInitContainers+" in the template lets it change for the next start (IPU-318)")
+		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
 	default:
 		put(&c.change.Images, name, newImage)
 	}

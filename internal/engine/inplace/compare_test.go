@@ -93,7 +93,7 @@ func TestCompareDoesNotQualify(t *testing.T) {
 	containers := func(text string) string { return `{"spec":{"containers":[` + text + `]}}` }
 	const (
 		image = "an image can only be replaced by another one"
-		only  = "only images and resources of containers and metadata can change in place"
+		only  = "only images and resources of containers, and metadata, can change in place"
 		gate  = "resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize"
 		count = "containers cannot be added or removed in place"
 	)
@@ -124,7 +124,7 @@ func TestCompareDoesNotQualify(t *testing.T) {
 			[]Blocker{{"spec.containers[0].name", only}, {"spec.containers[1].name", only}}},
 		"IPU-038 an init container's image": {
 			`{"spec":{"containers":[],"initContainers":[{"name":"a","image":"i:1"}]}}`, `{"spec":{"containers":[],"initContainers":[{"name":"a","image":"i:2"}]}}`,
-			[]Blocker{{"spec.initContainers[0].image", "it has done its work; annotation apps.kruise.io/inplace-update-init-containers in the template lets it change for the next start (IPU-318)"}}},
+			[]Blocker{{"spec.initContainers[0].image", "an init container that has ended does not run again; annotation apps.kruise.io/inplace-update-init-containers: \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox"}}},
 		"IPU-038 ephemeral containers": {
 			`{"spec":{"containers":[]}}`, `{"spec":{"containers":[],"ephemeralContainers":[{"name":"a"}]}}`, []Blocker{{"spec.ephemeralContainers", only}}},
 		"IPU-038 volumes": {

@@ -84,7 +84,7 @@ func TestCompareParts(t *testing.T) {
 			"image of x to x:2; environment of x from l", "", []string{"x"}, nil, true},
 		"IPU-318 an ordinary init container": {everything,
 			template("", `"containers":[],"initContainers":[{"name":"x","image":"x:1"}]`), template("", `"containers":[],"initContainers":[{"name":"x","image":"x:2"}]`),
-			"revision labels only", "spec.initContainers[0].image: it has done its work; annotation apps.kruise.io/inplace-update-init-containers in the template lets it change for the next start (IPU-318)", nil, nil, false},
+			"revision labels only", "spec.initContainers[0].image: an init container that has ended does not run again; annotation apps.kruise.io/inplace-update-init-containers: \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox", nil, nil, false},
 		"IPU-318 an ordinary init container, opted in": {everything,
 			template(`"annotations":{"apps.kruise.io/inplace-update-init-containers":"true"}`, `"containers":[],"initContainers":[{"name":"x","image":"x:1"}]`),
 			template(`"annotations":{"apps.kruise.io/inplace-update-init-containers":"true"}`, `"containers":[],"initContainers":[{"name":"x","image":"x:2"}]`),

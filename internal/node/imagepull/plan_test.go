@@ -94,7 +94,7 @@ func TestFirstSync(t *testing.T) {
 		"not all have ended": {object: nodeImage(0, []string{"1", "2"}, result("1", 0, succeeded)), first: first},
 		"none failed":        {object: nodeImage(0, []string{"1", "2", "3"}, result("1", 0, succeeded), result("2", 0, succeeded)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "2 images are present"}},
 		"one failed":         {object: nodeImage(0, []string{"1", "2"}, result("1", 0, succeeded), result("2", 0, failed)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Failed", Message: "1 of 2 images failed: img:2"}},
-		"the other is gone":  {object: nodeImage(0, []string{"1"}, result("1", 0, succeeded)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "1 images are present"}},
+		"the other is gone":  {object: nodeImage(0, []string{"1"}, result("1", 0, succeeded)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "1 image is present"}},
 		"told before": {object: func() *appsv1beta1.NodeImage {
 			n := nodeImage(0, nil)
 			n.Status.FirstSyncStatus = &appsv1beta1.SyncStatus{Message: "then"}

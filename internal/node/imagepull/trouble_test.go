@@ -171,7 +171,7 @@ func TestObjectMadeAgain(t *testing.T) {
 		again("third")
 		time.Sleep(time.Second)
 		b.pass()
-		if s := b.object().Status.FirstSyncStatus; b.tags() != "1 Succeeded" || s == nil || s.Message != "1 images are present" {
+		if s := b.object().Status.FirstSyncStatus; b.tags() != "1 Succeeded" || s == nil || s.Message != "1 image is present" {
 			t.Errorf("%s %+v", b.tags(), s)
 		}
 		for _, task := range b.tasks {

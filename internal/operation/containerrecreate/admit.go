@@ -1,6 +1,7 @@
 package containerrecreate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,77 +24,106 @@ type Refusal struct {
 	Message string
 }
 
-func bad(format string, args ...any) *Refusal {
-	return &Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+// faults are all that is wrong with a request, so that its author mends it at once.
+type faults []string
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// refusal is one refusal for all faults, nil if there are none.
+func (f faults) refusal(code int32) *Refusal {
+	if len(f) == 0 {
+		return nil
+	}
+	return &Refusal{Code: code, Message: strings.Join(f, "; ")}
 }
 
-func forbidden(format string, args ...any) *Refusal {
-	return &Refusal{Code: http.StatusForbidden, Message: fmt.Sprintf(format, args...)}
+// Both returns one refusal for two, of which either may be nil; the code is that of the first.
+func Both(a, b *Refusal) *Refusal {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return &Refusal{Code: a.Code, Message: a.Message + "; " + b.Message}
 }
 
 const minActiveDeadline = 3 // seconds
 
-// Check judges a new request by itself (CRR-022 to CRR-026, CRR-031, CRR-032).
+// Check judges a new request by itself, and tells all that is wrong (CRR-022 to CRR-026, CRR-031, CRR-032).
 func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	spec := &request.Spec
-	switch {
-	case spec.PodName == "":
-		return bad("podName can not be empty")
-	case len(spec.Containers) == 0:
-		return bad("containers list can not be null")
-	case spec.ActiveDeadlineSeconds != nil && *spec.ActiveDeadlineSeconds < minActiveDeadline:
-		return bad("activeDeadlineSeconds can not be less than %ds", minActiveDeadline)
-	case spec.TTLSecondsAfterFinished != nil && *spec.TTLSecondsAfterFinished < 0:
-		return bad("ttlSecondsAfterFinished must be non-negative integer")
+	var wrong faults
+	if spec.PodName == "" {
+		wrong.add("spec.podName can not be empty: name the pod whose containers are to be recreated")
+	}
+	if len(spec.Containers) == 0 {
+		wrong.add("spec.containers list can not be null: name the containers that are to be recreated")
+	}
+	if seconds := spec.ActiveDeadlineSeconds; seconds != nil && *seconds < minActiveDeadline {
+		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d", minActiveDeadline, *seconds)
+	}
+	notNegative := func(field string, seconds int64) {
+		if seconds < 0 {
+			wrong.add("%s must be non-negative integer, it is %d", field, seconds)
+		}
+	}
+	if seconds := spec.TTLSecondsAfterFinished; seconds != nil {
+		notNegative("spec.ttlSecondsAfterFinished", int64(*seconds))
 	}
 	if s := spec.Strategy; s != nil {
-		switch {
-		case s.TerminationGracePeriodSeconds != nil && *s.TerminationGracePeriodSeconds < 0:
-			return bad("terminationGracePeriodSeconds must be non-negative integer")
-		case s.UnreadyGracePeriodSeconds != nil && *s.UnreadyGracePeriodSeconds < 0:
-			return bad("unreadyGracePeriodSeconds must be non-negative integer")
-		case s.MinStartedSeconds < 0:
-			return bad("minStartedSeconds must be non-negative integer")
-		case s.FailurePolicy != "" && s.FailurePolicy != appsv1beta1.ContainerRecreateRequestFailurePolicyFail &&
-			s.FailurePolicy != appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
-			return bad("unknown failurePolicy %s, it is %s or %s", s.FailurePolicy,
+		if seconds := s.TerminationGracePeriodSeconds; seconds != nil {
+			notNegative("spec.strategy.terminationGracePeriodSeconds", *seconds)
+		}
+		if seconds := s.UnreadyGracePeriodSeconds; seconds != nil {
+			notNegative("spec.strategy.unreadyGracePeriodSeconds", *seconds)
+		}
+		notNegative("spec.strategy.minStartedSeconds", int64(s.MinStartedSeconds))
+		switch s.FailurePolicy {
+		case "", appsv1beta1.ContainerRecreateRequestFailurePolicyFail, appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
+		default:
+			wrong.add("spec.strategy: unknown failurePolicy %q, it is %s or %s", s.FailurePolicy,
 				appsv1beta1.ContainerRecreateRequestFailurePolicyFail, appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore)
 		}
 	}
 	seen := map[string]bool{}
-	for _, c := range spec.Containers {
-		switch {
-		case seen[c.Name]:
-			return bad("can not recreate %s multi times", c.Name)
-		case c.PreStop != nil || c.Ports != nil || c.StatusContext != nil:
-			return bad("container %s: preStop, ports and statusContext are read-only, the system fills them in", c.Name)
+	for i, c := range spec.Containers {
+		if seen[c.Name] {
+			wrong.add("spec.containers[%d]: can not recreate %s multi times, name it once", i, c.Name)
+		}
+		if c.PreStop != nil || c.Ports != nil || c.StatusContext != nil {
+			wrong.add("spec.containers[%d]: preStop, ports and statusContext of container %s are read-only: leave them out, the system fills them in", i, c.Name)
 		}
 		seen[c.Name] = true
 	}
-	return nil
+	return wrong.refusal(http.StatusBadRequest)
 }
 
 // CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029).
 func CheckPod(pod *corev1.Pod) *Refusal {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	terminated := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
+	var wrong faults
 	switch {
-	case (finished || pod.DeletionTimestamp != nil) && !terminated:
-		return bad("not allowed to recreate containers in an inactive Pod")
+	case pod.DeletionTimestamp != nil && !terminated:
+		wrong.add("not allowed to recreate containers in an inactive Pod: %s is being deleted", pod.Name)
+	case finished && !terminated:
+		wrong.add("not allowed to recreate containers in an inactive Pod: %s has ended, its phase is %s", pod.Name, pod.Status.Phase)
 	case pod.Spec.NodeName == "":
-		return bad("not allowed to recreate containers in a pending Pod")
+		wrong.add("not allowed to recreate containers in a pending Pod: %s has no node yet", pod.Name)
 	}
-	return nil
+	return wrong.refusal(http.StatusBadRequest)
 }
 
 // Accept returns the JSON patch that admission makes of a new request (CRR-011, CRR-033 to CRR-035): defaults, and which pod it is for. The webhook
 // answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in later, by Fill. hasLabels says
 // whether the document has labels; the request is its typed view.
 func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) ([]jsonpatch.Operation, *Refusal) {
+	var wrong faults
 	for i := range request.Spec.Containers {
-		if _, _, refusal := find(pod, request.Spec.Containers[i].Name); refusal != nil {
-			return nil, refusal
+		if _, _, why := find(pod, request.Spec.Containers[i].Name); why != "" {
+			wrong.add("spec.containers[%d]: %s", i, why)
 		}
+	}
+	if refusal := wrong.refusal(http.StatusBadRequest); refusal != nil {
+		return nil, refusal
 	}
 	var patch []jsonpatch.Operation
 	if !hasLabels {
@@ -145,11 +175,13 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLa
 		filled.Spec.Strategy.TerminationGracePeriodSeconds = own
 		add("/spec/strategy/terminationGracePeriodSeconds", *own)
 	}
+	var wrong faults
 	for i := range filled.Spec.Containers {
 		c := &filled.Spec.Containers[i]
-		container, status, refusal := find(pod, c.Name)
-		if refusal != nil {
-			return nil, nil, refusal
+		container, status, why := find(pod, c.Name)
+		if why != "" {
+			wrong.add("spec.containers[%d]: %s", i, why)
+			continue
 		}
 		at := fmt.Sprintf("/spec/containers/%d", i)
 		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID, RestartCount: status.RestartCount}
@@ -165,6 +197,9 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLa
 			add(at+"/ports", container.Ports)
 		}
 	}
+	if refusal := wrong.refusal(http.StatusBadRequest); refusal != nil {
+		return nil, nil, refusal
+	}
 	return filled, patch, nil
 }
 
@@ -179,8 +214,8 @@ func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, 
 		updated.Labels[pub.RecreateNodeName] == filled.Labels[pub.RecreateNodeName]
 }
 
-// find returns a container with its status (CRR-033, CRR-034).
-func find(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus, *Refusal) {
+// find returns a container with its status, or why there is none (CRR-033, CRR-034).
+func find(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus, why string) {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	ofName := func(s corev1.ContainerStatus) bool { return s.Name == name }
 	list, statuses := pod.Spec.Containers, pod.Status.ContainerStatuses
@@ -188,21 +223,21 @@ func find(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerSta
 	if i < 0 {
 		list, statuses = pod.Spec.InitContainers, pod.Status.InitContainerStatuses
 		if i = slices.IndexFunc(list, named); i < 0 {
-			return nil, nil, bad("container %s not found in Pod", name)
+			return nil, nil, fmt.Sprintf("container %s not found in Pod %s", name, pod.Name)
 		}
 		if policy := list[i].RestartPolicy; policy == nil || *policy != corev1.ContainerRestartPolicyAlways {
-			return nil, nil, bad("container %s is an init container that does not run on (restartPolicy is not Always), so it can not be recreated", name)
+			return nil, nil, fmt.Sprintf("container %s is an init container that does not run on (restartPolicy is not Always), so it can not be recreated", name)
 		}
 	}
-	container := &list[i]
+	container = &list[i]
 	s := slices.IndexFunc(statuses, ofName)
 	switch {
 	case s < 0:
-		return nil, nil, bad("not found %s containerStatus in Pod Status", name)
+		return nil, nil, fmt.Sprintf("not found %s containerStatus in Pod Status: kubelet has not reported of it yet, try again later", name)
 	case statuses[s].ContainerID == "":
-		return nil, nil, bad("no containerID in %s containerStatus, maybe the container has not been initialized", name)
+		return nil, nil, fmt.Sprintf("no containerID in %s containerStatus, maybe the container has not been initialized: try again when it runs", name)
 	}
-	return container, &statuses[s], nil
+	return container, &statuses[s], ""
 }
 
 // preStop is the hook in the form of a request; nil if there is none, or none that a request can carry (CRR-038, CRR-040).
@@ -219,17 +254,18 @@ func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 
 // CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and after; empty in v1beta1.
 func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string) *Refusal {
+	var wrong faults
 	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
-		return forbidden("spec of ContainerRecreateRequest is immutable")
+		wrong.add("spec of ContainerRecreateRequest is immutable: create another request")
 	}
 	for _, key := range []string{pub.RecreatePodUID, pub.RecreateNodeName} {
 		value, ok := updated.Labels[key]
 		if before, had := old.Labels[key]; value != before || ok != had {
-			return forbidden("not allowed to update immutable label %s", key)
+			wrong.add("not allowed to update immutable label %s: it must stay %q", key, before)
 		}
 	}
 	if acquiredBefore != "" && acquired != acquiredBefore {
-		return forbidden("not allowed to update immutable annotation %s", pub.RecreateUnreadyAcquired)
+		wrong.add("not allowed to update immutable annotation %s: it must stay %q", pub.RecreateUnreadyAcquired, acquiredBefore)
 	}
-	return nil
+	return wrong.refusal(http.StatusForbidden)
 }

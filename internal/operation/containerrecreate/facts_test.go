@@ -41,7 +41,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 		"refused by an older replica": {answer: apierrors.NewForbidden(schema.GroupResource{}, "restart", errors.New("immutable")), after: tryAnotherReplica},
 		"somebody writes meanwhile":   {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")), after: retryConflict},
 		"another pod of that name":    {pod: func(p *corev1.Pod) { p.UID = "pod-2" }},
-		"the container has no ID":     {pod: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "" }, want: "Completed no containerID"},
+		"the container has no ID":     {pod: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "" }, want: "Completed spec.containers[0]: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1"},

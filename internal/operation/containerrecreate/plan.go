@@ -234,8 +234,11 @@ func Event(request *appsv1beta1.ContainerRecreateRequest, result Result) (kind, 
 		return corev1.EventTypeNormal, "Completed", "all containers were recreated"
 	}
 	reason, note = "Failed", request.Status.Message
-	if result == DeadlineExceeded {
+	switch result {
+	case DeadlineExceeded:
 		reason = "DeadlineExceeded"
+	case NoAnswer:
+		note += ": look whether the node daemon runs on node " + request.Labels[pub.RecreateNodeName]
 	}
 	if failed := recreate.Failed(request); len(failed) > 0 {
 		note = strings.TrimPrefix(note+"; failed containers: "+strings.Join(failed, ", "), "; ")

@@ -29,6 +29,7 @@ const (
 	defaultTimeout = 600
 	defaultBackoff = 3
 	maxListed      = 255 // of an ImageListPullJob (IMG-045)
+	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
 type patch struct{ operations []jsonpatch.Operation }
@@ -164,41 +165,45 @@ func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 	if n := len(node.Spec.Images); n > max(maxImages, len(old.Spec.Images)) {
 		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxImages)
 	}
+	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(node.Spec.Images)) {
-		if name == "" {
-			return fmt.Errorf("spec.images: the name of an image is empty")
-		}
 		stored, had := old.Spec.Images[name]
-		if !had {
+		switch {
+		case name == "":
+			errs = append(errs, fmt.Errorf("spec.images: the name of an image is empty"))
+		case !had:
 			if err := checkName(name); err != nil {
-				return fmt.Errorf("spec.images: %w", err)
+				errs = append(errs, fmt.Errorf("spec.images: %w", err))
 			}
 		}
 		seen := map[string]bool{}
-		for _, tag := range node.Spec.Images[name].Tags {
-			at := fmt.Sprintf("image %s:%s", name, tag.Tag)
-			if tag.Tag == "" {
-				return fmt.Errorf("image %s has an empty tag", name)
-			}
-			if seen[tag.Tag] {
-				return fmt.Errorf("%s is listed twice", at)
+		for i, tag := range node.Spec.Images[name].Tags {
+			at := fmt.Sprintf("spec.images[%s].tags[%d]", name, i)
+			switch {
+			case tag.Tag == "":
+				errs = append(errs, fmt.Errorf("%s: image %s has an empty tag", at, name))
+			case seen[tag.Tag]:
+				errs = append(errs, fmt.Errorf("%s: %s:%s is listed twice", at, name, tag.Tag))
 			}
 			seen[tag.Tag] = true
-			if slices.ContainsFunc(stored.Tags, func(t appsv1beta1.ImageTagSpec) bool { return equality.Semantic.DeepEqual(t, tag) }) {
-				continue
-			}
-			if err := checkTag(&tag); err != nil {
-				return fmt.Errorf("%s: %w", at, err)
+			if !slices.ContainsFunc(stored.Tags, func(t appsv1beta1.ImageTagSpec) bool { return equality.Semantic.DeepEqual(t, tag) }) {
+				for _, err := range checkTag(&tag) {
+					errs = append(errs, fmt.Errorf("%s of %s:%s: %w", at, name, tag.Tag, err))
+				}
 			}
 		}
+		if n := len(errs) - maxTold; n > 0 {
+			errs = append(errs[:maxTold:maxTold], fmt.Errorf("and more"))
+			break
+		}
 	}
-	return nil
+	return utilerrors.NewAggregate(errs)
 }
 
 func checkName(name string) error {
 	named, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return fmt.Errorf("%q is no name of an image: %w", name, err)
+		return fmt.Errorf("%q is no name of an image, such as docker.io/library/nginx: %w", name, err)
 	}
 	if !reference.IsNameOnly(named) {
 		return fmt.Errorf("%q has a tag or digest, which belongs into tags", name)
@@ -206,21 +211,39 @@ func checkName(name string) error {
 	return nil
 }
 
-func checkTag(tag *appsv1beta1.ImageTagSpec) error {
-	p := tag.PullPolicy
-	switch {
-	case tag.CreatedAt == nil:
-		return fmt.Errorf("createdAt is missing")
-	case p == nil:
-		return fmt.Errorf("pullPolicy is missing")
-	case p.TTLSecondsAfterFinished == nil:
-		return fmt.Errorf("pullPolicy.ttlSecondsAfterFinished is missing")
-	case tag.Version < 0:
-		return fmt.Errorf("version %d is negative", tag.Version)
-	case *p.TTLSecondsAfterFinished < 0, p.TimeoutSeconds != nil && *p.TimeoutSeconds < 0, p.ActiveDeadlineSeconds != nil && *p.ActiveDeadlineSeconds < 0:
-		return fmt.Errorf("pullPolicy has a negative time")
+func checkTag(tag *appsv1beta1.ImageTagSpec) []error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if tag.CreatedAt == nil {
+		refuse("createdAt is missing")
 	}
-	return checkPullPolicy(tag.ImagePullPolicy)
+	if tag.Version < 0 {
+		refuse("version must not be negative, it is %d", tag.Version)
+	}
+	notNegative := func(field string, seconds int64) {
+		if seconds < 0 {
+			refuse("pullPolicy.%s must not be negative, it is %d", field, seconds)
+		}
+	}
+	if p := tag.PullPolicy; p == nil {
+		refuse("pullPolicy is missing: its ttlSecondsAfterFinished says when the tag is forgotten")
+	} else {
+		if p.TTLSecondsAfterFinished == nil {
+			refuse("pullPolicy.ttlSecondsAfterFinished is missing: it says when the tag is forgotten")
+		} else {
+			notNegative("ttlSecondsAfterFinished", int64(*p.TTLSecondsAfterFinished))
+		}
+		if p.TimeoutSeconds != nil {
+			notNegative("timeoutSeconds", int64(*p.TimeoutSeconds))
+		}
+		if p.ActiveDeadlineSeconds != nil {
+			notNegative("activeDeadlineSeconds", *p.ActiveDeadlineSeconds)
+		}
+	}
+	if err := checkPullPolicy(tag.ImagePullPolicy); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
@@ -238,7 +261,7 @@ func CheckJob(job, old *appsv1beta1.ImagePullJob) error {
 	if old != nil {
 		errs = fresh(errs, checkJob(old))
 		if !slices.Equal(job.Spec.PullSecrets, old.Spec.PullSecrets) {
-			errs = append(errs, fmt.Errorf("spec.pullSecrets is immutable"))
+			errs = append(errs, fmt.Errorf("spec.pullSecrets is immutable: create another job"))
 		}
 	}
 	return utilerrors.NewAggregate(errs)
@@ -252,7 +275,7 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
 	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil && pull.TimeoutSeconds != nil &&
 		*completion.ActiveDeadlineSeconds < int64(*pull.TimeoutSeconds) {
-		errs = append(errs, fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds must be greater than spec.pullPolicy.timeoutSeconds (%d)", *pull.TimeoutSeconds))
+		errs = append(errs, fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds (%d) must be greater than spec.pullPolicy.timeoutSeconds (%d), or equal to it", *completion.ActiveDeadlineSeconds, *pull.TimeoutSeconds))
 	}
 	return errs
 }
@@ -278,7 +301,7 @@ func checkList(list *appsv1beta1.ImageListPullJob) []error {
 	errs := checkTemplate(&list.Spec.ImagePullJobTemplate)
 	switch n := len(list.Spec.Images); {
 	case n == 0:
-		return append(errs, fmt.Errorf("spec.images: image can not be empty"))
+		return append(errs, fmt.Errorf("spec.images: image can not be empty: name at least one"))
 	case n > maxListed:
 		return append(errs, fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxListed))
 	}
@@ -304,14 +327,14 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if s := t.Selector; s != nil {
 		if t.PodSelector != nil {
-			refuse("spec.selector and spec.podSelector exclude each other")
+			refuse("spec.selector and spec.podSelector exclude each other: nodes are selected by themselves or by their pods")
 		}
 		if len(s.Names) > 0 && (len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0) {
 			refuse("spec.selector.names excludes matchLabels and matchExpressions")
 		}
 		names := slices.Sorted(slices.Values(s.Names))
 		if len(slices.Compact(names)) < len(s.Names) {
-			refuse("spec.selector.names has a name twice")
+			refuse("spec.selector.names has a name twice: name each node once")
 		}
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.selector: %w", err)
@@ -332,13 +355,13 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, maxSandbox)
 	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
-		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative")
+		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)
 	}
 	switch t.CompletionPolicy.Type {
 	case appsv1beta1.CompletionAlways, "":
 	case appsv1beta1.CompletionNever:
 		if t.CompletionPolicy.ActiveDeadlineSeconds != nil || t.CompletionPolicy.TTLSecondsAfterFinished != nil {
-			refuse("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s", appsv1beta1.CompletionNever)
+			refuse("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s: such a job does not end", appsv1beta1.CompletionNever)
 		}
 	default:
 		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
@@ -354,11 +377,11 @@ func parallelism(value *intstr.IntOrString) (int, error) {
 	n := value.IntValue()
 	if value.Type == intstr.String {
 		if strings.HasSuffix(value.StrVal, "%") {
-			return 0, fmt.Errorf("does not support percentage value %s", value.StrVal)
+			return 0, fmt.Errorf("does not support percentage value %s: give a number of nodes", value.StrVal)
 		}
 		var err error
 		if n, err = strconv.Atoi(value.StrVal); err != nil {
-			return 0, fmt.Errorf("%q is no number", value.StrVal)
+			return 0, fmt.Errorf("%q is no number of nodes", value.StrVal)
 		}
 	}
 	if n < 0 {

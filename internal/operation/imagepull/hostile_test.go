@@ -130,7 +130,7 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 		}
 		return n, ""
 	}
-	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note, "1 nodes have no room for another image (at most 256 of one namespace)") {
+	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note, "1 node has no room for another image (at most 256 of one namespace)") {
 		t.Errorf("%d, %s", n, note)
 	}
 	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note, "(at most 256 KiB of one namespace)") {

@@ -17,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
@@ -164,7 +165,7 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
 	if len(full) > 0 {
-		notes += fmt.Sprintf("; %d nodes have no room for another image (%s), such as %s", len(full), p.room, full[0])
+		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s", plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
 	failed = append(failed, full...)
 	completed := false
@@ -179,7 +180,7 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 				}
 			}
 			status.Active, completed = 0, true
-			status.Message = "job exceeds activeDeadlineSeconds"
+			status.Message = fmt.Sprintf("job exceeds activeDeadlineSeconds %d", *deadline)
 		}
 	}
 	slices.Sort(failed)
@@ -194,8 +195,11 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	case always && done == status.Desired && (status.Desired > 0 || !s.expectsPods(due)):
 		completed = true
 		status.Message = "job has completed"
+		if status.Desired == 0 {
+			status.Message += ": nothing was pulled, because " + noNode(job)
+		}
 	case status.Desired == 0:
-		status.Message = "job is running, no progress"
+		status.Message = "job is running, no progress: " + noNode(job)
 	default:
 		status.Message = fmt.Sprintf("job is running, progress %.1f%%", 100*float64(done)/float64(status.Desired))
 	}
@@ -207,6 +211,17 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil && job.Spec.Parallelism.String() == "0" {
 		status.Message += "; paused, parallelism is 0"
 	}
+}
+
+// noNode says why a job has no nodes.
+func noNode(job *appsv1beta1.ImagePullJob) string {
+	switch {
+	case job.Spec.PodSelector != nil:
+		return "no pod that spec.podSelector matches is on a node"
+	case job.Spec.Selector != nil:
+		return "spec.selector matches no node"
+	}
+	return "there are no nodes"
 }
 
 // expectsPods tells whether the pods of the workload that made the job may still be scheduled (IMG-092).

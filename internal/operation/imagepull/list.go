@@ -25,6 +25,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
@@ -177,7 +178,7 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		}
 		if s.Failed > 0 {
 			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
-				Message: fmt.Sprintf("%d of %d nodes failed, see ImagePullJob %s", s.Failed, s.Desired, child.Name)})
+				Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed, plural.Of(s.Desired, "node"), child.Name)})
 		}
 	}
 	if list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && status.Completed == status.Desired {

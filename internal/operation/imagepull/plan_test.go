@@ -243,16 +243,16 @@ func TestPlanJob(t *testing.T) {
 		"IMG-017 paused":                                     {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0, "1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
 		"IMG-085 never negative":                             {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
 		"IMG-092, IMG-094 completed":                         {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0, "2=0+1+1 [b] job has completed"},
-		"IMG-092 no nodes":                                   {warm(), nil, 0, "0=0+0+0 job has completed"},
+		"IMG-092 no nodes":                                   {warm(), nil, 0, "0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
 		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{}, []metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
-		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress; after 50s"},
+		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress: no pod that spec.podSelector matches is on a node; after 50s"},
 		"IMG-016, IMG-094 never":          {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0, "1=0+1+0 job is running, progress 100.0%"},
-		"IMG-094 never, no nodes":         {warm(never), nil, 0, "0=0+0+0 job is running, no progress"},
+		"IMG-094 never, no nodes":         {warm(never), nil, 0, "0=0+0+0 job is running, no progress: there are no nodes"},
 		"IMG-091 never pulls again":       {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour, "assign a; 1=0+0+0 job is running, progress 0.0%"},
 		"IMG-093 the deadline runs":       {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second, "1=1+0+0 job is running, progress 0.0%; after 50s"},
-		"IMG-093 the deadline is over":    {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"), tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds"},
-		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 nodes have no room for another image (at most 1024), such as full"},
+		"IMG-093 the deadline is over":    {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"), tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds 60"},
+		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 node has no room for another image (at most 1024), such as full"},
 		"IMG-074 a node that came later":  {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0, "assign b; 2=0+1+0 job is running, progress 50.0%"},
 		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
 	}

@@ -148,7 +148,7 @@ func (a *Applier) verdict(ctx context.Context, plan *Plan, v *PodVerdict, done *
 		}
 		*done = true
 		if v.Action == Reset {
-			a.Events.PodEvent(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully") // SS-262
+			a.Events.PodEvent(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended") // SS-262
 		}
 	}
 	if v.Upgradable == nil && !v.Forget {
@@ -167,7 +167,7 @@ func (a *Applier) failed(plan *Plan, v *PodVerdict, err error) {
 		return
 	}
 	if v.Action == Reset {
-		a.Events.PodEvent(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed", fmt.Sprintf("reset sidecar container image empty failed: %v", err)) // SS-262
+		a.Events.PodEvent(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed", fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err)) // SS-262
 		return
 	}
 	a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))

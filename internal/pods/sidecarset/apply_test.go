@@ -481,7 +481,7 @@ func TestMissingPods(t *testing.T) {
 	if diff := cmp.Diff(map[string]Missing{"mesh": {2, 1, []string{"elsewhere/elsewhere", "default/bare"}}, "scoped": {1, 0, []string{"elsewhere/elsewhere"}}}, got); diff != "" {
 		t.Error(diff)
 	}
-	if text := got["mesh"].String(); !strings.Contains(text, "2 pod(s)") || !strings.Contains(text, "(1 of them are not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
+	if text := got["mesh"].String(); !strings.Contains(text, "2 pods ") || !strings.Contains(text, "(1 of them is not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
 		t.Error(text)
 	}
 	for n := range 20 {

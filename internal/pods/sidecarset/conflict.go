@@ -11,6 +11,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
+// meets is said of another SidecarSet; what to do otherwise follows.
+const meets = "whose selectors can match the same pods: make the selectors disjoint in a key that both name, or"
+
 // Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Selectors that are not valid match
 // nothing.
 func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
@@ -21,10 +24,15 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 			continue
 		}
 		theirs := occupied(&other.Spec)
-		for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
-			for i := range list {
-				if at := slices.IndexFunc(names(&list[i]), func(name string) bool { return theirs[name] }); at >= 0 {
-					errs = append(errs, field.Invalid(path.Child("containers"), list[i].Name, fmt.Sprintf("container %s already exist in %s", names(&list[i])[at], other.Name)))
+		for _, list := range []string{"containers", "initContainers"} {
+			containers := set.Spec.Containers
+			if list == "initContainers" {
+				containers = set.Spec.InitContainers
+			}
+			for i := range containers {
+				if at := slices.IndexFunc(names(&containers[i]), func(name string) bool { return theirs[name] }); at >= 0 {
+					errs = append(errs, field.Invalid(path.Child(list).Index(i).Child("name"), containers[i].Name,
+						fmt.Sprintf("container %s already exist in %s, %s rename it", names(&containers[i])[at], other.Name, meets)))
 				}
 			}
 		}
@@ -77,7 +85,7 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 	for i := range set.Spec.Volumes.List {
 		volume := &set.Spec.Volumes.List[i]
 		if their := theirs[volume.Name]; their != nil && !equality.Semantic.DeepEqual(their, volume) {
-			errs = append(errs, field.Invalid(path, volume.Name, fmt.Sprintf("volume %s is in conflict with sidecarset %s", volume.Name, other.Name)))
+			errs = append(errs, field.Invalid(path.Index(i), volume.Name, fmt.Sprintf("volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike", volume.Name, other.Name, meets)))
 		}
 	}
 	return errs
@@ -97,7 +105,7 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 		for key := range patch.Annotations {
 			their, ok := theirs[key]
 			if ok && their != retain && patch.PatchPolicy != retain && (their == overwrite || patch.PatchPolicy == overwrite) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy, fmt.Sprintf("annotation %s is in conflict with sidecarset %s", key, other.Name)))
+				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy, fmt.Sprintf("annotation %s is in conflict with sidecarset %s, %s leave it to one of the two", key, other.Name, meets)))
 			}
 		}
 	}

@@ -238,7 +238,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Plan != nil:
 		r.meters.observe(outcome.Plan, outcome.Done)
 		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
-			logger.V(2).Info("Plan", "plan", text)
+			logger.V(2).Info("Plan", outcome.Plan.Record()...)
 		}
 	}
 	return r.backOff.Answer(request, outcome.After, err)

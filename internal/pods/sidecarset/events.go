@@ -5,15 +5,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at every pass.
 func (p *Pass) announce(plan *Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
-		notUpgradable = fmt.Sprintf("SidecarSet in-place update detected %d not upgradable pod(s) in this round, will skip them.", plan.NotUpgradable)
+		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
+			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"), plural.Form(plan.NotUpgradable, "its", "their"))
 		if plan.Differences != "" {
-			notUpgradable += " Beside images differ, by number of pods: " + plan.Differences
+			notUpgradable += " What differs, by number of pods: " + plan.Differences
 		}
 	}
 	p.say(plan, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
@@ -43,7 +46,7 @@ func (p *Pass) announce(plan *Plan) {
 	}
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
 	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.unmatchedWhys,
-		"Pods that it was injected into are neither counted nor upgraded, by number: "+plan.Unmatched) // the numbers shrink one by one
+		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched) // the numbers shrink one by one
 }
 
 // say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.

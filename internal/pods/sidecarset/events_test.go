@@ -23,7 +23,7 @@ func TestPodsThatLackContainers(t *testing.T) {
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
-	const want = "Warning PodsNotMatched Pods that it was injected into are neither counted nor upgraded, by number: 3: it has no native sidecar net"
+	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
 	if n := strings.Count(strings.Join(s.events, "\n"), want); n != 1 || s.set().Status.MatchedPods != 0 {
 		t.Errorf("told %d times: %q %+v", n, s.events, s.set().Status)
 	}

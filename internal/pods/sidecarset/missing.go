@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // missingEvery is how often all pods are looked through for those that were never injected.
@@ -54,9 +55,10 @@ func (f *few) add(name string) {
 func (m Missing) String() string {
 	which := ""
 	if m.Escaped > 0 {
-		which = fmt.Sprintf(" (%d of them are not older than the SidecarSet)", m.Escaped)
+		which = fmt.Sprintf(" (%d of them %s not older than the SidecarSet)", m.Escaped, plural.Form(m.Escaped, "is", "are"))
 	}
-	return fmt.Sprintf("%d pod(s) that it selects were never injected%s, and will not be until they are made anew: %s", m.Pods, which, strings.Join(m.Examples, ", "))
+	return fmt.Sprintf("%s that it selects %s never got its containers%s, and will not until made anew: %s", plural.Of(m.Pods, "pod"),
+		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
 // worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than their SidecarSet is

@@ -3,6 +3,7 @@ package sidecarset
 import (
 	"fmt"
 
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -34,9 +35,9 @@ func (l *limits) add(pod *podInfo) {
 // String tells what is used for messages.
 func (l *limits) String() string {
 	if l.used > l.down {
-		return fmt.Sprintf("%d pods are unavailable because of the upgrade or wait for their resources, maxUnavailable is %d", l.used, l.maxUnavailable)
+		return fmt.Sprintf("%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
 	}
-	return fmt.Sprintf("%d pods are unavailable because of the upgrade, maxUnavailable is %d", l.used, l.maxUnavailable)
+	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
 }
 
 func (p *planner) limits() (limits, error) {

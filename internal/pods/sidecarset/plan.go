@@ -17,6 +17,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/planlog"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
@@ -299,7 +301,7 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%d pods, %d at %s, %d ready, %d both", s.MatchedPods, s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
 }
 
 // Writes tells whether the plan changes anything.
@@ -309,49 +311,46 @@ func (p *Plan) Writes() bool {
 }
 
 // String prints the plan as sentences with numbers.
-func (p *Plan) String() string {
-	var b strings.Builder
-	for _, sentence := range p.Sentences {
-		b.WriteString(sentence + "\n")
-	}
+func (p *Plan) String() string { return p.told(p.Verdicts).String() }
+
+// told is the plan with these of its verdicts.
+func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
+	t := &planlog.Plan{Summary: p.Sentences}
 	for _, r := range p.History {
-		fmt.Fprintf(&b, "revision %s: delete\n", r.Name)
+		t.Add("revision "+r.Name, "delete")
 	}
-	for _, v := range p.Verdicts {
-		fmt.Fprintf(&b, "pod %s: %s: %s: %s\n", v.Pod.Name, v.Action, v.Reason, v.Message)
+	for _, v := range verdicts {
+		t.Add("pod "+v.Pod.Namespace+"/"+v.Pod.Name, "%s: %s: %s", v.Action, v.Reason, v.Message)
 	}
-	return b.String()
+	return t
 }
 
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
 const digestAbove = 20
 
 // Headline is the plan without the pods that are current; of many pods, those with the same verdict are one line.
-func (p *Plan) Headline() string {
-	brief := *p
-	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
+func (p *Plan) Headline() string { return p.headline().String() }
+
+// Record is the headline for the log.
+func (p *Plan) Record() []any { return p.headline().Record() }
+
+func (p *Plan) headline() *planlog.Plan {
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
-		return brief.String()
+		return p.told(brief)
 	}
 	groups := map[string][]*PodVerdict{}
-	for _, v := range brief.Verdicts {
+	for _, v := range brief {
 		key := string(v.Action) + ": " + string(v.Reason)
 		groups[key] = append(groups[key], v)
 	}
-	var b strings.Builder
-	for _, sentence := range p.Sentences {
-		b.WriteString(sentence + "\n")
-	}
+	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		group, names := groups[key], []string{}
-		for _, v := range group[:min(3, len(group))] {
+		names := make([]string, 0, len(groups[key]))
+		for _, v := range groups[key] {
 			names = append(names, v.Pod.Namespace+"/"+v.Pod.Name)
 		}
-		more := ""
-		if len(group) > 3 {
-			more = " ..."
-		}
-		fmt.Fprintf(&b, "%d pods: %s: %s (%s%s)\n", len(group), key, group[0].Message, strings.Join(names, ", "), more)
+		t.AddGroup(key, names, groups[key][0].Message)
 	}
-	return b.String()
+	return t
 }

@@ -300,7 +300,7 @@ func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 			continue
 		}
 		if half := find(pod.Spec.Containers, standby); half != nil && half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
-			return fmt.Sprintf("container %s stands by and has not its empty image yet", standby)
+			return fmt.Sprintf("container %s stands by and does not run its empty image yet", standby)
 		}
 	}
 	return ""

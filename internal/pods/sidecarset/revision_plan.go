@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -189,6 +190,6 @@ func (p *planner) history() {
 		}
 	}
 	if excess > 0 {
-		p.say("%d revisions more than the limit of %d are kept: pods or the injection strategy need them", excess, limit)
+		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
 	}
 }

@@ -373,7 +373,7 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 			continue
 		}
 		if lacking := inplace.Lacking(inplace.Quantities(container.Resources), *status.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
-			return fmt.Sprintf("container %s has not its resources yet", name)
+			return fmt.Sprintf("container %s does not have its resources yet", name)
 		}
 	}
 	return ""

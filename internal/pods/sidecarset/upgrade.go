@@ -14,6 +14,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
@@ -196,7 +197,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 	p.Differences = differences(blocked)
 	if resetting > 0 {
 		for _, pod := range candidates {
-			p.verdict(pod, Wait, ReasonResetFirst, "hot upgrades of %d pods end first", resetting)
+			p.verdict(pod, Wait, ReasonResetFirst, "%s first", plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
 		}
 		return
 	}
@@ -240,7 +241,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
 			l.down++
 			chosen++
-			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; %d of %d out of service with it", l.down, l.maxUnavailable))
+			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d", plural.Of(l.down, "pod"), l.maxUnavailable))
 		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
@@ -249,7 +250,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			if pod.ready {
 				l.used++
 				l.down++
-				how = fmt.Sprintf("%d of %d unavailable with it", l.used, l.maxUnavailable)
+				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
 			}
 			chosen++
 			p.upgradeVerdict(pod, how)
@@ -259,11 +260,11 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
 		p.HeldBackReason = ReasonPartition
-		p.HeldBack = fmt.Sprintf("partition %d alone holds back %d pods that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
-			l.partition, len(candidates), outdated)
+		p.HeldBack = fmt.Sprintf("partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
+			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
 		p.HeldBackReason = ReasonMaxUnavailable
-		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %d ready pods that could be upgraded", len(candidates)-kept)
+		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded", plural.Of(len(candidates)-kept, "ready pod"))
 	}
 }
 

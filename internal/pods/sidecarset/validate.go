@@ -107,7 +107,7 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters", validation.DNS1035LabelMaxLength)))
 	}
 	if spec.Selector == nil { // SS-032
-		p.add(field.Required(path.Child("selector"), "no selector defined for SidecarSet"))
+		p.add(field.Required(path.Child("selector"), "no selector defined for SidecarSet: say by their labels which pods get its containers"))
 	} else {
 		p.add(validateSelector(spec.Selector, path.Child("selector"))...)
 	}
@@ -115,12 +115,12 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 		p.add(validateSelector(spec.NamespaceSelector, path.Child("namespaceSelector"))...)
 	}
 	if len(spec.Containers)+len(spec.InitContainers) == 0 { // SS-033
-		p.add(field.Required(path.Child("containers"), "no initContainer or container defined for SidecarSet"))
+		p.add(field.Required(path.Child("containers"), "no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
 	}
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
 	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace { // SS-040
-		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type, "The initContainer in-place upgrade is not currently supported."))
+		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type, "The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
 	if spec.CustomVersion != "" { // SS-051
@@ -138,7 +138,7 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		errs = append(errs, field.Invalid(path, selector, "empty selector is not valid for sidecarset."))
+		errs = append(errs, field.Invalid(path, selector, "empty selector is not valid for sidecarset. It would match everything: name at least one label"))
 	}
 	return errs
 }
@@ -152,12 +152,11 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 	default:
 		p.add(field.NotSupported(path.Child("type"), strategy.Type,
 			[]appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType, appsv1beta1.RollingUpdateSidecarSetStrategyType}))
-		return
 	}
 	if strategy.Selector != nil {
 		p.add(validateSelector(strategy.Selector, path.Child("selector"))...)
 		if partition := strategy.Partition; partition != nil && (partition.Type == intstr.String || partition.IntVal != 0) {
-			p.add(field.Invalid(path, strategy.Selector, "Partition and Selector cannot be used together"))
+			p.add(field.Invalid(path, "(both)", "Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
 		}
 	}
 	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition, "maxUnavailable": strategy.MaxUnavailable} {
@@ -189,7 +188,7 @@ func isShare(value intstr.IntOrString) bool {
 
 func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) {
 	if len(priority.WeightPriority) > 0 && len(priority.OrderPriority) > 0 {
-		p.add(field.Invalid(path, priority, "only one of weightPriority and orderPriority can be used"))
+		p.add(field.Invalid(path, "(both)", "only one of weightPriority and orderPriority can be used"))
 	}
 	for i := range priority.WeightPriority {
 		term, at := &priority.WeightPriority[i], path.Child("weightPriority").Index(i)
@@ -224,7 +223,7 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 		}
 		for key, value := range patch.Annotations {
 			if seen[key] {
-				p.add(field.Invalid(at.Child("annotations").Key(key), value, fmt.Sprintf("patch annotation[%s] already exist", key)))
+				p.add(field.Invalid(at.Child("annotations").Key(key), value, fmt.Sprintf("patch annotation[%s] already exist in another entry of patchPodMetadata: set it once", key)))
 			}
 			seen[key] = true
 			if patch.PatchPolicy == appsv1beta1.SidecarSetMergePatchJSONPatchPolicy && !isObject(value) {
@@ -236,7 +235,7 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 
 // validateRevision is SS-041 to SS-043 and SS-D22.
 func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.ErrorList {
-	revision, path := set.Spec.InjectionStrategy.Revision, field.NewPath("revision")
+	revision, path := set.Spec.InjectionStrategy.Revision, field.NewPath("spec", "injectionStrategy", "revision")
 	if revision == nil {
 		return nil
 	}
@@ -248,7 +247,7 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 	}
 	name, version := value(revision.RevisionName), value(revision.CustomVersion)
 	if name == "" && version == "" {
-		return append(errs, field.Invalid(path, revision, "revisionName and customVersion cannot be empty simultaneously"))
+		return append(errs, field.Invalid(path, revision, "revisionName and customVersion cannot be empty simultaneously: one of them says which revision new pods get"))
 	}
 	switch before := formerRevision(old); {
 	case before != nil && value(before.RevisionName) == name && value(before.CustomVersion) == version:
@@ -293,14 +292,14 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 		kind, ok := before[c.Name]
 		switch {
 		case !ok:
-			errs = append(errs, field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("container %s is not found: containers cannot be added or renamed", c.Name)))
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, fmt.Sprintf("container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it", c.Name)))
 		case kind != "" && kind != c.UpgradeStrategy.UpgradeType:
 			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
-				fmt.Sprintf("container %s upgradeType is immutable", c.Name)))
+				fmt.Sprintf("container %s upgradeType is immutable: it is %s", c.Name, kind)))
 		}
 	}
 	if base := pub.SidecarSetBase; set.Annotations[base] != old.Annotations[base] {
-		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base], fmt.Sprintf("annotations[%s] is immutable", base)))
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base], fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base, old.Annotations[base])))
 	}
 	return errs
 }
@@ -322,10 +321,10 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 	var errs field.ErrorList
 	refuse := func(text string) { errs = append(errs, field.Invalid(path, name, text)) }
 	if set.Spec.UpdateStrategy.Type != appsv1beta1.NotUpdateSidecarSetStrategyType {
-		refuse("RollingUpdate is not supported for canary sidecarSet")
+		refuse("RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
 	}
 	if name == set.Name {
-		refuse("base sidecarSet cannot be itself")
+		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another", pub.SidecarSetBase))
 		return errs
 	}
 	for _, other := range others {
@@ -333,11 +332,11 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 			continue
 		}
 		if CanaryOf(other) != "" {
-			refuse("base sidecarSet cannot be canary")
+			refuse(fmt.Sprintf("base sidecarSet cannot be canary: %s is one", name))
 		}
 		return errs
 	}
-	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist", name))
+	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name, pub.SidecarSetBase))
 	return errs
 }
 

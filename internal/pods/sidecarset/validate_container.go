@@ -18,7 +18,7 @@ const maxHotName = validation.DNS1123LabelMaxLength - 2
 // validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to SS-050).
 func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Environment, path *field.Path) {
 	if err := spec.Volumes.DecodeError(); err != nil {
-		p.add(field.Invalid(path.Child("volumes"), "", err.Error()))
+		p.add(field.Invalid(path.Child("volumes"), "(not shown)", err.Error()))
 	}
 	names := map[string]bool{}
 	for _, list := range [][]appsv1beta1.SidecarContainer{spec.Containers, spec.InitContainers} {
@@ -34,7 +34,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 		for i := range list.containers {
 			c, at := &list.containers[i], list.path.Index(i)
 			if err := c.DecodeError(); err != nil {
-				p.add(field.Invalid(at, "", err.Error()))
+				p.add(field.Invalid(at, "(not shown)", err.Error()))
 				continue
 			}
 			p.add(validatePlace(c, at)...)
@@ -58,10 +58,10 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 // validatePlace is what the reference checks of regular containers (SS-035).
 func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType && c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
-		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy, "unsupported pod inject policy"))
+		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy, "unsupported pod inject policy: must be BeforeAppContainer or AfterAppContainer"))
 	}
 	if !isSwitch(c.ShareVolumePolicy.Type) {
-		errs = append(errs, field.Invalid(at.Child("shareVolumePolicy", "type"), c.ShareVolumePolicy.Type, "unsupported share volume policy"))
+		errs = append(errs, field.Invalid(at.Child("shareVolumePolicy", "type"), c.ShareVolumePolicy.Type, "unsupported share volume policy: must be enabled or disabled"))
 	}
 	return errs
 }
@@ -69,7 +69,7 @@ func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 // validateKinds is what the reference does not check at all (SS-035).
 func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if policy := c.ShareVolumeDevicePolicy; policy != nil && policy.Type != "" && !isSwitch(policy.Type) {
-		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type, "unsupported share volume policy"))
+		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type, "unsupported share volume policy: must be enabled or disabled"))
 	}
 	if kind := c.UpgradeStrategy.UpgradeType; kind != appsv1beta1.SidecarContainerColdUpgrade && kind != appsv1beta1.SidecarContainerHotUpgrade {
 		errs = append(errs, field.NotSupported(at.Child("upgradeStrategy", "upgradeType"), kind,
@@ -147,7 +147,7 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs bool) field.ErrorList {
 	policy, path := c.ResourcesPolicy, at.Child("resourcesPolicy")
 	if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
-		return field.ErrorList{field.Invalid(path, policy, "resourcesPolicy and resources cannot be configured together")}
+		return field.ErrorList{field.Invalid(path, policy, "resourcesPolicy and resources cannot be configured together: remove one")}
 	}
 	var errs field.ErrorList
 	if !runs {
@@ -160,7 +160,7 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 			[]appsv1beta1.TargetContainersModeType{appsv1beta1.TargetContainersModeSum, appsv1beta1.TargetContainersModeMax}))
 	}
 	if policy.TargetContainersNameRegex == "" {
-		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), "", "invalid empty regex"))
+		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), "", `invalid empty regex: ".*" is all containers`))
 	} else if _, err := regexp.Compile(policy.TargetContainersNameRegex); err != nil {
 		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), policy.TargetContainersNameRegex, fmt.Sprintf("invalid regex pattern: %v", err)))
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
@@ -59,7 +60,7 @@ func (p *planner) waits() *waiting.Wait {
 	case down == 0:
 		return nil
 	case wait.Reason == "":
-		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %d pods are waited for", down, len(p.matched))
+		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
 	return wait
 }

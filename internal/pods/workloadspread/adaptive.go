@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
@@ -62,7 +63,7 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 		// The API keeps whole seconds; rounded down, the window would end early (WS-204).
 		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable, metav1.NewTime(at)
-		c.Message = fmt.Sprintf("%d pod(s) could not be scheduled for %s; new pods are created in other subsets for %s", stuck, patience, window)
+		c.Message = fmt.Sprintf("%s could not be scheduled for %s; new pods are put into other subsets for %s", plural.Of(stuck, "pod"), patience, window)
 		return c, false, at.Add(window)
 	case old != nil && old.Status == metav1.ConditionTrue:
 		c.LastTransitionTime = old.LastTransitionTime

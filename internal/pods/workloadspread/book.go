@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
@@ -230,5 +231,5 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
-	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %d places", rank, limit)}
+	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank, plural.Of(limit, "place"))}
 }

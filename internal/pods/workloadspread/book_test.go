@@ -88,7 +88,7 @@ func TestCreate(t *testing.T) {
 		"WS-075: nothing is written for one without limit": {`{spec: {subsets: [{name: a, maxReplicas: 0}, {name: b}]}}`, nil, Creation{Key: "p", Version: "v"}, "b", ""},
 		"WS-077: no place": {`{spec: {subsets: [{name: a, maxReplicas: 1}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 0, missingReplicas: 0, creatingPods: {x: ` + when + `}}, {name: b, replicas: 1, missingReplicas: 1, ` + unschedulable + `}]}}}`, nil, Creation{Key: "p", Version: "v"}, "none",
-			"no subset has a free place: a has 0 pods, 1 are coming, 0 are going; pods cannot be scheduled to b"},
+			"no subset has a free place: a has 0 pods, 1 coming, 0 going; pods cannot be scheduled to b"},
 		"WS-080, WS-084: versions do not count for each other": {`{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {old: [
 			{name: a, replicas: 1, missingReplicas: 0}]}}}`, nil, Creation{Key: "p", Version: "v"}, "a a{c:[p],d:-,m:0,r:0}", ""},
 		"WS-072: a repeated request is booked once": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [

@@ -293,7 +293,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Plan != nil:
 		r.meters.observe(name, outcome)
 		if text := outcome.Plan.Headline(); r.memory.News(name, text) {
-			logger.V(2).Info("Plan", "plan", text)
+			logger.V(2).Info("Plan", "summary", []string{text})
 		}
 	}
 	return r.backOff.Answer(request, outcome.After, err)

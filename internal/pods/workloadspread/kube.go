@@ -73,7 +73,7 @@ func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 		return nil, false, errors.New("it is not known yet which kinds are listed")
 	}
 	if !k.Workloads.Known(reference.GroupKind) { // its pods are there all the same, and so is the status that counts them
-		err := fmt.Errorf("the kind is neither supported nor listed by key %s of ConfigMap %s", AllowListKey, ConfigMapName)
+		err := fmt.Errorf("the kind is not supported, and an administrator has not listed it in key %s of ConfigMap %s in the namespace of the manager", AllowListKey, ConfigMapName)
 		return &Target{Reference: reference, DesiredError: err}, false, nil
 	}
 	known := true

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What the object holds
@@ -302,7 +303,7 @@ func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}
-		parts[i] = fmt.Sprintf("%s has %d pods, %d are coming, %d are going", s.Name, s.Replicas, len(s.CreatingPods), len(s.DeletingPods))
+		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"), len(s.CreatingPods), len(s.DeletingPods))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
@@ -448,20 +449,20 @@ func (p *Pass) announce(plan *Plan, result *Result) {
 			}
 		}
 		if len(created) > 0 {
-			event(corev1.EventTypeWarning, EventCreatePodFailed, fmt.Sprintf("%d pod(s) admitted more than %s ago were not seen, their places are free again: %s", len(created), CreationTimeout, few(created)))
+			event(corev1.EventTypeWarning, EventCreatePodFailed, fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created), "pod")+plural.Form(len(created), " was", " were"), CreationTimeout, plural.Form(len(created), "its place is", "their places are"), few(created)))
 		}
 		if len(deleted) > 0 {
-			event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%d pod(s) are still there more than %s after their deletion was admitted: %s", len(deleted), DeletionTimeout, few(deleted)))
+			event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted), "pod")+plural.Form(len(deleted), " is", " are"), DeletionTimeout, plural.Form(len(deleted), "its", "their"), few(deleted)))
 		}
 		if len(result.Written.Recovered) > 0 {
-			event(corev1.EventTypeNormal, EventRecoverScheduling, "pods are created again in "+few(result.Written.Recovered))
+			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered), "subset ", "subsets ")+few(result.Written.Recovered))
 		}
 	}
 	if n := len(result.CostErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %d pod(s) could not be written: %v", n, result.CostErrors[0]))
+		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"), result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%d pod(s) that cannot be scheduled could not be deleted: %v", n, result.DeleteErrors[0]))
+		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", plural.Of(n, "pod"), result.DeleteErrors[0]))
 	}
 	p.say(plan, ReasonReplicasUnknown, "")
 	p.say(plan, ReasonQuotaUnknown, "")

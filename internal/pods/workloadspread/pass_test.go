@@ -151,13 +151,13 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.queue.Add()
 	s.round()
 	begin := s.Now()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod(s) that cannot be scheduled could not be deleted: ") {
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
 		t.Fatal(s.events)
 	}
 	s.Refused, s.events = nil, nil
 	s.full["a"] = false
 	rests(t, s)
-	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: pods are created again in a"}, s.events); diff != "" || s.Now().Sub(begin) > UnschedulableWindow+2*time.Second {
+	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" || s.Now().Sub(begin) > UnschedulableWindow+2*time.Second {
 		t.Error(s.Now().Sub(begin), diff)
 	}
 }
@@ -175,8 +175,8 @@ func TestWhatFailsIsTold(t *testing.T) {
 		list[0].MissingReplicas = 19
 	})
 	rests(t, s)
-	want := []string{"Warning DeletePodFailed: 7 pod(s) are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
-		"Warning CreatePodFailed: 1 pod(s) admitted more than 30s ago were not seen, their places are free again: lost of subset a"}
+	want := []string{"Warning DeletePodFailed: 7 pods are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
+		"Warning CreatePodFailed: 1 pod was admitted more than 30s ago and never seen, so that its place is free again: lost of subset a"}
 	if diff := cmp.Diff(want, s.events); diff != "" {
 		t.Error(diff)
 	}
@@ -189,7 +189,7 @@ func TestWhatFailsIsTold(t *testing.T) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, makeSubset("b", nil))
 	})
 	s.round()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pod(s) could not be written: ") || s.queue.Due().IsZero() {
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.queue.Due().IsZero() {
 		t.Error(s.queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {

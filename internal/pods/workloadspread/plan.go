@@ -12,6 +12,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // Plan is what is to be done for one WorkloadSpread, in the order of its members (WS-130).
@@ -423,7 +424,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 	var lines []string
 	for i := range list {
 		s := &list[i]
-		text := fmt.Sprintf("  %s, subset %s: %d pod(s)", of, s.Name, s.Replicas)
+		text := fmt.Sprintf("  %s, subset %s: %s", of, s.Name, plural.Of(s.Replicas, "pod"))
 		if quota := quotas[i].Quota; quota != Unlimited {
 			text += fmt.Sprintf(" of %d, %d missing", quota, s.MissingReplicas)
 		}

@@ -48,29 +48,29 @@ func TestPlan(t *testing.T) {
 			`WorkloadSpread default/ws: nothing is done: quota of subset "a": "x%" is not an integer percentage`},
 		"WS-023 no target": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)), Target: &Target{Reference: Reference{Deployment, "web"}}},
 			`WorkloadSpread default/ws: Deployment web does not exist
-  all versions, subset a: 0 pod(s) of 0, 0 missing
-  all versions, subset b: 0 pod(s)`},
+  all versions, subset a: 0 pods of 0, 0 missing
+  all versions, subset b: 0 pods`},
 		"WS-132 pods that are there while none shall be": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)), Target: webTarget(0), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b"))}},
 			`WorkloadSpread default/ws: Deployment web wants 0, has 2, 2 ranked
-  all versions, subset a: 1 pod(s) of 0, 0 missing
-  all versions, subset b: 1 pod(s)
-  version v1, subset a: 1 pod(s) of 0, 0 missing
-  version v1, subset b: 1 pod(s)
+  all versions, subset a: 1 pod of 0, 0 missing
+  all versions, subset b: 1 pod
+  version v1, subset a: 1 pod of 0, 0 missing
+  version v1, subset b: 1 pod
   pod p: deletion cost -100, was "": more than the 0 of subset a
   pod q: deletion cost 100, was "": subset b is 2 of 2`},
 		"WS-160 costs that are right are not written, others are": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a"), costs100("200")), makePod("q", in("b"), costs100("7"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 2, 1 ranked
-  all versions, subset a: 1 pod(s) of 1, 0 missing
-  all versions, subset b: 1 pod(s)
-  version v1, subset a: 1 pod(s) of 1, 0 missing
-  version v1, subset b: 1 pod(s)
+  all versions, subset a: 1 pod of 1, 0 missing
+  all versions, subset b: 1 pod
+  version v1, subset a: 1 pod of 1, 0 missing
+  version v1, subset b: 1 pod
   pod q: deletion cost 100, was "7": subset b is 2 of 2`},
 		"WS-140 WS-146 WS-164 a subset that is none any more": {Snapshot{Spread: ab(), Target: webTarget(1), Pods: []*corev1.Pod{makePod("p", in("removed"))}, Fits: fits("q")},
 			`WorkloadSpread default/ws: Deployment web wants 1, has 1, 1 ranked
-  all versions, subset a: 0 pod(s) of 1, 1 missing
-  all versions, subset b: 0 pod(s)
-  version v1, subset a: 0 pod(s) of 1, 1 missing
-  version v1, subset b: 0 pod(s)
+  all versions, subset a: 0 pods of 1, 1 missing
+  all versions, subset b: 0 pods
+  version v1, subset a: 0 pods of 1, 1 missing
+  version v1, subset b: 0 pods
   pod p: in no subset, none fits its node n
   pod p: deletion cost -300, was "": it is in no subset`},
 		"WS-141 WS-143 WS-145 pods that were there before": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }), Fits: map[types.UID][]Fit{"uid-old": {{0, 0}, {1, 0}}, "uid-new": {{0, 0}, {1, 0}}, "uid-third": {{0, 0}}, "uid-other": {{1, 0}}},
@@ -78,10 +78,10 @@ func TestPlan(t *testing.T) {
 				makePod("broken", born(-3), note(pub.MatchedWorkloadSpread, "{")), makePod("homeless", born(-2), homeless), makePod("lost", born(-1), func(p *corev1.Pod) { p.Spec.NodeName = "x" })},
 			NodeUnknown: map[types.UID]bool{"uid-lost": true}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 7, 4 adopted
-  all versions, subset a: 2 pod(s) of 1, 0 missing
-  all versions, subset b: 2 pod(s)
-  version v1, subset a: 2 pod(s) of 1, 0 missing
-  version v1, subset b: 2 pod(s)
+  all versions, subset a: 2 pods of 1, 0 missing
+  all versions, subset b: 2 pods
+  version v1, subset a: 2 pods of 1, 0 missing
+  version v1, subset b: 2 pods
   pod broken: in no subset, none fits its node n
   pod homeless: in no subset, it has no node
   pod lost: in no subset, its node x is not known
@@ -92,79 +92,79 @@ func TestPlan(t *testing.T) {
   again at 00:00:10.000: a node is looked for again`},
 		"WS-080 WS-084 WS-163 WS-196 two versions": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b")), makePod("r", in("a"), version("v0")), makePod("s", in("b"), version("v0"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 4, 4 ranked
-  all versions, subset a: 2 pod(s) of 1, 0 missing
-  all versions, subset b: 2 pod(s)
-  version v0, subset a: 1 pod(s) of 1, 0 missing
-  version v0, subset b: 1 pod(s)
-  version v1, subset a: 1 pod(s) of 1, 0 missing
-  version v1, subset b: 1 pod(s)
+  all versions, subset a: 2 pods of 1, 0 missing
+  all versions, subset b: 2 pods
+  version v0, subset a: 1 pod of 1, 0 missing
+  version v0, subset b: 1 pod
+  version v1, subset a: 1 pod of 1, 0 missing
+  version v1, subset b: 1 pod
   pod p: deletion cost 200, was "": subset a is 1 of 2
   pod q: deletion cost 100, was "": subset b is 2 of 2
   pod r: deletion cost 100, was "": subset a is 2 of 2, in mirrored order since v0 is not the latest version
   pod s: deletion cost 200, was "": subset b is 1 of 2, in mirrored order since v0 is not the latest version`},
 		"WS-085 the latest version is not known yet": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Latest, t.LatestError = "", errors.New("it has no ReplicaSet yet") }), Pods: []*corev1.Pod{makePod("p", in("a"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1: the latest version of Deployment web: it has no ReplicaSet yet
-  all versions, subset a: 1 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version v1, subset a: 1 pod(s) of 1, 0 missing
-  version v1, subset b: 0 pod(s)`},
+  all versions, subset a: 1 pod of 1, 0 missing
+  all versions, subset b: 0 pods
+  version v1, subset a: 1 pod of 1, 0 missing
+  version v1, subset b: 0 pods`},
 		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{StatefulSet, "web"}, Exists: true, Desired: 1}, Pods: []*corev1.Pod{makePod("web-0", in("a"), controlledBy("StatefulSet", nil))}},
 			`WorkloadSpread default/ws: StatefulSet web wants 1, has 1
-  all versions, subset a: 1 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version versionIgnored, subset a: 1 pod(s) of 1, 0 missing
-  version versionIgnored, subset b: 0 pod(s)`},
+  all versions, subset a: 1 pod of 1, 0 missing
+  all versions, subset b: 0 pods
+  version versionIgnored, subset a: 1 pod of 1, 0 missing
+  version versionIgnored, subset b: 0 pods`},
 		"WS-206 a custom kind is ranked as one version": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{schema.GroupKind{Group: "x.io", Kind: "Rollout"}, "web"}, Exists: true, Desired: 2, Costs: true},
 			Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("a"), version("v2"), born(-10))}},
 			`WorkloadSpread default/ws: Rollout web wants 2, has 2, 2 ranked
-  all versions, subset a: 2 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version v1, subset a: 1 pod(s) of 1, 0 missing
-  version v1, subset b: 0 pod(s)
-  version v2, subset a: 1 pod(s) of 1, 0 missing
-  version v2, subset b: 0 pod(s)
+  all versions, subset a: 2 pods of 1, 0 missing
+  all versions, subset b: 0 pods
+  version v1, subset a: 1 pod of 1, 0 missing
+  version v1, subset b: 0 pods
+  version v2, subset a: 1 pod of 1, 0 missing
+  version v2, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2
   pod q: deletion cost -100, was "": more than the 1 of subset a`},
 		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
 			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 1, 1 ranked
-  all versions, subset a: 1 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version versionIgnored, subset a: 1 pod(s) of 1, 0 missing
-  version versionIgnored, subset b: 0 pod(s)
+  all versions, subset a: 1 pod of 1, 0 missing
+  all versions, subset b: 0 pods
+  version versionIgnored, subset a: 1 pod of 1, 0 missing
+  version versionIgnored, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-197 a CloneSet with versions, one pod updated in place": {Snapshot{Spread: lists(ab(), map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil), subsetStatus("b", 0, -1, nil, nil)}}),
 			Versioned: ParseVersioned("cloneset"), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
 			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})), makePod("q", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 2, 2 ranked
-  all versions, subset a: 2 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version 1, subset a: 1 pod(s) of 1, 0 missing
-  version 1, subset b: 0 pod(s)
-  version 2, subset a: 1 pod(s) of 1, 0 missing
-  version 2, subset b: 0 pod(s)
+  all versions, subset a: 2 pods of 1, 0 missing
+  all versions, subset b: 0 pods
+  version 1, subset a: 1 pod of 1, 0 missing
+  version 1, subset b: 0 pods
+  version 2, subset a: 1 pod of 1, 0 missing
+  version 2, subset b: 0 pods
   pod p: deletion cost 100, was "": subset a is 2 of 2, in mirrored order since 1 is not the latest version
   pod q: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-155 versions without pods": {Snapshot{Spread: lists(ab(), map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{
 			"creating": {subsetStatus("a", 0, 0, times{"x": at(-10)}, nil)}, "forgotten": {subsetStatus("a", 3, 0, nil, times{"y": at(0)})}, "late": {subsetStatus("a", 0, 0, times{"z": at(-31)}, nil)}}),
 			Target: webTarget(2)},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 0
-  all versions, subset a: 0 pod(s) of 1, 1 missing
-  all versions, subset b: 0 pod(s)
-  version creating, subset a: 0 pod(s) of 1, 0 missing, 1 coming
-  version creating, subset b: 0 pod(s)
+  all versions, subset a: 0 pods of 1, 1 missing
+  all versions, subset b: 0 pods
+  version creating, subset a: 0 pods of 1, 0 missing, 1 coming
+  version creating, subset b: 0 pods
   pod z of subset a was not seen within 30s of its admission
   again at 00:00:20.001: a booking expires`},
 		"WS-122 WS-171 WS-173 WS-175 pods that wait for a node": {Snapshot{Spread: adaptive(ab(), 60), Target: webTarget(4), Pods: []*corev1.Pod{
 			makePod("stuck", in("a"), unschedulable, born(-61)), makePod("former", in("a"), unschedulable, born(-300), version("v0")), makePod("waits", in("a"), unschedulable, born(-50)), makePod("last", in("b"), unschedulable, born(-300)),
 			makePod("nowhere", unschedulable, born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 4, has 5, 3 ranked, 2 given up
-  all versions, subset a: 3 pod(s) of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
-  all versions, subset b: 1 pod(s)
-  version v0, subset a: 1 pod(s) of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
-  version v0, subset b: 0 pod(s)
-  version v1, subset a: 2 pod(s) of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
-  version v1, subset b: 1 pod(s)
+  all versions, subset a: 3 pods of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
+  all versions, subset b: 1 pod
+  version v0, subset a: 1 pod of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
+  version v0, subset b: 0 pods
+  version v1, subset a: 2 pods of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
+  version v1, subset b: 1 pod
   pod nowhere: in no subset, it has no node
   pod former: deleted, because it could not be scheduled in subset a for 1m0s
   pod stuck: deleted, because it could not be scheduled in subset a for 1m0s
@@ -174,10 +174,10 @@ func TestPlan(t *testing.T) {
   again at 00:00:10.001: pod waits will have waited long enough for a node`},
 		"WS-170 not adaptive": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }), Pods: []*corev1.Pod{makePod("stuck", in("a"), unschedulable, born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1
-  all versions, subset a: 1 pod(s) of 1, 0 missing
-  all versions, subset b: 0 pod(s)
-  version v1, subset a: 1 pod(s) of 1, 0 missing
-  version v1, subset b: 0 pod(s)`},
+  all versions, subset a: 1 pod of 1, 0 missing
+  all versions, subset b: 0 pods
+  version v1, subset a: 1 pod of 1, 0 missing
+  version v1, subset b: 0 pods`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := test.snapshot

@@ -72,7 +72,7 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) || s.spread().Status.SubsetStatuses[0].Replicas != 2 {
 		t.Errorf("%+v", s.spread().Status)
 	}
-	if len(s.events) != 1 || !strings.Contains(s.events[0], "neither supported nor listed") {
+	if len(s.events) != 1 || !strings.Contains(s.events[0], "an administrator has not listed it") {
 		t.Error(s.events)
 	}
 	if s.queue.Due().IsZero() || s.queue.Due().Sub(s.Now()) > unknownAfter {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // UnschedulableWindow is for how long a subset is passed over, unless the manager is told otherwise (WS-174, WS-199).
@@ -40,7 +41,7 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil { // WS-042
-			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, err.Error()))
+			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, "selector: "+err.Error()))
 		}
 	}
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")), validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
@@ -49,27 +50,29 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
 	ref := spread.Spec.TargetReference
 	if ref == nil {
-		return field.ErrorList{field.Required(path, "a WorkloadSpread spreads the pods of one workload")}
-	}
-	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
-		return field.ErrorList{field.Invalid(path, ref, "apiVersion, kind and name must not be empty")}
+		return field.ErrorList{field.Required(path, "it must name the one workload whose pods are spread")}
 	}
 	var errs field.ErrorList
+	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
+		errs = append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
+	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
-		return field.ErrorList{field.Invalid(path, ref, err.Error())}
+		return append(errs, field.Invalid(path, ref, fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
 	}
 	target := TargetOf(spread)
-	if err := supported(target.GroupKind, env, ref, path); err != nil {
-		errs = append(errs, err)
+	if ref.APIVersion != "" && ref.Kind != "" {
+		if err := supported(target.GroupKind, env, ref, path); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for i := range env.Others { // WS-043
 		other := &env.Others[i]
 		if other.Name != spread.Name && other.Namespace == spread.Namespace && other.DeletionTimestamp == nil && TargetOf(other) == target {
-			errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("WorkloadSpread %s spreads this workload already", other.Name)))
+			errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
 		}
 	}
 	if old != nil && TargetOf(old) != target { // WS-044
-		errs = append(errs, field.Invalid(path, ref, "the group, kind and name of the workload cannot be changed"))
+		errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread", old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
 	return errs
 }
@@ -87,13 +90,13 @@ func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetRe
 		if known == StatefulSet {
 			groups += " or " + AdvancedStatefulSet.Group
 		}
-		return field.Invalid(path, ref, fmt.Sprintf("the group of a %s must be %s", kind.Kind, groups))
+		return field.Invalid(path, ref, fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
 	}
 	if env.ListError != nil {
 		return field.InternalError(path, fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
 	}
 	if _, ok := env.Listed.Workload(kind); !ok {
-		return field.Invalid(path, ref, fmt.Sprintf("kind %s is not supported, and not listed by key %s of ConfigMap %s", kind, AllowListKey, ConfigMapName))
+		return field.Invalid(path, ref, fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, ConfigMapName))
 	}
 	return nil
 }
@@ -101,7 +104,7 @@ func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetRe
 func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field.ErrorList {
 	subsets := spread.Spec.Subsets
 	if len(subsets) == 0 {
-		return field.ErrorList{field.Required(path, "at least one subset is needed")}
+		return field.ErrorList{field.Required(path, "at least one subset is needed: a group of nodes")}
 	}
 	var errs field.ErrorList
 	names := sets.New[string]()
@@ -137,7 +140,7 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 			first = most
 		} else if most.Type != first.Type && !mixed {
 			mixed = true
-			errs = append(errs, field.Invalid(at, most.String(), "all subsets must have integers, or all percentages"))
+			errs = append(errs, field.Invalid(at, most.String(), "all subsets must have integers, or all percentages; an earlier one has the other"))
 		}
 		if most.Type == intstr.Int {
 			if most.IntVal < 0 {
@@ -146,7 +149,7 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 			continue
 		}
 		if ordinals {
-			errs = append(errs, field.Invalid(at, most.StrVal, "a StatefulSet cannot be spread by percentages"))
+			errs = append(errs, field.Invalid(at, most.StrVal, "a StatefulSet cannot be spread by percentages, since its ordinals would move: give a number of pods"))
 		}
 		percent, err := Percent(most.StrVal)
 		if err != nil {
@@ -156,7 +159,7 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		}
 		before := sum
 		if sum += percent; sum > 100 && before <= 100 {
-			errs = append(errs, field.Invalid(at, most.StrVal, "the percentages are more than 100 % together"))
+			errs = append(errs, field.Invalid(at, most.StrVal, "the percentages are more than 100 % together up to here"))
 		}
 	}
 	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil && last.Type == intstr.String && sum < 100 {
@@ -164,7 +167,7 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		if subsets[0].MaxReplicas != nil {
 			value = subsets[0].MaxReplicas.String()
 		}
-		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value, "the percentages are less than 100 % together, and the last subset has one"))
+		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value, "the percentages are less than 100 % together, so some pods have no place: raise them, or leave maxReplicas out of the last subset"))
 	}
 	return errs
 }
@@ -182,7 +185,7 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 		return errs
 	}
 	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType { // WS-039
-		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Adaptive where adaptive is given"))
+		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Adaptive where adaptive is given: set it, or remove adaptive"))
 	}
 	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil { // WS-040
 		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds, "the last subset takes what the others cannot, and must have no maxReplicas"))
@@ -192,7 +195,7 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
 	}
 	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil && (*seconds < 0 || int64(*seconds) > most) {
-		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds, fmt.Sprintf("must be from 0 to %d with %d subsets", most, n)))
+		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds, fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
 	}
 	return errs
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -248,12 +249,12 @@ func (p *planner) growClaims() {
 	}
 	if len(held) > 0 {
 		slices.Sort(held)
-		p.ClaimsHeld = "claims cannot shrink to their templates: " + strings.Join(held, ", ")
+		p.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
 		p.say("%s", p.ClaimsHeld)
 	}
 	slices.SortStableFunc(p.ClaimGrowth, func(a, b ClaimGrowth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
-		p.say("%d claims are smaller than their templates; the next attempt is made later: %s", n, p.GrowthError)
+		p.say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template", "their templates"), p.GrowthError)
 		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError
 		p.lookAgain(p.GrowthHeldUntil)
 	}

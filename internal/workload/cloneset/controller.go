@@ -156,10 +156,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case outcome.Plan != nil:
 		r.meters.observe(outcome)
 		if text := outcome.Plan.Headline(); r.memory.News(request.NamespacedName, text) { // OPS-096
-			if len(outcome.Plan.Verdicts) <= digestAbove {
-				text = outcome.Plan.String()
-			}
-			logger.V(2).Info("Plan", "plan", text)
+			logger.V(2).Info("Plan", outcome.Plan.Record()...)
 		}
 	}
 	if err != nil {

@@ -66,7 +66,7 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 			for _, v := range plan.Verdicts {
 				count(&deleted, v.Action == Delete)
 				count(&serving, v.Action != Delete && readiness.Ready(v.Pod))
-				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d must stay", tt.replicas-1)) {
+				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
 					t.Errorf("%s", v.Message)
 				}
 			}
@@ -191,7 +191,9 @@ func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 		return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
 	}
 	one, two := storedRevision(1, noted("a")), storedRevision(2, noted("b"))
-	midway := func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name }
+	midway := func(set *appsv1beta1.CloneSet) {
+		set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name
+	}
 	got := actions(planOf(makeSet(1, noted("b"), updateHook(false), surge(1, 0), midway), Features{PreparingUpdateAsUpdate: true}, []*appsv1.ControllerRevision{one, two},
 		podOf("surge", two.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
 		podOf("web", one.Name, settledGates, inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { // not the surge pod: it was updated before

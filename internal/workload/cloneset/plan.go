@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
@@ -256,7 +256,7 @@ func (p *planner) make() {
 		return
 	}
 	if p.Set.DeletionTimestamp == nil && !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template: its pods would be given up and made without end", selector))
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata: pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.Set.DeletionTimestamp != nil {
@@ -400,34 +400,32 @@ func (p *planner) prune() {
 }
 
 // String prints the plan as sentences.
-func (p *Plan) String() string {
-	var b strings.Builder
-	for _, sentence := range p.Sentences {
-		b.WriteString(sentence + "\n")
-	}
-	for _, sentence := range p.pullSentences() {
-		b.WriteString(sentence + "\n")
-	}
+func (p *Plan) String() string { return p.told(p.Verdicts).String() }
+
+// told is the plan with these of its verdicts.
+func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
+	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
 	for _, fate := range p.ClaimFates {
+		about := "claim " + fate.Claim.Name
 		switch {
 		case fate.HandTo != nil:
-			fmt.Fprintf(&b, "claim %s: handed to pod %s: %s\n", fate.Claim.Name, fate.HandTo.Name, fate.Why)
+			t.Add(about, "handed to pod %s: %s", fate.HandTo.Name, fate.Why)
 		case fate.TakeBack:
-			fmt.Fprintf(&b, "claim %s: taken back: %s\n", fate.Claim.Name, fate.Why)
+			t.Add(about, "taken back: %s", fate.Why)
 		default:
-			fmt.Fprintf(&b, "claim %s: delete: %s\n", fate.Claim.Name, fate.Why)
+			t.Add(about, "delete: %s", fate.Why)
 		}
 	}
 	for _, growth := range p.ClaimGrowth {
-		fmt.Fprintf(&b, "claim %s: grow to %s\n", growth.Claim.Name, growth.Storage.String())
+		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
 	}
 	for _, creation := range p.Create {
-		fmt.Fprintf(&b, "pod %s: create from %s\n", creation.Name, creation.Revision)
+		t.Add("pod "+creation.Name, "create from %s", creation.Revision)
 	}
-	for _, v := range p.Verdicts {
-		fmt.Fprintf(&b, "pod %s: %s: %s: %s\n", v.Pod.Name, v.Action, v.Reason, v.Message)
+	for _, v := range verdicts {
+		t.Add("pod "+v.Pod.Name, "%s: %s: %s", v.Action, v.Reason, v.Message)
 	}
-	return b.String()
+	return t
 }
 
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
@@ -435,13 +433,22 @@ const digestAbove = 20
 
 // Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does. Of a large
 // set, pods with the same verdict are one line.
-func (p *Plan) Headline() string {
-	brief := *p
-	brief.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
+func (p *Plan) Headline() string { return p.headline().String() }
+
+// Record is the plan for the log, to be written when the headline changes.
+func (p *Plan) Record() []any {
+	if len(p.Verdicts) <= digestAbove {
+		return p.told(p.Verdicts).Record()
+	}
+	return p.headline().Record()
+}
+
+func (p *Plan) headline() *planlog.Plan {
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})
 	if len(p.Verdicts)+len(p.Create) <= digestAbove {
-		return brief.String()
+		return p.told(brief)
 	}
 	type group struct {
 		names []string
@@ -457,20 +464,12 @@ func (p *Plan) Headline() string {
 	for _, creation := range p.Create {
 		add("create from "+creation.Revision, creation.Name, "")
 	}
-	for _, v := range brief.Verdicts {
-		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, ": "+v.Message)
+	for _, v := range brief {
+		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
 	}
-	var b strings.Builder
-	for _, sentence := range p.Sentences {
-		b.WriteString(sentence + "\n")
-	}
+	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		g := groups[key]
-		more := ""
-		if len(g.names) > 3 {
-			more = " ..."
-		}
-		fmt.Fprintf(&b, "%d pods: %s%s (%s%s)\n", len(g.names), key, g.words, strings.Join(g.names[:min(3, len(g.names))], ", "), more)
+		t.AddGroup(key, groups[key].names, groups[key].words)
 	}
-	return b.String()
+	return t
 }

@@ -387,7 +387,7 @@ func TestHeadlineOfALargeSet(t *testing.T) {
 	}
 	plan := planOf(makeSet(30, image("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, storedRevision(2, image("nginx:2"))}, pods...)
 	lines := strings.Split(strings.TrimSpace(plan.Headline()), "\n")
-	if got, want := lines[len(lines)-1], "29 pods: wait: UpdatedPodsUnavailable: 1 pods are moving or not available after it yet, 1 may be (maxUnavailable 1) (web-01, web-02, web-03 ...)"; got != want {
+	if got, want := lines[len(lines)-1], "wait: UpdatedPodsUnavailable: 29 pods (web-01, web-02, web-03 ...): waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"; got != want {
 		t.Errorf("%s", got)
 	}
 	if len(lines) > 6 {

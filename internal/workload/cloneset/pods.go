@@ -281,7 +281,7 @@ func (p *planner) modeOf(info *podInfo, target *revisionInfo) mode {
 	}
 	if m.daemon {
 		if names := m.change.Unrestartable(info.Pod, p.Now); len(names) > 0 {
-			return p.impossible(fmt.Sprintf("no node daemon watches it that could restart %s", strings.Join(names, ", ")))
+			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
 		}
 	}
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {
@@ -333,14 +333,14 @@ func (p *planner) impossible(why string) mode {
 func (p *planner) compare(label string, target *revisionInfo, policy appsv1beta1.CloneSetPodUpdatePolicy) (*inplace.Change, string) {
 	from := p.find(label)
 	if from == nil {
-		return nil, fmt.Sprintf("its revision %q is not stored any more", label) // IPU-030
+		return nil, fmt.Sprintf("its ControllerRevision %q has been deleted, so nobody knows what would change", label) // IPU-030
 	}
 	if p.Features.RecreateOnClaimChange && policy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy &&
 		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
-		return nil, "volumeClaimTemplates changed"
+		return nil, "spec.volumeClaimTemplates changed since its revision"
 	}
 	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
-		return nil, "the revisions differ beside spec.template" // IPU-041
+		return nil, fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.name, target.name) // IPU-041
 	}
 	change, blockers, err := inplace.Compare(from.template, target.template, p.Features.InPlace)
 	if err != nil {

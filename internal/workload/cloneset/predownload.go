@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
@@ -66,7 +67,7 @@ func (p *planner) preDownload(unusable error) {
 		return
 	}
 	if ready, enough := p.updatedReady(), p.minUpdatedReady(); ready < enough {
-		p.say("images are pulled ahead when %d updated pods are ready, %d are", enough, ready)
+		p.say("images are pulled ahead when %s ready, %d %s", plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"), ready, plural.Form(ready, "is", "are"))
 		return
 	}
 	complete := true
@@ -128,9 +129,9 @@ func (p *planner) imagesToPull() (images map[string]string, skip string) {
 	case p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy:
 		return nil, "the policy is ReCreate"
 	case p.Limits.Replicas <= fewPods:
-		return nil, fmt.Sprintf("%d pods are too few, it takes more than %d", p.Limits.Replicas, fewPods)
+		return nil, fmt.Sprintf("replicas is %d, and images are pulled ahead for more than %d", p.Limits.Replicas, fewPods)
 	case p.Limits.Partition == 0 && unavailable >= p.Limits.Replicas:
-		return nil, fmt.Sprintf("all %d pods may be updated at once", p.Limits.Replicas)
+		return nil, fmt.Sprintf("maxUnavailable lets all %d pods be updated at once", p.Limits.Replicas)
 	}
 	m := p.modeFrom(p.CurrentRevision, p.update)
 	if m.change == nil {

@@ -223,7 +223,7 @@ func (p *planner) daemonMissing(info *podInfo) bool {
 	if info.Specified || info.Preparing {
 		return false
 	}
-	return p.stuck(info, ReasonNoDaemon, !p.Now.Before(until), until, "no node daemon watches it: "+info.Progress.Waiting)
+	return p.stuck(info, ReasonNoDaemon, !p.Now.Before(until), until, "its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
 }
 
 // stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.

@@ -9,6 +9,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
@@ -33,8 +34,8 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if scale.Missing > 0 && p.ScaleLimited == "" && p.ClaimsAwaited == "" && !p.creationHeld {
-		p.ScaleLimited = fmt.Sprintf("%d pods are missing, but %d are unavailable and scaleStrategy.maxUnavailable is %d",
-			scale.Missing, scale.Unavailable, p.Limits.ScaleMaxUnavailable)
+		p.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.Limits.ScaleMaxUnavailable)
 	}
 	if p.ScaleLimited != "" {
 		p.say("creation waits: %s", p.ScaleLimited)
@@ -52,11 +53,11 @@ func (p *planner) scale() bool {
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.say("%d of %d pods, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
-		p.Limits.Replicas, census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
+	p.say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
+		plural.Of(p.Limits.Replicas, "pod"), census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
-		p.say("surge of %d pods", scale.Surge)
+		p.say("surge of %s", plural.Of(scale.Surge, "pod"))
 	}
 }
 
@@ -72,7 +73,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 			return
 		}
 	}
-	p.say("create %d of %d missing pods, %d of them at %s", scale.Create, scale.Missing, scale.CreateOld, p.CurrentRevision)
+	p.say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on meanwhile (CS-072).
@@ -80,7 +81,7 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 	if scale.Create > 0 && p.Now.Before(p.CreationHeldUntil) {
 		p.lookAgain(p.CreationHeldUntil)
 		p.ScaleError, p.creationHeld = p.CreationError, true
-		p.say("%d pods are missing; the next attempt is made later, because creation failed: %s", scale.Missing, p.CreationError)
+		p.say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(scale.Missing, "pod"), p.CreationError)
 		scale.Create = 0
 	}
 }
@@ -223,13 +224,20 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.decide(candidate.Pod, Wait, ReasonMaxUnavailable, "it is one of %d pods too many, %s", scale.Remove, p.budgetWords())
+			p.decide(candidate.Pod, Wait, ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
-		p.deletePod(infos[candidate.Pod], ReasonScaleIn, fmt.Sprintf("it is one of %d pods too many", scale.Remove))
+		p.deletePod(infos[candidate.Pod], ReasonScaleIn, tooMany(scale.Remove))
 		changed = true
 	}
 	return changed
+}
+
+func tooMany(n int) string {
+	if n == 1 {
+		return "there is one pod too many"
+	}
+	return fmt.Sprintf("it is one of %d pods too many", n)
 }
 
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and go before
@@ -264,8 +272,9 @@ func (p *planner) budgetWords() string {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
-		p.spent = fmt.Sprintf("but only %d pods are ready, %d of them available, and %d must stay (replicas %d, maxUnavailable %d)", ready, available,
-			p.Limits.Replicas-p.Limits.MaxUnavailable, p.Limits.Replicas, p.Limits.MaxUnavailable)
+		p.spent = fmt.Sprintf("but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
+			p.Limits.Replicas-p.Limits.MaxUnavailable, plural.Of(p.Limits.Replicas, "pod"), p.Limits.MaxUnavailable, ready,
+			plural.Form(ready, "is", "are"), available)
 	}
 	return p.spent
 }

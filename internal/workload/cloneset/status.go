@@ -13,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
 // Reasons of the condition Progressing, as they stand on the wire (CS-226, CS-227).
@@ -64,7 +65,8 @@ func (p *planner) available() {
 	}
 	enough := p.Limits.Replicas - p.Limits.MaxUnavailable
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
-		Message: fmt.Sprintf("%d pods are available, %d must be", p.Status.AvailableReplicas, enough)}
+		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.Status.AvailableReplicas, "pod"), enough, p.Limits.Replicas,
+			p.Limits.MaxUnavailable)}
 	if int(p.Status.AvailableReplicas) < enough {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
 	}
@@ -89,7 +91,7 @@ func (p *planner) progressing() {
 	replicas := int32(p.replicas())
 	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue, Reason: progressUpdated,
-		Message: fmt.Sprintf("%d of %d pods updated and available", status.UpdatedAvailableReplicas, status.ExpectedUpdatedReplicas)}
+		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas, plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
 	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the generation.
 	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
 	switch {
@@ -97,7 +99,7 @@ func (p *planner) progressing() {
 		status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
 	case p.paused():
-		next.Reason, next.Message = progressPaused, "the update is paused"
+		next.Reason, next.Message = progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
 	case previous == nil || restarted || !limited:
@@ -109,7 +111,7 @@ func (p *planner) progressing() {
 			p.lookAgain(due)
 		} else {
 			next.Status, next.Reason = corev1.ConditionFalse, progressDeadlineExceeded
-			next.Message = fmt.Sprintf("no end after %d s: %s", *deadline, next.Message)
+			next.Message = fmt.Sprintf("exceeded progressDeadlineSeconds %d: %s; the update goes on", *deadline, next.Message)
 		}
 	}
 	if limited && next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {

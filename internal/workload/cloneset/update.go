@@ -3,6 +3,7 @@ package cloneset
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
@@ -37,7 +39,7 @@ func (p *planner) updatePods(unusable error) {
 		return
 	}
 	count = max(count-p.replacements(toNew), 0)
-	p.say("%d pods to move to %s", count, target.name)
+	p.say("%s to move to %s", plural.Of(count, "pod"), target.name)
 	budget, waiting := p.newBudget(toNew), 0
 	for _, info := range candidates {
 		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
@@ -89,7 +91,8 @@ func (p *planner) sayPartition() {
 		}
 	}
 	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
-		p.say("%d pods more than the partition of %d leaves are updated; they stay, because gate CloneSetPartitionRollback is off", more, p.Limits.Partition)
+		p.say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off", p.Limits.Partition,
+			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"), plural.Form(more, "it stays", "they stay"))
 	}
 }
 
@@ -99,9 +102,9 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 	case unusable != nil:
 		return ReasonBadSpec, unusable.Error()
 	case p.onDelete():
-		return ReasonOnDelete, "updateStrategy.type is OnDelete: pods get the new template when they are deleted"
+		return ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
 	case p.paused():
-		return ReasonPaused, "updateStrategy is paused"
+		return ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
 }
@@ -158,17 +161,18 @@ func candidatesOf(infos []*podInfo) []rollout.Candidate {
 
 func (p *planner) partitionWords() string {
 	if p.Limits.Partition > 0 {
-		return fmt.Sprintf("partition keeps %d pods at their revision", p.Limits.Partition)
+		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"), plural.Form(p.Limits.Partition, "its", "their"))
 	}
-	return "enough pods move already"
+	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
 }
 
 // budget bounds how many pods may be moved at a time (CS-121, CS-124).
 type budget struct {
 	// spare is how many available pods may still be taken.
 	spare int
-	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be.
-	moving, total int
+	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving is how many
+	// of them wait to be deleted.
+	moving, leaving, total int
 	// exhausted and spent are the words of refusals, which most pods of a large set share.
 	exhausted, spent string
 }
@@ -181,6 +185,7 @@ func (p *planner) newBudget(toNew bool) *budget {
 			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
 		case info.Specified || info.Preparing:
 			b.moving++
+			b.leaving++
 		case info.New == toNew && !info.Available:
 			b.moving++
 		}
@@ -197,20 +202,41 @@ func (b *budget) refuse(info *podInfo, limits rollout.Limits) (Reason, string) {
 	switch {
 	case b.moving >= total:
 		if b.exhausted == "" || total != b.total {
-			b.exhausted = fmt.Sprintf("%d pods are moving or not available after it yet, %d may be (maxUnavailable %d)", b.moving, max(total, 0), limits.MaxUnavailable)
+			b.exhausted = b.waitingFor(max(total, 0), limits)
 		}
 		return ReasonUpdateUnhealthy, b.exhausted
 	case info.Available && b.spare <= 0:
 		if b.spent == "" {
-			b.spent = fmt.Sprintf("no more than %d - %d pods would stay available", limits.Replicas, limits.MaxUnavailable)
+			keep := limits.Replicas - limits.MaxUnavailable
+			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas, "pod"),
+				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent
 	}
 	return "", ""
 }
 
+// waitingFor says for what pods the others wait, and how many of them there may be.
+func (b *budget) waitingFor(total int, limits rollout.Limits) string {
+	var parts []string
+	if n := b.moving - b.leaving; n > 0 {
+		parts = append(parts, plural.Of(n, "updated pod")+" to become available")
+	}
+	if b.leaving > 0 {
+		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
+	}
+	switch missing := limits.MaxUnavailable - b.total; {
+	case len(parts) > 0:
+	case missing > 0:
+		parts = append(parts, plural.Of(missing, "missing pod")+" to be created")
+	default:
+		parts = append(parts, "a pod above the replicas")
+	}
+	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
+}
+
 func (b *budget) take(info *podInfo) {
-	b.exhausted = ""
+	b.exhausted, b.spent = "", ""
 	b.moving++
 	if info.Available {
 		b.spare--
@@ -225,7 +251,7 @@ func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *bud
 	}
 	if m.refusal != "" { // IPU-173: this pod cannot, others may
 		p.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
-		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s, and the policy is InPlaceOnly", m.refusal)
+		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
 		return false
 	}
 	free := p.free(info, m)

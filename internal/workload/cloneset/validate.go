@@ -132,7 +132,7 @@ func validate(w *Written) field.ErrorList {
 	if deadline, at := spec.ProgressDeadlineSeconds, path.Child("progressDeadlineSeconds"); deadline != nil {
 		errs = append(errs, notNegative(deadline, at)...) // CS-030
 		if *deadline >= 0 && *deadline != math.MaxInt32 && *deadline <= spec.MinReadySeconds {
-			errs = append(errs, field.Invalid(at, *deadline, "must be greater than minReadySeconds"))
+			errs = append(errs, field.Invalid(at, *deadline, fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
 		}
 	}
 	return errs
@@ -147,24 +147,24 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 	case decodeErr != nil:
 		errs = append(errs, field.Invalid(at, "(not shown)", decodeErr.Error()))
 	case template.IsZero():
-		errs = append(errs, field.Required(at, ""))
+		errs = append(errs, field.Required(at, "it says what the pods are like"))
 	}
 	pod := at.Child("spec")
 	if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in CloneSet is not supported"))
+		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in CloneSet is not supported: its pods do not end; remove it"))
 	}
 	errs = append(errs, validateImages(template.Spec.InitContainers, pod.Child("initContainers"))...)
 	errs = append(errs, validateImages(template.Spec.Containers, pod.Child("containers"))...)
 
 	at = path.Child("selector")
 	if spec.Selector == nil {
-		return append(errs, field.Required(at, ""))
+		return append(errs, field.Required(at, "it says by labels which pods are those of the CloneSet, and must match those of the template"))
 	}
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
-		return append(errs, field.Invalid(at, spec.Selector, "an empty selector is invalid for a CloneSet"))
+		return append(errs, field.Invalid(at, spec.Selector, "an empty selector is invalid for a CloneSet: it would match every pod; name at least one label of the template"))
 	}
 	malformed := metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, at)
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
@@ -175,7 +175,7 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 		return append(errs, malformed...)
 	}
 	if decodeErr == nil && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, "selector does not match template labels"))
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, "selector does not match template labels: they must have what spec.selector asks for"))
 	}
 	return errs
 }
@@ -227,7 +227,7 @@ func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) f
 	seen := map[string]bool{}
 	for i, name := range scale.PodsToDelete {
 		if seen[name] {
-			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once")) // CS-029
+			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once")) // CS-029
 		}
 		seen[name] = true
 	}
@@ -339,7 +339,7 @@ func validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) fi
 	}
 	for i, term := range priority.OrderPriority {
 		if term.OrderedKey == "" {
-			errs = append(errs, field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"), ""))
+			errs = append(errs, field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"), "it is the label whose value orders the pods"))
 		}
 	}
 	return errs
@@ -350,7 +350,7 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range terms {
 		if term.Key == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("key"), ""))
+			errs = append(errs, field.Required(path.Index(i).Child("key"), "it is the label by which pods are spread over the update"))
 		}
 		if seen[term] {
 			errs = append(errs, field.Duplicate(path.Index(i), term.Key+"="+term.Value))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
@@ -55,7 +56,7 @@ func (p *planner) waits() *waiting.Wait {
 	}
 	switch {
 	case down > 0 && wait.Reason == "":
-		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %d pods are waited for", down, len(p.pods))
+		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.pods), "pod"))
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}

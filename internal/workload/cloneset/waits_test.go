@@ -62,7 +62,7 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 		t.Errorf("told of a pod that is down long after its rollout: %q", told)
 	}
 	s.change(image("nginx:bad"))
-	if told := waitingEvents(s, time.Minute); len(told) != 1 || !strings.Contains(told[0], "PodsNotReady: 1 of 1 pods") || !strings.Contains(told[0], "ErrImagePull") {
+	if told := waitingEvents(s, time.Minute); len(told) != 1 || !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") || !strings.Contains(told[0], "ErrImagePull") {
 		t.Errorf("%q", told)
 	}
 }

@@ -1,0 +1,64 @@
+// Package planlog is the form in which plans are printed and logged: sentences about the whole, and a line for each object, or group of
+// objects, that something is decided about.
+package planlog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+)
+
+// Plan is what a plan has to say.
+type Plan struct {
+	// Summary are sentences about the whole.
+	Summary []string
+	// Lines are the decisions; what they are about is different in each.
+	Lines []Line
+}
+
+// Line is one decision: about "pod web-1", or about all with one verdict, as "wait: Paused".
+type Line struct{ About, Words string }
+
+// Add adds a decision.
+func (p *Plan) Add(about, format string, args ...any) {
+	p.Lines = append(p.Lines, Line{About: about, Words: fmt.Sprintf(format, args...)})
+}
+
+// named is how many names of a group are told.
+const named = 3
+
+// AddGroup adds what is decided alike about the pods with the names; words may be empty.
+func (p *Plan) AddGroup(about string, names []string, words string) {
+	more := ""
+	if len(names) > named {
+		more = " ..."
+	}
+	text := fmt.Sprintf("%s (%s%s)", plural.Of(len(names), "pod"), strings.Join(names[:min(named, len(names))], ", "), more)
+	if words != "" {
+		text += ": " + words
+	}
+	p.Lines = append(p.Lines, Line{About: about, Words: text})
+}
+
+// String is the plan as text, a line for each.
+func (p *Plan) String() string {
+	var b strings.Builder
+	for _, sentence := range p.Summary {
+		b.WriteString(sentence + "\n")
+	}
+	for _, line := range p.Lines {
+		b.WriteString(line.About + ": " + line.Words + "\n")
+	}
+	return b.String()
+}
+
+// Record are keys and values for a structured log: the sentences, and an object with a member for each line, so that
+// `.decisions["pod web-1"]` of a log in JSON is what is decided about that pod.
+func (p *Plan) Record() []any {
+	decisions := make(map[string]string, len(p.Lines))
+	for _, line := range p.Lines {
+		decisions[line.About] = line.Words
+	}
+	return []any{"summary", p.Summary, "decisions", decisions}
+}

@@ -1,0 +1,28 @@
+// Package plural makes numbers agree with their nouns in messages to people.
+package plural
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Of returns the number with its noun, as "1 pod" and "3 pods".
+func Of[N int | int32 | int64](n N, noun string) string {
+	return strconv.FormatInt(int64(n), 10) + " " + Form(n, noun, severalOf(noun))
+}
+
+// Form returns the first form for one and the second for any other number, as Form(n, "is", "are").
+func Form[N int | int32 | int64](n N, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
+func severalOf(noun string) string {
+	stem, ends := strings.CutSuffix(noun, "y")
+	if ends && !strings.HasSuffix(stem, "a") && !strings.HasSuffix(stem, "e") && !strings.HasSuffix(stem, "o") {
+		return stem + "ies"
+	}
+	return noun + "s"
+}
