@@ -8,12 +8,16 @@ import (
 	"path/filepath"
 )
 
-// nodeDir is the folder of a node: its containerd and kubelet, and the runtime socket containerd.sock.
+// nodeDir is the folder of a node: its containerd and kubelet.
 func (c *cluster) nodeDir(node string, path ...string) string {
 	return filepath.Join(append([]string{c.dir, "nodes", node}, path...)...)
 }
 
-func (c *cluster) nodeSocket(node string) string { return c.nodeDir(node, "containerd.sock") }
+// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the node would mount what kubelet mounts
+// there, with their own mount among it, and none of these could be taken down any more.
+func (c *cluster) nodeSocket(node string) string {
+	return filepath.Join(c.dir, "sockets", node, "containerd.sock")
+}
 
 func (c *cluster) pauseImage() string { return c.registry() + "/pause:1" }
 

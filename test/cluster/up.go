@@ -175,6 +175,11 @@ func (c *cluster) prepare() error {
 			return err
 		}
 	}
+	for _, node := range c.nodeNames() {
+		if err := os.MkdirAll(filepath.Dir(c.nodeSocket(node)), 0o755); err != nil {
+			return err
+		}
+	}
 	if c.spec.Root {
 		if err := c.cgroup().create(c.nodeNames()); err != nil {
 			return err

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err == nil {
 		config.UserAgent = "afloat-e2e"
+		config.QPS = -1 // tests wait for each other's requests otherwise
 		kube, err = story.NewClient(config)
 	}
 	if err != nil {
