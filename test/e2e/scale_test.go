@@ -98,7 +98,7 @@ func (w *workload) patchPods(metadata map[string]any) {
 	}
 }
 
-// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151, IPU-154, CS-136, CS-190, CS-191).
+// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151, IPU-154, CS-136, CS-190 (part), CS-191).
 func TestHookByFinalizer(t *testing.T) {
 	t.Parallel()
 	const drain = "example.com/drain"
