@@ -546,3 +546,24 @@ func TestExplains(t *testing.T) {
 		})
 	}
 }
+
+// A change of two kinds, as many of one as of the other, is a change: each kind counts.
+func TestPartsAreEmptyOnlyWithoutAnyKind(t *testing.T) {
+	kinds := []func(*Parts){
+		func(p *Parts) { p.Images = map[string]string{"main": "main:2"} },
+		func(p *Parts) { p.Refs = map[string]RefMetadata{"main": {}} },
+		func(p *Parts) { p.Resources = map[string]corev1.ResourceRequirements{"main": {}} },
+		func(p *Parts) { p.Restarts = []string{"main"} },
+	}
+	for some := range 1 << len(kinds) {
+		var parts Parts
+		for i, set := range kinds {
+			if some&(1<<i) != 0 {
+				set(&parts)
+			}
+		}
+		if parts.Empty() != (some == 0) {
+			t.Errorf("%+v: %t", parts, parts.Empty())
+		}
+	}
+}
