@@ -26,12 +26,12 @@ mkdir -p docs/quality
   echo "# Mutations"
   echo
   echo "What \`make mutate\` found on $(date -u +%F), in $minutes minutes with ${WORKERS:-2} workers: the code was changed in small ways, one at a time (a comparison turned"
-  echo "round, a bound moved by one, \`+\` for \`-\`), and the tests of its package were run, without simulations, golden clusters and end-to-end tests. *Killed* is a change"
+  echo "round, a bound moved by one, \`+\` for \`-\`), and the tests of its package were run, without simulations and end-to-end tests. *Killed* is a change"
   echo "that a test saw, *lived* one that none saw; *not covered* is code that these tests do not run. What the time did not suffice for was not tried. Of what is left"
   echo "a part changes nothing that anybody could see, such as the capacity of a slice, and a part is seen by simulations alone."
   echo
   awk -f hack/mutate/report.awk "$out"/*.txt
-  echo "$kept"
+  echo "${kept:-## What became of survivors}"
 } >"$page.new"
 mv "$page.new" "$page"
 echo "written to $page; the output is in $out"
