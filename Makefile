@@ -35,6 +35,14 @@ lint: ## Check formatting, imports between layers, and common mistakes
 spec-coverage: ## Count the requirements that tests cite; SPEC="CS IPU" lists those that none cites
 	@go run ./hack/speccoverage $(SPEC)
 
+.PHONY: spec-check
+spec-check: ## Fail if fewer requirements of what is built are tested than were, or docs/spec/README.md is not true any more
+	@go run ./hack/speccoverage -check
+
+.PHONY: mutate
+mutate: ## Break the code in small ways and look whether tests see it: MINUTES=30, PACKAGES="engine/rollout node/recreate"
+	@hack/mutate.sh
+
 .PHONY: test
 test: ## Everything a change must pass
 	@hack/test.sh

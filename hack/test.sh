@@ -18,6 +18,9 @@ if [[ $before != "$after" ]]; then
   exit 1
 fi
 
+step "requirements that tests cite"
+make --no-print-directory spec-check
+
 step "unit tests and simulated rollouts"
 make --no-print-directory test-unit
 

@@ -30,7 +30,7 @@ replicas: 3
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `
 
-// TestDemoStory plays the demo (IPU-001, IPU-080, IPU-210) and counts the writes that it takes: at most three for a pod.
+// TestDemoStory plays the demo (IPU-001 (part), IPU-080 (part), IPU-210 (part)) and counts the writes that it takes: at most three for a pod.
 func TestDemoStory(t *testing.T) {
 	t.Parallel()
 	var updated time.Time
@@ -64,7 +64,7 @@ func TestDemoStory(t *testing.T) {
 	}
 }
 
-// TestPartition: as many pods stay old as the partition says (CS-090, CS-221, CS-270).
+// TestPartition: as many pods stay old as the partition says (CS-090 (part), CS-221 (part), CS-270 (part)).
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := create(t, "partition", `
@@ -84,7 +84,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestRecreateFallback: a change that cannot be applied in place replaces the pods (CS-127, IPU-213).
+// TestRecreateFallback: a change that cannot be applied in place replaces the pods (CS-127 (part), IPU-213 (part)).
 func TestRecreateFallback(t *testing.T) {
 	t.Parallel()
 	w := create(t, "fallback", inPlaceIfPossible)
@@ -97,8 +97,8 @@ func TestRecreateFallback(t *testing.T) {
 	}
 }
 
-// TestInPlaceOnlyRefuses: admission refuses a change that does not qualify (CS-033); one that got past it leaves the pods alone and
-// says why (IPU-173, CS-225).
+// TestInPlaceOnlyRefuses: admission refuses a change that does not qualify (CS-033 (part)); one that got past it leaves the pods alone and
+// says why (IPU-173 (part), CS-225 (part)).
 func TestInPlaceOnlyRefuses(t *testing.T) {
 	t.Parallel()
 	w := create(t, "only", strings.ReplaceAll(inPlaceIfPossible, "InPlaceIfPossible", "InPlaceOnly"))
@@ -126,7 +126,7 @@ func TestInPlaceOnlyRefuses(t *testing.T) {
 	}
 }
 
-// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106, IPU-107, IPU-210).
+// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106 (part), IPU-107 (part), IPU-210 (part)).
 func TestGracePeriod(t *testing.T) {
 	t.Parallel()
 	const grace = 5 * time.Second
@@ -200,7 +200,7 @@ func watchPods(t *testing.T, namespace string) <-chan watch.Event {
 	return events
 }
 
-// TestSameDigest: a new tag of the digest that runs already is a complete update too (IPU-300).
+// TestSameDigest: a new tag of the digest that runs already is a complete update too (IPU-300 (part)).
 func TestSameDigest(t *testing.T) {
 	t.Parallel()
 	w := create(t, "digest", inPlaceIfPossible)
@@ -211,7 +211,7 @@ func TestSameDigest(t *testing.T) {
 	w.inPlace("nginx:1.27-same", 2)
 }
 
-// TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045, CS-061, CS-062, IPU-215).
+// TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part), CS-062 (part), IPU-215 (part)).
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	w := create(t, "claims", `
@@ -277,7 +277,7 @@ func claimUIDs(t *testing.T, namespace string) map[string]types.UID {
 }
 
 // TestManagerKilled: all managers are killed in the middle of a rollout; the rollout goes on where it stopped, no pod is touched
-// twice, and no more pods are down than may be (IPU-003).
+// twice, and no more pods are down than may be (IPU-003 (part)).
 func TestManagerKilled(t *testing.T) {
 	w := create(t, "killed", `
 replicas: 6
@@ -326,8 +326,8 @@ func managersBack(t *testing.T) {
 	})
 }
 
-// TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end and goes on (IPU-003,
-// IPU-106, IPU-107).
+// TestManagerKilledInGrace: all managers are killed while a grace period runs; the next one waits for its end and goes on (IPU-003 (part),
+// IPU-106 (part), IPU-107 (part)).
 func TestManagerKilledInGrace(t *testing.T) {
 	w := create(t, "killed-grace", `
 replicas: 1

@@ -128,8 +128,8 @@ const two = `
 `
 
 // TestRecreate: one container restarts, its neighbour, the pod and its address stay; a request with force restarts what has already
-// restarted, one without does not (CRR-001, CRR-003, CRR-004, CRR-113, CRR-114, CRR-128). Labels, the frozen facts and the clean-up
-// after the end: CRR-035, CRR-037, CRR-057, CRR-058.
+// restarted, one without does not (CRR-001 (part), CRR-003 (part), CRR-004 (part), CRR-113 (part), CRR-114 (part), CRR-128 (part)). Labels, the frozen facts and the clean-up
+// after the end: CRR-035 (part), CRR-037 (part), CRR-057 (part), CRR-058 (part).
 func TestRecreate(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -174,7 +174,7 @@ strategy: {orderedRecreate: true, minStartedSeconds: 2}
 }
 
 // TestRecreateQueue: requests for one pod are carried out one after the other; those without force are content with a restart that came
-// after them (CRR-091 to CRR-095, CRR-128, CRR-160). Kubelet's own back-off makes each further restart wait longer (CRR-107).
+// after them (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107 (part)).
 func TestRecreateQueue(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -190,7 +190,7 @@ func TestRecreateQueue(t *testing.T) {
 	restarted(t, p, map[string]int32{"first": 2})
 }
 
-// TestRecreateHook: a preStop hook that fails is told and stops nothing (CRR-103, CRR-105).
+// TestRecreateHook: a preStop hook that fails is told and stops nothing (CRR-103 (part), CRR-105 (part)).
 func TestRecreateHook(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), `
@@ -220,7 +220,7 @@ func TestRecreateHook(t *testing.T) {
 	})
 }
 
-// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061, CRR-066, CRR-118, CRR-162).
+// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061 (part), CRR-066 (part), CRR-118 (part), CRR-162 (part)).
 func TestRecreateCrashLoop(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -275,7 +275,7 @@ func TestRecreateUnready(t *testing.T) {
 }
 
 // TestRecreateDaemonKilled: a daemon that dies while a hook runs is followed by one that finishes the request, with one restart
-// (CRR-130, ND-003).
+// (CRR-130 (part), ND-003 (part)).
 func TestRecreateDaemonKilled(t *testing.T) {
 	p := pod(t, namespace(t), `
 - name: first
@@ -325,7 +325,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 `
 
 // TestEnvironmentInPlace: a changed annotation that the environment is made of restarts the container, once, pod after pod as the
-// strategy says; with a new image there is one restart too (ND-110, ND-116, ND-194, IPU-023, IPU-312).
+// strategy says; with a new image there is one restart too (ND-110 (part), ND-116 (part), ND-194 (part), IPU-023 (part), IPU-312 (part)).
 func TestEnvironmentInPlace(t *testing.T) {
 	t.Parallel()
 	w := create(t, "environment", fmt.Sprintf(config, "a", "nginx:1.26", ""))
@@ -382,7 +382,7 @@ func pulled(t *testing.T, namespace, text string) *appsv1beta1.ImagePullJob {
 }
 
 // TestImagePullJob: an image of a private repository comes to every node, with the secret of the job's namespace; without it, and for
-// an image that does not exist, every node is told as failed (IMG-002, IMG-110, IMG-137, IMG-141).
+// an image that does not exist, every node is told as failed (IMG-002 (part), IMG-110 (part), IMG-137 (part), IMG-141 (part)).
 func TestImagePullJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -426,8 +426,8 @@ spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backo
 	})
 }
 
-// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200, CS-205, IMG-190,
-// IMG-191).
+// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200 (part), CS-205 (part), IMG-190 (part),
+// IMG-191 (part)).
 func TestPreDownload(t *testing.T) {
 	t.Parallel()
 	w := create(t, "ahead", `
@@ -466,7 +466,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 }
 
 // TestLaunchPriority: containers start when those of higher priority are ready, and equal priorities need no barrier (ND-120 to ND-122,
-// ND-129, ND-136 to ND-138).
+// ND-129 (part), ND-136 to ND-138).
 func TestLaunchPriority(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

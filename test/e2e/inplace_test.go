@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035, IPU-112, IPU-116, IPU-136,
-// IPU-219).
+// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035 (part), IPU-112 (part), IPU-116 (part), IPU-136 (part),
+// IPU-219 (part)).
 func TestVerticalScaling(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
@@ -55,7 +55,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184, IPU-315).
+// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184 (part), IPU-315 (part)).
 func TestResizeThatNeverFits(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
@@ -84,7 +84,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestNativeSidecar: the image of a restartable init container changes in place; the application goes on running (IPU-318).
+// TestNativeSidecar: the image of a restartable init container changes in place; the application goes on running (IPU-318 (part)).
 func TestNativeSidecar(t *testing.T) {
 	t.Parallel()
 	const sidecar = `
@@ -112,7 +112,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestEnvironmentWithoutDaemon: an environment from metadata that nobody could restart the container for replaces the pod (IPU-312).
+// TestEnvironmentWithoutDaemon: an environment from metadata that nobody could restart the container for replaces the pod (IPU-312 (part)).
 func TestEnvironmentWithoutDaemon(t *testing.T) {
 	const config = `
 replicas: 1
@@ -140,7 +140,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155, IPU-218).
+// TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155 (part), IPU-218 (part)).
 func TestHookByLabel(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hook", `

@@ -98,7 +98,7 @@ func (w *workload) patchPods(metadata map[string]any) {
 	}
 }
 
-// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151, IPU-154, CS-136, CS-190, CS-191).
+// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151 (part), IPU-154 (part), CS-136 (part), CS-190 (part), CS-191 (part)).
 func TestHookByFinalizer(t *testing.T) {
 	t.Parallel()
 	const drain = "example.com/drain"
@@ -125,8 +125,8 @@ template: {metadata: {finalizers: [`+drain+`]}}
 	w.settled()
 }
 
-// TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100, CS-128), also for an update in place,
-// which the original pods survive (CS-102, CS-103).
+// TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100 (part), CS-128 (part)), also for an update in place,
+// which the original pods survive (CS-102 (part), CS-103 (part)).
 func TestSurge(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -146,7 +146,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: `+policy+
 	}
 }
 
-// TestClaimReuse: the successor of a pod that was deleted by hand has its name and its claim (CS-060, CS-061, CS-272).
+// TestClaimReuse: the successor of a pod that was deleted by hand has its name and its claim (CS-060 (part), CS-061 (part), CS-272 (part)).
 func TestClaimReuse(t *testing.T) {
 	t.Parallel()
 	w := create(t, "reuse", `
@@ -221,7 +221,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	notBelow(t, events, 6, 5)
 }
 
-// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017, CS-128).
+// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017 (part), CS-128 (part)).
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hpa", `
@@ -250,7 +250,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestDisruptionBudget: a PodDisruptionBudget counts the pods by the scale subresource and refuses an eviction (CS-017).
+// TestDisruptionBudget: a PodDisruptionBudget counts the pods by the scale subresource and refuses an eviction (CS-017 (part)).
 func TestDisruptionBudget(t *testing.T) {
 	t.Parallel()
 	w := create(t, "pdb", `replicas: 2`)

@@ -86,7 +86,7 @@ func (s *sidecars) image(path, image string) {
 	s.change(fmt.Sprintf(`[{"op":"replace","path":"/spec/%s/image","value":%q}]`, path, image))
 }
 
-// settled waits until all pods are updated and ready (SS-265).
+// settled waits until all pods are updated and ready (SS-265 (part)).
 func (s *sidecars) settled(pods int32) {
 	s.t.Helper()
 	eventually(s.t, "the upgrade", func(context.Context) string {
@@ -137,7 +137,7 @@ func (w *workload) restarted(container, image string, restarts int32) {
 }
 
 // TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers stay, and a pod takes at most two writes
-// (SS-002, SS-003, SS-219, SS-225, SS-228, SS-260).
+// (SS-002 (part), SS-003 (part), SS-219 (part), SS-225 (part), SS-228 (part), SS-260 (part)).
 func TestSidecarInPlace(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "cold", `
@@ -156,7 +156,7 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args:
 		}
 	}
 	s.change(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]},{"op":"replace","path":"/spec/containers/0/image","value":"app:v3"}]`)
-	eventually(t, "pods that cannot be upgraded", func(context.Context) string { // SS-211
+	eventually(t, "pods that cannot be upgraded", func(context.Context) string { // SS-211 (part)
 		for name, pod := range w.pods() {
 			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == pub.SidecarSetUpgradable && c.Status == corev1.ConditionFalse && c.Message == `{"cold":false}`
@@ -169,7 +169,7 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent, args:
 	w.restarted("agent", "app:v2", 1)
 }
 
-// TestNativeSidecarSet: native sidecars change in place like others (SS-W01).
+// TestNativeSidecarSet: native sidecars change in place like others (SS-W01 (part)).
 func TestNativeSidecarSet(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "nativeset", `
@@ -207,8 +207,8 @@ template:
        args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
-// TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125, SS-240 to
-// SS-244).
+// TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125 (part), SS-240 (part) to
+// SS-244 (part)).
 func TestHotUpgradeKeepsAnswering(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "hotset", hotPair)
@@ -256,7 +256,7 @@ func logOf(ctx context.Context, t *testing.T, namespace, pod, container string) 
 	return string(log)
 }
 
-// TestSharedVolumes: a sidecar sees what the application writes to its volumes, before and after its upgrade (SS-116).
+// TestSharedVolumes: a sidecar sees what the application writes to its volumes, before and after its upgrade (SS-116 (part)).
 func TestSharedVolumes(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "sharing", `
@@ -289,7 +289,7 @@ template:
 }
 
 // TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the same time,
-// resources included; neither touches what is the other's (SS-229, SS-250, SS-255, SS-D01).
+// resources included; neither touches what is the other's (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
 func TestSidecarsBesideCloneSet(t *testing.T) {
 	t.Parallel()
 	resize := served(t, "pods/resize")
@@ -359,7 +359,7 @@ initContainers:
 }
 
 // TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or let through as the shipped configuration says, and no pod is made
-// with half of its sidecars (SS-020, SS-094).
+// with half of its sidecars (SS-020 (part), SS-094 (part)).
 func TestWebhookDown(t *testing.T) {
 	createSidecars(t, "down", `
 containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]

@@ -130,7 +130,7 @@ func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int
 
 const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent MOUNTS}]`
 
-// WS-001, WS-002, WS-047, WS-050, WS-074 to WS-076, WS-092, WS-094, WS-142, WS-144, WS-150, WS-160 to WS-165, WS-190: a CloneSet with claims
+// WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part), WS-142 (part), WS-144 (part), WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims
 // is spread over three zones, with a patch; pods that were there before are adopted, surplus ones go first.
 func TestSpreadOfCloneSet(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {1, 1}, "zone-c": {0, -1}})
 }
 
-// WS-012, WS-080 to WS-085, WS-163, WS-196, WS-198: percentages of a Deployment; a rolling update fills the subsets anew.
+// WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment; a rolling update fills the subsets anew.
 func TestSpreadOfDeployment(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -204,7 +204,7 @@ func TestSpreadOfDeployment(t *testing.T) {
 	counted(t, s, map[string][2]int32{"zone-a": {0, 0}, "zone-b": {0, 0}, "zone-c": {0, 0}})
 }
 
-// WS-020, WS-107, WS-168: the pods of a Job are spread, and make room when they end.
+// WS-020 (part), WS-107 (part), WS-168 (part): the pods of a Job are spread, and make room when they end.
 func TestSpreadOfJob(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -235,7 +235,7 @@ func TestSpreadOfStatefulSet(t *testing.T) {
 	}
 }
 
-// WS-120, WS-130, WS-170 to WS-176: pods that cannot be scheduled go elsewhere.
+// WS-120 (part), WS-130 (part), WS-170 to WS-176: pods that cannot be scheduled go elsewhere.
 func TestSpreadAdapts(t *testing.T) {
 	of := zones(t)
 	space := namespace(t)

@@ -18,7 +18,7 @@ import (
 )
 
 // A job of the old version, with a secret, on a node: its tag, its secret's copy, its result, and nothing left when it goes (IMG-080,
-// IMG-086, IMG-096, IMG-110, IMG-120, IMG-196).
+// IMG-086, IMG-096, IMG-110, IMG-120 (part), IMG-196).
 func TestImagePullJobOnANode(t *testing.T) {
 	ctx := t.Context()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }

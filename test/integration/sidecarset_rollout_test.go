@@ -168,7 +168,7 @@ func told(t *testing.T, object client.Object, reason, words string) {
 }
 
 // TestSidecarSetTakeover: what the reference left behind is written by nobody when the manager starts, and the next upgrade goes on from it (SS-183,
-// SS-184, SS-204, SS-276, SS-292, SS-295).
+// SS-184, SS-204 (part), SS-276, SS-292, SS-295).
 func TestSidecarSetTakeover(t *testing.T) {
 	rolled(t, "newcomer") // when that has been seen, the other has been, too
 	rollsTo(t, "newcomer", 0, 0, 0, 0)
@@ -227,7 +227,7 @@ func follow(t *testing.T, namespace, container, image string, n int) {
 }
 
 // TestSidecarSetRollout: images change one pod at a time and nothing else does; what cannot be upgraded is said on the pod and on the SidecarSet, and
-// taken back when it is possible again (SS-190, SS-204, SS-211, SS-219, SS-225, SS-226, SS-260 to SS-262, SS-D20, SS-D23).
+// taken back when it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part), SS-226 (part), SS-260 to SS-262, SS-D20, SS-D23).
 func TestSidecarSetRollout(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rolled"}}
 	if err := kube.Create(t.Context(), namespace); err != nil {

@@ -160,7 +160,7 @@ func TestPlainForms(t *testing.T) {
 			`{"metadata":{},"spec":{"scaleStrategy":{"disablePVCReuse":true},"updateStrategy":{"type":"OnDelete"}}}`,
 			`{"metadata":{},"spec":{"updateStrategy":{"type":"OnDelete"}}}`,
 		},
-		"CS-251 reuse on is written, CS-252, CS-253": {
+		"CS-251 reuse on is written, CS-252 (part), CS-253": {
 			`{"metadata":{},"spec":{"updateStrategy":{"type":"InPlaceOnly","partition":"60%","maxUnavailable":1,"paused":true}}}`,
 			`{"metadata":{},"spec":{"scaleStrategy":{"enablePVCReuse":true},"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"podUpdatePolicy":"InPlaceOnly","partition":"60%","maxUnavailable":1,"paused":true}}}}`,
 		},
@@ -194,7 +194,30 @@ func TestPlainForms(t *testing.T) {
 	}
 }
 
-// CS-252: without a policy v1alpha1 shows ReCreate.
+// CS-252: each type of v1alpha1 is a policy of v1beta1, none is ReCreate, and OnDelete is a type in both.
+func TestTypesBecomePolicies(t *testing.T) {
+	for alpha, want := range map[string][2]string{"": {"RollingUpdate", "ReCreate"}, "ReCreate": {"RollingUpdate", "ReCreate"},
+		"InPlaceIfPossible": {"RollingUpdate", "InPlaceIfPossible"}, "InPlaceOnly": {"RollingUpdate", "InPlaceOnly"}, "OnDelete": {"OnDelete", ""}} {
+		beta := fromJSON[CloneSet](t, `{"spec":{"updateStrategy":{"type":"`+alpha+`"}}}`).ToV1beta1().Spec.UpdateStrategy
+		policy := ""
+		if beta.RollingUpdate != nil {
+			policy = string(beta.RollingUpdate.PodUpdatePolicy)
+		}
+		if string(beta.Type) != want[0] || policy != want[1] {
+			t.Errorf("%q: type %q, policy %q", alpha, beta.Type, policy)
+		}
+		spec := `{"type":"` + want[0] + `"}`
+		if want[1] != "" {
+			spec = `{"type":"` + want[0] + `","rollingUpdate":{"podUpdatePolicy":"` + want[1] + `"}}`
+		}
+		back := CloneSetFromV1beta1(fromJSON[v1beta1.CloneSet](t, `{"spec":{"updateStrategy":`+spec+`}}`)).Spec.UpdateStrategy.Type
+		if string(back) != alpha && (alpha != "" || back != "ReCreate") {
+			t.Errorf("%s: %q", spec, back)
+		}
+	}
+}
+
+// CS-252 (part): without a policy v1alpha1 shows ReCreate.
 func TestMissingPolicyIsReCreate(t *testing.T) {
 	for _, text := range []string{`{"spec":{}}`, `{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{}}}}`} {
 		if got := CloneSetFromV1beta1(fromJSON[v1beta1.CloneSet](t, text)).Spec.UpdateStrategy.Type; got != "ReCreate" {

@@ -206,7 +206,7 @@ func kubelet(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// TestBatches plays an update in batches by launch priority (IPU-065, IPU-066, IPU-067, IPU-100 to 105, IPU-217, IPU-302, IPU-303).
+// TestBatches plays an update in batches by launch priority (IPU-065, IPU-066, IPU-067, IPU-100 to 105, IPU-217 (part), IPU-302, IPU-303).
 func TestBatches(t *testing.T) {
 	change := &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2", "proxy": "proxy:2"}}, Stops: []string{"agent", "main", "proxy"}}
 	pod := prioritized()
@@ -544,5 +544,26 @@ func TestExplains(t *testing.T) {
 				t.Errorf("%v", got)
 			}
 		})
+	}
+}
+
+// A change of two kinds, as many of one as of the other, is a change: each kind counts.
+func TestPartsAreEmptyOnlyWithoutAnyKind(t *testing.T) {
+	kinds := []func(*Parts){
+		func(p *Parts) { p.Images = map[string]string{"main": "main:2"} },
+		func(p *Parts) { p.Refs = map[string]RefMetadata{"main": {}} },
+		func(p *Parts) { p.Resources = map[string]corev1.ResourceRequirements{"main": {}} },
+		func(p *Parts) { p.Restarts = []string{"main"} },
+	}
+	for some := range 1 << len(kinds) {
+		var parts Parts
+		for i, set := range kinds {
+			if some&(1<<i) != 0 {
+				set(&parts)
+			}
+		}
+		if parts.Empty() != (some == 0) {
+			t.Errorf("%+v: %t", parts, parts.Empty())
+		}
 	}
 }

@@ -113,7 +113,7 @@ func inService(revision string, more ...string) map[string]string {
 	return labels
 }
 
-// IPU-152, IPU-308, CS-190: a pod that waits for its preNormal hook goes on waiting when nothing but metadata changes.
+// IPU-152 (part), IPU-308, CS-190 (part): a pod that waits for its preNormal hook goes on waiting when nothing but metadata changes.
 func TestStartLeavesNewPodsToTheirHook(t *testing.T) {
 	value := "2"
 	patch, err := to("web-2", &Change{Annotations: map[string]*string{"theirs": &value}}, 0).Start(webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal))), noon)
@@ -347,7 +347,7 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 	}
 }
 
-// IPU-070: what cannot be read is an error, never a silent success. IPU-305: another update replaces it.
+// IPU-070: what cannot be read is an error, never a silent success. IPU-305 (part): another update replaces it.
 func TestUnreadableAnnotations(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {

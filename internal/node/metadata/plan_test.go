@@ -119,9 +119,12 @@ func TestPlan(t *testing.T) {
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv), row("proxy", 1, number(inplace.PlainHash("proxy", "proxy:1")), noEnv)}}},
 		"unreadable report": {pod: pod("a", func(p *corev1.Pod) { p.Annotations[pub.RuntimeContainersMeta] = "{" }), containers: both,
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv)}}},
-		"not ours":              {pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }), containers: both},
-		"being deleted":         {pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), containers: both},
-		"nothing runs":          {pod: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), containers: both},
+		"not ours":      {pod: pod("a", func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }), containers: both},
+		"being deleted": {pod: pod("a", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), containers: both},
+		"nothing runs":  {pod: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), containers: both},
+		"none has an ID yet": {pod: pod("a", func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].ContainerID, p.Status.ContainerStatuses[1].ContainerID = "", ""
+		}), containers: both},
 		"gone from the runtime": {pod: pod("a")},
 
 		"changed outside an update: no restart": {pod: pod("b", reported), containers: both},

@@ -88,7 +88,7 @@ func TestEvaluate(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	alike := []runtime.Container{run("a", 0), run("b", 0)}
 	const givenUp = "given up because container a failed"
-	for name, test := range map[string]struct {
+	type rule struct {
 		request    *appsv1beta1.ContainerRecreateRequest
 		containers []runtime.Container
 		pod        *corev1.Pod
@@ -96,7 +96,15 @@ func TestEvaluate(t *testing.T) {
 		want       Plan
 		states     []State // if they are not those recorded
 		stop       string
-	}{
+	}
+	// foreign is what becomes of a container that the runtime says is of another pod: it is not stopped.
+	foreign := func(change func(*runtime.Container), pod string) rule {
+		other := run("a", 0)
+		change(&other)
+		return rule{request: request(), containers: []runtime.Container{other, run("b", 0)}, want: Plan{Record: true},
+			states: []State{st("a", failed, false, "the container belongs to pod "+pod+", which is not that of the request"), st("b", pending, false)}}
+	}
+	for name, test := range map[string]rule{
 		"CRR-094 new: straight to Recreating": {request: request(states(), func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }), containers: alike,
 			states: []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-123 the first is stopped":                   {request: request(), containers: alike, stop: "containerd://a-0"},
@@ -136,10 +144,12 @@ func TestEvaluate(t *testing.T) {
 			want: Plan{Waiting: "container a has to end"}},
 		"CRR-125 Fail ends the request": {request: request(states(st("a", failed, false, "kill container error: x"), st("b", pending, false))), containers: alike,
 			states: []State{st("a", failed, false, "kill container error: x"), st("b", failed, false, givenUp)}, want: Plan{Record: true, Complete: true, Phase: completed}},
-		"CRR-125 Ignore goes on":   {request: request(ignore, states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},
-		"CRR-127 Ignore ends, too": {request: request(ignore, states(st("a", failed, false), st("b", succeeded, true))), want: Plan{Record: true, Complete: true, Phase: completed}},
-		"CRR-099, CRR-168 another pod's": {request: request(), containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.PodNamespace = "kube-system"; return c }(), run("b", 0)},
-			states: []State{st("a", failed, false, "the container belongs to pod kube-system/p, which is not that of the request"), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-125 Ignore goes on":                {request: request(ignore, states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},
+		"CRR-127 Ignore ends, too":              {request: request(ignore, states(st("a", failed, false), st("b", succeeded, true))), want: Plan{Record: true, Complete: true, Phase: completed}},
+		"CRR-099, CRR-168 of another namespace": foreign(func(c *runtime.Container) { c.PodNamespace = "kube-system" }, "kube-system/p"),
+		"CRR-099 another pod's":                 foreign(func(c *runtime.Container) { c.PodName = "q" }, "ns/q"),
+		"CRR-099 of a former pod of the name":   foreign(func(c *runtime.Container) { c.PodUID = "former" }, "ns/p"),
+		"CRR-099 nobody knows of which pod":     foreign(func(c *runtime.Container) { c.PodNamespace, c.PodName, c.PodUID = "", "", "" }, "/"),
 		"CRR-131, CRR-167 the pod has ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Succeeded"),
 			states: []State{st("a", succeeded, false, "the container stays stopped: the pod has ended (Succeeded)"), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-131 Never": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Never", "Running"), exit: 3,

@@ -382,7 +382,7 @@ func (w *world) step() {
 	}
 }
 
-// CRR-091 (part), CRR-093, CRR-095, CRR-097, CRR-098, CRR-113, CRR-128 to CRR-130, CRR-160, CRR-166: the daemon dies between any two steps, writes
+// CRR-091 (part), CRR-093 (part), CRR-095 (part), CRR-097 (part), CRR-098 (part), CRR-113 (part), CRR-128 to CRR-130, CRR-160 (part), CRR-166 (part): the daemon dies between any two steps, writes
 // conflict, the watch lags. No request stops two containers of the same name, none stops anything once it is completed or deleted, one
 // request of a pod is carried out at a time, and all of them end.
 func TestSimulatedRequests(t *testing.T) {

@@ -243,7 +243,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	}
 }
 
-// IMG-114, IMG-116, IMG-119, IMG-120: jobs share a copy, it follows its source, foreign secrets are not touched.
+// IMG-114, IMG-116, IMG-119, IMG-120 (part): jobs share a copy, it follows its source, foreign secrets are not touched.
 func TestSecretsAreShared(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -144,5 +145,71 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	refs, problems, err := (&Secrets{Client: c, Live: c, Namespace: "config"}).Sync(t.Context(), job)
 	if err != nil || len(problems) > 0 || len(refs) != 1 || refs[0].Name != "login-0a1b2c" {
 		t.Errorf("%v %v %v", refs, problems, err)
+	}
+}
+
+// IMG-120: a job that ends, or that names another secret, leaves its copy, and the last one takes it along; but not if another job came to use it since it
+// was read: that one would pull without credentials.
+func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
+	for name, leave := range map[string]func(*Secrets, *appsv1beta1.ImagePullJob) error{
+		"it ended": func(s *Secrets, job *appsv1beta1.ImagePullJob) error {
+			return s.Release(context.Background(), client.ObjectKeyFromObject(job))
+		},
+		"it names another secret": func(s *Secrets, job *appsv1beta1.ImagePullJob) error {
+			job.Spec.PullSecrets = []string{"other"}
+			_, _, err := s.Sync(context.Background(), job)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meanwhile := func() {}
+			c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson)).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					err := c.List(ctx, list, opts...)
+					happens := meanwhile
+					meanwhile = func() {}
+					happens()
+					return err
+				}})
+			s := &Secrets{Client: c, Live: c, Namespace: "config"}
+			using := func(name string) *appsv1beta1.ImagePullJob {
+				return warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = name, []string{"login"} })
+			}
+			come := func(name string) {
+				t.Helper()
+				if refs, _, err := s.Sync(t.Context(), using(name)); err != nil || len(refs) != 1 {
+					t.Errorf("%s: %v %v", name, refs, err)
+				}
+			}
+			left := func() string {
+				t.Helper()
+				var all corev1.SecretList
+				if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil {
+					t.Fatal(err)
+				}
+				var text []string
+				for _, copied := range all.Items {
+					text = append(text, strings.Join(users(&copied), ","))
+				}
+				return strings.Join(text, "; ")
+			}
+			come("a")
+			meanwhile = func() { come("b") } // the last user goes, another one comes
+			if err := leave(s, using("a")); !apierrors.IsConflict(err) || left() != "shop/a,shop/b" {
+				t.Errorf("%v: %s", err, left())
+			}
+			meanwhile = func() { come("c") } // one of two goes, a third one comes
+			if err := leave(s, using("a")); !apierrors.IsConflict(err) || left() != "shop/a,shop/b,shop/c" {
+				t.Errorf("%v: %s", err, left())
+			}
+			for _, user := range []string{"a", "b", "c"} {
+				if err := leave(s, using(user)); err != nil {
+					t.Error(err)
+				}
+			}
+			if left() != "" {
+				t.Errorf("left: %s", left())
+			}
+		})
 	}
 }

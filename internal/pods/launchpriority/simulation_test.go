@@ -159,7 +159,7 @@ func (w *world) replace() {
 	w.check(w.server.Create(w.t.Context(), launching(priorities, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprintf("u-%d", w.uids)) })))
 }
 
-// kubelet moves one container on, if it may, and holds the order to what is promised (ND-122, ND-137).
+// kubelet moves one container on, if it may, and holds the order to what is promised (ND-122 (part), ND-137 (part)).
 func (w *world) kubelet(i int, crashes bool) {
 	pod, barrier := w.livePod(), w.liveBarrier()
 	i %= len(pod.Spec.Containers)
@@ -170,7 +170,7 @@ func (w *world) kubelet(i int, crashes bool) {
 	case status.State.Running != nil:
 		status.Ready = true
 	case status.State.Waiting != nil:
-		// Kubelet sees a pod after the manager had time to look at what is left of a former one (ND-139).
+		// Kubelet sees a pod after the manager had time to look at what is left of a former one (ND-139 (part)).
 		if barrier == nil || barrier.Data[key] != "true" || barrier.OwnerReferences[0].UID != pod.UID {
 			return
 		}
@@ -227,7 +227,7 @@ func (w *world) reconcile() {
 }
 
 // TestSimulatedLaunches: under any interleaving containers start in order, all of them in the end, and then nothing is written
-// (ND-137 to ND-139, ND-142).
+// (ND-137 to ND-139, ND-142 (part)).
 func TestSimulatedLaunches(t *testing.T) {
 	ctrl.SetLogger(klog.NewKlogr())
 	simulation.Seeds(t, 10, func(t *testing.T, seed uint64) {

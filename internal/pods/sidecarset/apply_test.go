@@ -24,7 +24,7 @@ import (
 var allAtOnce = strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })
 
 // TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of, and is tried again
-// (SS-230, SS-253).
+// (SS-230, SS-253 (part)).
 func TestOnePodFails(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 3)
 	refuse := true

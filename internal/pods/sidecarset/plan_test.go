@@ -228,7 +228,7 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value (SS-214).
+// TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value (SS-214 (part)).
 func TestScatter(t *testing.T) {
 	for _, value := range []string{"a", "*"} {
 		s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {

@@ -86,7 +86,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
 		used, ours := 0, 0
 		for _, pod := range p.matched {
-			if was.serves() && pod.serves() { // of those that stay in service as many as there are may be given something else (SS-219)
+			if was.serves() && pod.serves() { // of those that stay in service as many as there are may be given something else (SS-219 (part))
 				continue
 			}
 			if pod.updated && !pod.available() {
@@ -130,7 +130,7 @@ func (r *upgradeRun) recovered() {
 	}
 }
 
-// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004, SS-225, SS-250).
+// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004 (part), SS-225 (part), SS-250 (part)).
 func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	names := PodNames(&p.Set.Spec)
@@ -294,7 +294,7 @@ func theirs(pod *corev1.Pod) {
 }
 
 // TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and annotations of ours
-// changes, all pods arrive, and then nothing is written (SS-193, SS-210, SS-219, SS-225, SS-229, SS-230, SS-240 to SS-244, SS-250, SS-D02).
+// changes, all pods arrive, and then nothing is written (SS-193 (part), SS-210 (part), SS-219 (part), SS-225 (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part), SS-D02 (part)).
 func TestSimulatedUpgrades(t *testing.T) {
 	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
@@ -391,7 +391,7 @@ func (r *upgradeRun) end() string {
 			}
 			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
-			// The empty image may be one of a former spec, which is left where it is (SS-242).
+			// The empty image may be one of a former spec, which is left where it is (SS-242 (part)).
 			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
 				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
 				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())

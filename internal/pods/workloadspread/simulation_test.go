@@ -35,7 +35,7 @@ func (r *spreadRun) fail(format string, args ...any) {
 	}
 }
 
-// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114, WS-150).
+// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114 (part), WS-150 (part)).
 func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
@@ -59,24 +59,24 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 		patience, on := critical(r.spread())
 		c := readiness.Condition(pod, corev1.PodScheduled)
 		if !on || pod.Spec.NodeName != "" || c == nil || c.Reason != corev1.PodReasonUnschedulable || r.Now().Sub(pod.CreationTimestamp.Time) <= patience {
-			r.fail("pod %s is deleted, which does not wait for a node for too long", pod.Name) // WS-171, WS-175
+			r.fail("pod %s is deleted, which does not wait for a node for too long", pod.Name) // WS-171 (part), WS-175 (part)
 		}
 		if s := conditionOf(statusOf(r.spread().Status.SubsetStatuses, placed.Subset)); s == nil || s.Status != metav1.ConditionFalse {
-			r.fail("pod %s is deleted before its subset %s is passed over", pod.Name, placed.Subset) // WS-130
+			r.fail("pod %s is deleted before its subset %s is passed over", pod.Name, placed.Subset) // WS-130 (part)
 		}
 		r.admitDeletion(pod)
 	case w.Key == spreadKey:
 		was, is := before.(*appsv1beta1.WorkloadSpread), after.(*appsv1beta1.WorkloadSpread)
 		for _, s := range is.Status.SubsetStatuses {
 			old, next := conditionOf(statusOf(was.Status.SubsetStatuses, s.Name)), conditionOf(statusOf(is.Status.SubsetStatuses, s.Name))
-			last := s.Name == is.Spec.Subsets[len(is.Spec.Subsets)-1].Name // WS-172
+			last := s.Name == is.Spec.Subsets[len(is.Spec.Subsets)-1].Name // WS-172 (part)
 			if old != nil && !last && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue && r.Now().Before(old.LastTransitionTime.Add(r.window)) {
-				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time)) // WS-204
+				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time)) // WS-204 (part)
 			}
 		}
 	default:
 		if a, b := before.(*corev1.Pod), after.(*corev1.Pod); a.Annotations[pub.MatchedWorkloadSpread] != "" && a.Annotations[pub.MatchedWorkloadSpread] != b.Annotations[pub.MatchedWorkloadSpread] {
-			r.fail("pod %s is taken out of its subset", a.Name) // WS-140
+			r.fail("pod %s is taken out of its subset", a.Name) // WS-140 (part)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (r *spreadRun) user() {
 			}
 			subset.MaxReplicas = &most
 		})
-	case 5: // WS-002, WS-156
+	case 5: // WS-002 (part), WS-156 (part)
 		r.change(func(spread *appsv1beta1.WorkloadSpread) {
 			a, b := r.limited(spread), r.limited(spread)
 			*a, *b = *b, *a
@@ -164,8 +164,8 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 }
 
 // TestSimulatedSpreads: whatever happens, no pod is booked into a full subset, pods are given up only where that is called for, no window
-// ends early, numbers and costs become right, and then nothing is written (WS-114, WS-130, WS-150 to WS-156, WS-160 to WS-164, WS-170 to
-// WS-178, WS-198, WS-204).
+// ends early, numbers and costs become right, and then nothing is written (WS-114 (part), WS-130 (part), WS-150 to WS-156, WS-160 to WS-164, WS-170 (part) to
+// WS-178 (part), WS-198 (part), WS-204 (part)).
 func TestSimulatedSpreads(t *testing.T) {
 	var given atomic.Int32
 	simulation.Seeds(t, 300, func(t *testing.T, seed uint64) {
@@ -237,7 +237,7 @@ func (r *spreadRun) end() string {
 				n++
 				costs[pod.Annotations[pub.PodDeletionCost]]++
 			} else if !ok && pod.Annotations[pub.PodDeletionCost] != "-400" {
-				return fmt.Sprintf("pod %s is in no subset%s", pod.Name, r.describe()) // WS-164
+				return fmt.Sprintf("pod %s is in no subset%s", pod.Name, r.describe()) // WS-164 (part)
 			}
 		}
 		within, beyond := n, int32(0)
@@ -245,7 +245,7 @@ func (r *spreadRun) end() string {
 		if quota != Unlimited {
 			within, beyond, missing = min(n, quota), max(n-quota, 0), max(quota-n, 0)
 		}
-		if costs[strconv.Itoa(100*(3-i))] != within || costs[strconv.Itoa(-100*(i+1))] != beyond { // WS-161, WS-198
+		if costs[strconv.Itoa(100*(3-i))] != within || costs[strconv.Itoa(-100*(i+1))] != beyond { // WS-161 (part), WS-198 (part)
 			return fmt.Sprintf("subset %s has %d pods, its quota is %d, costs %v%s", subset.Name, n, quota, costs, r.describe())
 		}
 		lists := [][]appsv1beta1.WorkloadSpreadSubsetStatus{spread.Status.SubsetStatuses}
@@ -259,12 +259,12 @@ func (r *spreadRun) end() string {
 		}
 	}
 	if len(spread.Status.VersionedSubsetStatuses) > 1 {
-		return fmt.Sprintf("status of versions without pods: %+v", spread.Status) // WS-155
+		return fmt.Sprintf("status of versions without pods: %+v", spread.Status) // WS-155 (part)
 	}
 	r.Writes = nil
 	r.queue.Add()
 	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
-		return fmt.Sprintf("written at rest: %v %v", r.Writes, err) // WS-160, WS-178
+		return fmt.Sprintf("written at rest: %v %v", r.Writes, err) // WS-160 (part), WS-178 (part)
 	}
 	return ""
 }

@@ -168,7 +168,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// WS-024, WS-025, WS-027, WS-206
+// WS-024, WS-025, WS-027, WS-206 (part): what may be written in the list, and what is if it does not say.
 func TestAllowList(t *testing.T) {
 	list, err := ParseAllowList(`{"workloads":[{"Group":"kubeflow.org","Kind":"TFJob"},
 		{"group":"game.kruise.io","version":"v1alpha1","kind":"GameServerSet","subResources":[{"Group":"apps.kruise.io","Version":"v1beta1","Kind":"StatefulSet"},{"Group":"x","Kind":"Middle"}],
@@ -178,6 +178,8 @@ func TestAllowList(t *testing.T) {
 	}
 	if _, ok := list.Workload(schema.GroupKind{Group: "kubeflow.org", Kind: "TFJob"}); !ok {
 		t.Error("TFJob is listed")
+	} else if job, _ := list.Workload(schema.GroupKind{Group: "kubeflow.org", Kind: "TFJob"}); job.DeletionCost {
+		t.Error("deletion costs are written though nobody asked for them")
 	}
 	game, ok := list.Workload(schema.GroupKind{Group: "game.kruise.io", Kind: "GameServerSet"})
 	if !ok || game.ReplicasPath != "spec.replicas" || !game.DeletionCost || game.Version != "v1alpha1" || len(game.SubResources) != 2 {

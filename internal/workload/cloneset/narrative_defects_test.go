@@ -220,7 +220,7 @@ func scaleDefects() map[string]story {
 				}
 			})
 		}},
-		"#2161 deletion that waits for its hook": {makeSet(2, func(set *appsv1beta1.CloneSet) { // CS-136, CS-190, CS-356, IPU-154, IPU-155
+		"#2161 deletion that waits for its hook": {makeSet(2, func(set *appsv1beta1.CloneSet) { // CS-136 (part), CS-190 (part), CS-356, IPU-154, IPU-155 (part)
 			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{FinalizersHandler: []string{"example.com/drain"}, MarkPodNotReady: true}}
 		}, templated(`{"metadata":{"labels":{"app":"web"},"finalizers":["example.com/drain"]},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)), func(n *tale) {
 			n.then("replicas 1", replicas(1))
@@ -311,7 +311,7 @@ func updateDefects() map[string]story {
 			n.then("image nginx:2", image("nginx:2"))
 			n.say("originals survive: %v", !slices.ContainsFunc(n.active(), func(pod *corev1.Pod) bool { return !originals[pod.Name] }))
 		}},
-		"#418 a rollback in the grace period": {makeSet(1, grace), func(n *tale) { // IPU-108, IPU-216
+		"#418 a rollback in the grace period": {makeSet(1, grace), func(n *tale) { // IPU-108 (part), IPU-216 (part)
 			n.midway("image nginx:2", image("nginx:2"), func() bool { return n.active()[0].Annotations[pub.InPlaceUpdateGrace] != "" })
 			n.Pass(10 * time.Second)
 			n.then("image nginx:1 again, 10 s later", image("nginx:1"))
@@ -390,7 +390,7 @@ func updateDefects() map[string]story {
 				n.eachPod(func(pod *corev1.Pod) { pod.Annotations[pub.InPlaceUpdateState] = "junk" })
 			})
 		}},
-		"IPU-218 the hook of updates": {makeSet(1, updateHook(true), hookedImage("nginx:1")), func(n *tale) { // CS-190, CS-191, IPU-155, IPU-316, #676
+		"IPU-218 the hook of updates": {makeSet(1, updateHook(true), hookedImage("nginx:1")), func(n *tale) { // CS-190 (part), CS-191, IPU-155 (part), IPU-316, #676
 			n.then("image nginx:2: the pod waits for the operator", hookedImage("nginx:2"))
 			n.act("the operator takes it out of traffic: it is updated, and waits to be taken back", func() { n.eachPod(unlabel("traffic")) })
 			n.then("image nginx:3 meanwhile: the operator gets something to remove again", hookedImage("nginx:3"))

@@ -129,7 +129,7 @@ func TestNarratives(t *testing.T) {
 		})), func(n *tale) { // IPU-106, IPU-107
 			n.then("image nginx:2", image("nginx:2"))
 		}},
-		"paused and resumed": {makeSet(2), func(n *tale) { // CS-122, CS-276
+		"paused and resumed": {makeSet(2), func(n *tale) { // CS-122, CS-276 (part)
 			n.then("image nginx:2 while paused", both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })))
 			n.then("resumed", rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = false }))
 		}},

@@ -50,6 +50,8 @@ type Pass struct {
 	refused map[types.UID]refusals
 	// waits knows since when sets stand still.
 	waits waiting.Memory
+	// foreign is what was told of images that others wrote into pods.
+	foreign map[types.UID]foreignMemory
 }
 
 // refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
@@ -77,7 +79,7 @@ type Outcome struct {
 	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
-	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
+	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
 	Tell time.Duration
 	// Unfinished: there is more to be written at once.
 	Unfinished bool
@@ -144,6 +146,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(pullRetryAfter)
 	}
 	outcome.Tell = p.stillness(plan, result)
+	if after := p.tellForeign(plan); after > 0 && (outcome.Tell == 0 || after < outcome.Tell) {
+		outcome.Tell = after
+	}
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
 	if !changed {
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
@@ -172,6 +177,7 @@ func (p *Pass) Forget(owner types.UID) {
 	delete(p.updates, owner)
 	delete(p.growth, owner)
 	delete(p.refused, owner)
+	delete(p.foreign, owner)
 }
 
 // holdBack tells the snapshot of attempts that failed a moment ago.

@@ -165,6 +165,8 @@ type Plan struct {
 	MarkedRevision *appsv1.ControllerRevision
 	// Orphans are pods that match the selector and belong to nobody (CS-355).
 	Orphans []string
+	// ForeignImages are images that others wrote into pods, and that stay (IPU-326).
+	ForeignImages []ForeignImage
 	// Sentences say what the pass found and decided about the set as a whole.
 	Sentences []string
 	// UpdateError and ScaleError are what the user has to mend (CS-225, CS-096, IPU-173).

@@ -140,12 +140,14 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 
 // findStale finds containers of the pod that have, instead of what the revision says that the pod carries, the image or a quantity of
 // another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
-// it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it (IPU-326).
+// it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it, and told (IPU-326).
 func (p *planner) findStale(info *podInfo) {
 	carried := p.find(info.Label)
-	if carried == nil || info.Progress.InGrace || info.Progress.Remaining || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
-		return // under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever
+	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
+		return
 	}
+	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever.
+	mends := p.policy() != appsv1beta1.ReCreateCloneSetPodUpdatePolicy
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
 		want, ok := carried.containers[container.Name]
@@ -159,13 +161,17 @@ func (p *planner) findStale(info *podInfo) {
 			})
 		}
 		imageMended, resourcesMended := inplace.Mended(info.Pod, carried.name, container.Name)
-		if want.Image != container.Image && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }) {
+		switch {
+		case want.Image == container.Image:
+		case mends && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }):
 			if info.StaleImages == nil {
 				info.StaleImages = map[string]string{}
 			}
 			info.StaleImages[container.Name] = want.Image
+		case info.Err == nil:
+			p.ForeignImages = append(p.ForeignImages, ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image, want.Image})
 		}
-		if !p.Features.InPlace.Resize || resourcesMended {
+		if !mends || !p.Features.InPlace.Resize || resourcesMended {
 			continue
 		}
 		missing := inplace.Lacking(want.Resources, container.Resources)

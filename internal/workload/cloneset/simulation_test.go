@@ -132,7 +132,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	active := len(r.active())
 	switch w.Verb {
 	case "create":
-		if set.Spec.ScaleStrategy.ExcludePreparingDelete { // CS-116
+		if set.Spec.ScaleStrategy.ExcludePreparingDelete { // CS-116 (part)
 			for _, pod := range r.active() {
 				if pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
 					active--
@@ -146,7 +146,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	case "delete":
 		r.deletions++
 		_, specified := before.GetLabels()[pub.SpecifiedDelete]
-		// A deletion that waited for a hook with markPodNotReady is final (CS-118).
+		// A deletion that waited for a hook with markPodNotReady is final (CS-118 (part)).
 		if hook := set.Spec.Lifecycle; hook != nil && hook.PreDelete.MarkPodNotReady && before.GetLabels()[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
 			specified = true
 		}
@@ -212,7 +212,7 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 		}
 	}
 	allowed := limits.Replicas - limits.Partition
-	if limits.MaxUnavailable == 0 { // surge pods are of the new revision, too (CS-102)
+	if limits.MaxUnavailable == 0 { // surge pods are of the new revision, too (CS-102 (part))
 		allowed += limits.MaxSurge
 	}
 	if moved > allowed {

@@ -67,7 +67,7 @@ func TestProgressing(t *testing.T) {
 		"CS-226 no deadline: no condition":           {func(*appsv1beta1.CloneSet) {}, 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute), nil, 0},
 		"CS-015, CS-226 2147483647 means none":       {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute), nil, 0},
 		"CS-226, CS-227 all updated and available":   {deadline(600), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
-		"CS-226, CS-276 paused":                      {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0), 0},
+		"CS-226, CS-276 (part) paused":               {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0), 0},
 		"CS-226 all available goes before paused":    {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
 		"CS-226 the partition's share is available":  {both(deadline(600), partition(1)), 1, false, nil, progressing(yes, "ProgressPartitionAvailable", 0, 0), 0},
 		"CS-226 paused goes before the partition":    {both(deadline(600), both(partition(1), paused)), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0), 0},

@@ -131,6 +131,37 @@ func TestShare(t *testing.T) {
 	}
 }
 
+// SS-251, SS-170: a pod that its workload makes anew is a pod like any other: without a revision that is named for injection it gets the latest
+// sidecar, whatever the partition of the update, or a pause of it, keeps the running pods at.
+func TestPodsMadeAnewGetTheLatest(t *testing.T) {
+	old := admitted(t, selecting("a", matching("app", "x"), nil))
+	for _, partition := range []*intstr.IntOrString{nil, new(intstr.FromInt32(7)), new(intstr.FromString("100%"))} {
+		for _, paused := range []bool{false, true} {
+			for name, revision := range map[string]*appsv1beta1.SidecarSetInjectRevision{"none": nil, "an empty one": {}, "one by name": {RevisionName: new("a-1")}} {
+				for policy, named := range map[appsv1beta1.SidecarSetInjectRevisionPolicy]bool{appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy: true,
+					appsv1beta1.PartialSidecarSetInjectRevisionPolicy: paused || partition != nil && partition.String() == "100%"} {
+					w := &world{random: 0.5}
+					w.revisions = append(w.revisions, revisionOf(t, "a-1", old, 1))
+					set := old.DeepCopy()
+					set.Spec.UpdateStrategy.Partition, set.Spec.UpdateStrategy.Paused = partition, paused
+					if revision != nil {
+						set.Spec.InjectionStrategy.Revision = revision.DeepCopy()
+						set.Spec.InjectionStrategy.Revision.Policy = policy
+					}
+					w.index.Set(set)
+					want := "a"
+					if name == "one by name" && named {
+						want = "aa-1"
+					}
+					if got := chosen(t, w, labelled("app", "x", "pod-template-hash", "anew"), "d"); got != want {
+						t.Errorf("partition %v, paused %t, revision %s, %s: %q, want %q", partition, paused, name, policy, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // SS-171, SS-188: a revision of a former SidecarSet of the name, which is about to be collected, is none of this one's.
 func TestRevisionsOfAFormerSidecarSet(t *testing.T) {
 	old := admitted(t, selecting("a", matching("app", "x"), nil))

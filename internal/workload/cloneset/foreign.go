@@ -1,0 +1,85 @@
+package cloneset
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ForeignImage is an image in a pod that is not the one of the revision that the pod carries, and that this manager leaves alone: a user or
+// a webhook wrote it (IPU-326).
+type ForeignImage struct {
+	// UID and Pod say which pod it is, Container and Image where it stands, Want is the image of the revision.
+	UID                         types.UID
+	Pod, Container, Image, Want string
+}
+
+const (
+	foreignEvery  = 10 * time.Minute // how often at most a set tells of them: a webhook may rewrite the images of all pods
+	foreignPods   = 3                // how many pods are named
+	foreignLength = 100              // how many bytes of an image are named
+)
+
+// foreignMemory is what was told of the foreign images of a set, and when last.
+type foreignMemory struct {
+	told map[ForeignImage]bool
+	last time.Time
+}
+
+// tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns after which time a pass is due to
+// tell of more; 0 if there is nothing to tell.
+func (p *Pass) tellForeign(plan *Plan) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	uid := plan.Set.UID
+	memory := p.foreign[uid]
+	if len(plan.ForeignImages) == 0 && memory.told == nil {
+		return 0
+	}
+	told, fresh := make(map[ForeignImage]bool, len(plan.ForeignImages)), []ForeignImage(nil)
+	for _, image := range plan.ForeignImages {
+		if memory.told[image] {
+			told[image] = true
+		} else {
+			fresh = append(fresh, image)
+		}
+	}
+	now, after := p.Applier.Now(), time.Duration(0)
+	switch due := memory.last.Add(foreignEvery); {
+	case len(fresh) == 0:
+	case now.Before(due):
+		after = due.Sub(now)
+	default:
+		for _, image := range fresh {
+			told[image] = true
+		}
+		memory.last = now
+		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "ImageNotOfRevision", foreignWords(fresh))
+	}
+	if p.foreign == nil {
+		p.foreign = map[types.UID]foreignMemory{}
+	}
+	p.foreign[uid] = foreignMemory{told, memory.last}
+	return after
+}
+
+func foreignWords(images []ForeignImage) string {
+	text := "a user or a webhook wrote images that are not those of the pods' revision; they stay until the next update of the image"
+	for i, image := range images {
+		if i == foreignPods {
+			return text + fmt.Sprintf(". And %d more", len(images)-foreignPods)
+		}
+		text += fmt.Sprintf(". pod %s: container %s has %s instead of %s", image.Pod, image.Container, shortened(image.Image), shortened(image.Want))
+	}
+	return text
+}
+
+func shortened(image string) string {
+	if len(image) <= foreignLength {
+		return image
+	}
+	return strings.ToValidUTF8(image[:foreignLength], "") + "…"
+}
