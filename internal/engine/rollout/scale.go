@@ -51,8 +51,15 @@ func difference(c Census, l Limits, more int) (old, new int) {
 	return old, new
 }
 
-// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120).
+// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for deletion
+// has a successor. It does not count as one that has arrived already; else a successor of the other revision that is down would stay as it is,
+// and the two would wait for each other for ever.
 func ToMove(c Census, l Limits) int {
+	if toNew := c.Old.Total-c.Old.PreparingDelete > l.Partition; toNew {
+		c.New.Total -= c.New.Specified
+	} else {
+		c.Old.Total -= c.Old.Specified
+	}
 	old, _ := difference(c, l, 0)
 	// Surge pods are new beyond what is wanted: they must not take the place of the last old ones.
 	old, new := difference(c, l, min(inPlaceSurge(c, l, old), l.MaxSurge))

@@ -248,8 +248,12 @@ func TestToMove(t *testing.T) {
 		"CS-098 a raised partition moves nothing without the gate":     {Census{Old: Group{Total: 1}, New: Group{Total: 4}}, Limits{Replicas: 5, Partition: 3}, 0},
 		"CS-098 with the gate it moves pods back":                      {Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true}, Limits{Replicas: 5, Partition: 3}, -2},
 		"CS-098 with the gate, but one revision alone: nothing":        {Census{New: Group{Total: 5}, Rollback: true, OneRevision: true}, Limits{Replicas: 5, Partition: 3}, 0},
-		"CS-128 scaling moves the split: 60% of 10":                    {Census{Old: Group{Total: 6}, New: Group{Total: 4}}, Limits{Replicas: 10, Partition: 6}, 0},
-		"CS-128 scaling moves the split: 60% of 5":                     {Census{Old: Group{Total: 4}, New: Group{Total: 1}}, Limits{Replicas: 5, Partition: 3}, 1},
+		"CS-120 a new pod that is specified for deletion does not take the place of its old stand-in": {
+			Census{Old: Group{Total: 1, Unavailable: 1}, New: Group{Total: 6, Specified: 1}, Recreate: 1}, Limits{Replicas: 6, MaxSurge: 1}, 1},
+		"CS-120 nor that of an old pod when it is to be moved back": {
+			Census{Old: Group{Total: 4, Specified: 1}, New: Group{Total: 2}, Rollback: true}, Limits{Replicas: 5, Partition: 4, MaxSurge: 1}, -1},
+		"CS-128 scaling moves the split: 60% of 10": {Census{Old: Group{Total: 6}, New: Group{Total: 4}}, Limits{Replicas: 10, Partition: 6}, 0},
+		"CS-128 scaling moves the split: 60% of 5":  {Census{Old: Group{Total: 4}, New: Group{Total: 1}}, Limits{Replicas: 5, Partition: 3}, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
