@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -200,23 +199,16 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	}
 	cacheOptions := cache.Options{
 		SyncPeriod:       resync,
-		DefaultTransform: slim.Metadata,
+		DefaultTransform: slim.Any,
 		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                   {Transform: slim.Pod},
-			&corev1.Node{}:                  {Transform: slim.Node},
-			&corev1.PersistentVolumeClaim{}: {Transform: slim.Claim},
-			&appsv1.Deployment{}:            {Transform: slim.Workload},
-			&appsv1.ReplicaSet{}:            {Transform: slim.Workload},
-			&appsv1.StatefulSet{}:           {Transform: slim.Workload},
-			&batchv1.Job{}:                  {Transform: slim.Workload},
-			&corev1.ConfigMap{}:             {Transform: slim.Metadata, Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
+			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
 		},
 	}
 	if o.namespace != "" {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
 		// Revisions of SidecarSets are kept beside the manager (SS-183).
-		cacheOptions.ByObject[&appsv1.ControllerRevision{}] = cache.ByObject{Transform: slim.Metadata, Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
+		cacheOptions.ByObject[&appsv1.ControllerRevision{}] = cache.ByObject{Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
 	}
 	options := ctrl.Options{
 		Scheme:                  s,

@@ -51,6 +51,8 @@ type Cluster struct {
 	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events come in the order in
 	// which they happened.
 	Apart bool
+	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil keeps all.
+	Slim func(any) (any, error)
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
 
@@ -60,6 +62,7 @@ type Cluster struct {
 	cache   map[Key]client.Object
 	feed    []event
 	dead    bool
+	indexes map[[2]string]client.IndexerFunc
 }
 
 type event struct {
@@ -170,11 +173,22 @@ func (c *Cluster) Deliver(n int) bool {
 		if e := c.feed[i]; e.object == nil {
 			delete(c.cache, e.key)
 		} else {
-			c.cache[e.key] = e.object
+			c.cache[e.key] = c.slimmed(e.object)
 		}
 		c.feed = slices.Delete(c.feed, i, i+1)
 	}
 	return n > 0
+}
+
+func (c *Cluster) slimmed(object client.Object) client.Object {
+	if c.Slim == nil {
+		return object
+	}
+	kept, err := c.Slim(object.DeepCopyObject())
+	if err != nil {
+		panic(err)
+	}
+	return kept.(client.Object)
 }
 
 // next is the event that comes next: the oldest, or the oldest of some kind.

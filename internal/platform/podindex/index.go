@@ -26,10 +26,28 @@ const (
 // namespace, although whoever may write pods there can give it the UID.
 func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
-// Index finds pods in the informers that it made. The zero value is ready.
+// Source holds pods by the indexes that [Indexers] are: that of an informer, or one of a test.
+type Source interface {
+	ByIndex(index, value string) ([]any, error)
+	List() []any
+}
+
+// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready.
 type Index struct {
-	mu        sync.RWMutex
-	informers []toolscache.SharedIndexInformer
+	mu      sync.RWMutex
+	sources []Source
+}
+
+// Add adds a source.
+func (x *Index) Add(source Source) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sources = append(x.sources, source)
+}
+
+// Indexers are the indexes that a source has to have.
+func Indexers() toolscache.Indexers {
+	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf}
 }
 
 // NewInformer makes an informer, with an index if it is one of pods: it is to be the NewInformer of the manager's cache.
@@ -37,14 +55,12 @@ func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Obj
 	if _, pods := example.(*corev1.Pod); !pods {
 		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 	}
-	indexed := toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf}
+	indexed := Indexers()
 	for name, index := range indexers {
 		indexed[name] = index
 	}
 	informer := toolscache.NewSharedIndexInformer(source, example, resync, indexed)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.informers = append(x.informers, informer)
+	x.Add(informer.GetIndexer())
 	return informer
 }
 
@@ -81,10 +97,10 @@ func (x *Index) InjectedBy(sidecarSet string) ([]*corev1.Pod, error) {
 // All calls do for every pod that is cached, until it returns false.
 func (x *Index) All(do func(*corev1.Pod) bool) {
 	x.mu.RLock()
-	informers := slices.Clone(x.informers)
+	sources := slices.Clone(x.sources)
 	x.mu.RUnlock()
-	for _, informer := range informers {
-		for _, object := range informer.GetIndexer().List() {
+	for _, source := range sources {
+		for _, object := range source.List() {
 			if pod, ok := object.(*corev1.Pod); ok && !do(pod) {
 				return
 			}
@@ -101,8 +117,8 @@ func (x *Index) find(index, value string) ([]*corev1.Pod, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var pods []*corev1.Pod
-	for _, informer := range x.informers {
-		found, err := informer.GetIndexer().ByIndex(index, value)
+	for _, source := range x.sources {
+		found, err := source.ByIndex(index, value)
 		if err != nil {
 			return nil, fmt.Errorf("finding pods by %s: %w", index, err)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +21,21 @@ import (
 )
 
 var _ toolscache.TransformFunc = Pod
+
+// Any makes of an object of any kind what the manager's caches keep of it.
+func Any(object any) (any, error) {
+	switch object.(type) {
+	case *corev1.Pod:
+		return Pod(object)
+	case *corev1.Node:
+		return Node(object)
+	case *corev1.PersistentVolumeClaim:
+		return Claim(object)
+	case *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *batchv1.Job:
+		return Workload(object)
+	}
+	return Metadata(object)
+}
 
 // Metadata drops managedFields, which nothing reads.
 func Metadata(object any) (any, error) {

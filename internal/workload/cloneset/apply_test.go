@@ -35,7 +35,7 @@ func TestCreationInRounds(t *testing.T) {
 				return nil
 			}}, 16
 			s.deliver(1 << 20)
-			snapshot, err := s.Snapshot(t.Context(), types.NamespacedName{})
+			snapshot, err := s.kube.Snapshot(t.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestNothingIsPlannedBeforeTheCacheShowsIt(t *testing.T) {
 		t.Fatal("nothing was written")
 	}
 	writes := len(s.Writes)
-	outcome, err := s.pass.Run(t.Context(), types.NamespacedName{})
+	outcome, err := s.pass.Run(t.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
 	if err != nil || outcome.Plan != nil || outcome.Pending == "" || len(s.Writes) != writes {
 		t.Errorf("plan %v, pending %q, %d writes, %v", outcome.Plan, outcome.Pending, len(s.Writes)-writes, err)
 	}

@@ -27,7 +27,7 @@ func many(b *testing.B, n int, updated bool) Snapshot {
 			b.Fatal(err)
 		}
 	}
-	snapshot, err := simReader{s}.Snapshot(b.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+	snapshot, err := s.kube.Snapshot(b.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 			if lost {
-				s.lostNodes = map[string]bool{"node": true}
+				s.Remove(nodeKey("node"))
 			}
 			name, start := s.active()[0].Name, s.Now()
 			s.node.Frozen = map[string]bool{name: true}

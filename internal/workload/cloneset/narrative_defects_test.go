@@ -245,7 +245,9 @@ func scaleDefects() map[string]story {
 			for i, pod := range n.active() {
 				n.edit(pod, func(pod *corev1.Pod) { pod.Spec.NodeName = []string{"a", "b", "b", "c"}[i] })
 			}
-			n.nodeLabels = map[string]map[string]string{"a": {"zone": "1"}, "b": {"zone": "1"}, "c": {"zone": "2"}}
+			for name, zone := range map[string]string{"a": "1", "b": "1", "c": "2"} {
+				n.Store(nodeKey(name), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}}})
+			}
 			constraint := templated(`{"metadata":{"labels":{"app":"web"}},"spec":{"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"ScheduleAnyway"}],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 			n.then("the template spreads over zones, the partition keeps the pods; replicas 2", both(constraint, partition(4), replicas(2)))
 			for _, pod := range n.active() {

@@ -372,7 +372,10 @@ func TestPolicies(t *testing.T) {
 
 // TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every new pod (IPU-131, IPU-140).
 func TestTheConditionOfHolds(t *testing.T) {
-	pod := typed[corev1.Pod](planFor(makeSet(1, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod)
+	pod := corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(makeSet(1, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
+		t.Fatal(err)
+	}
 	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" || pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
 		t.Errorf("%v", pod.Spec.ReadinessGates)
 	}

@@ -307,7 +307,7 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 
 // refusing is a cluster that does not take jobs.
 type refusing struct {
-	simWriter
+	Cluster
 	err      error
 	attempts int
 }
@@ -316,14 +316,14 @@ func (r *refusing) CreatePullJob(ctx context.Context, job map[string]any) error 
 	if r.attempts++; r.err != nil {
 		return r.err
 	}
-	return r.simWriter.CreatePullJob(ctx, job)
+	return r.Cluster.CreatePullJob(ctx, job)
 }
 
 // pulling is a set of five pods that run, on a cluster with jobs.
 func pulling(t *testing.T, seed uint64, options ...func(*appsv1beta1.CloneSet)) *simulated {
 	t.Helper()
 	s := simulate(seed, makeSet(5, options...), Features{PreDownload: true, PreparingUpdateAsUpdate: true})
-	s.servesJobs = true
+	s.serveJobs(true)
 	if err := s.settle(500); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ func (s *simulated) reported(reason string) []string {
 // TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible (CS-201, CS-235 to 237).
 func TestJobsThatCannotBeCreated(t *testing.T) {
 	s := pulling(t, 1)
-	cluster := &refusing{simWriter: simWriter{s}, err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("gate ImagePullJobGate is off"))}
+	cluster := &refusing{Cluster: s.kube, err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("gate ImagePullJobGate is off"))}
 	s.pass.Applier.Cluster = cluster
 	s.change(both(image("nginx:2"), partition(2)))
 	for range 200 {
@@ -511,7 +511,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 	const title = "#1419 pre-download is repeated and re-evaluated"
 	features := Features{PreDownload: true, PreparingUpdateAsUpdate: true}
 	n := &tale{t: t, simulated: simulate(7, makeSet(3, partition(2)), features)}
-	n.servesJobs = true
+	n.serveJobs(true)
 	n.told = n.note
 	marks := func() {
 		for _, object := range n.List("ControllerRevision", false) {
@@ -544,7 +544,8 @@ func TestSimulatedRolloutsWithJobs(t *testing.T) {
 	var created atomic.Int32
 	simulation.Seeds(t, 80, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.pass.Features.PreDownload, r.servesJobs = true, seed%8 > 0
+		r.pass.Features.PreDownload = true
+		r.serveJobs(seed%8 > 0)
 		r.AfterWrite = func(w simulation.Write) {
 			if w.Key.Kind != "ImagePullJob" || w.Verb != "create" {
 				return

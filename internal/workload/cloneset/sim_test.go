@@ -3,26 +3,24 @@ package cloneset
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -38,9 +36,8 @@ type simulated struct {
 	due  time.Time
 	wake bool
 	// told is called with what every pass did.
-	told       func(Outcome)
-	nodeLabels map[string]map[string]string
-	lostNodes  map[string]bool
+	told func(Outcome)
+	kube *Kube
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
 	// servesJobs: the cluster has the kind ImagePullJob.
@@ -57,6 +54,11 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 	s := &simulated{Cluster: simulation.New(seed)}
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
+	s.Slim = slim.Any
+	for _, kind := range []simulation.Key{claimKey(""), revisionKey(""), jobKey("")} {
+		s.IndexField(kind.Kind, ownerIndex, indexByController)
+	}
+	s.Store(nodeKey("node"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 	s.Store(setKey, set)
 	s.startManager(features)
 	return s
@@ -65,8 +67,16 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 func (s *simulated) startManager(features Features) {
 	s.Restart()
 	s.wake = true
-	s.pass = &Pass{Reader: simReader{s}, Features: features, Random: s.Rand.IntN,
-		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+	s.kube = &Kube{Client: s.Client(scheme), Reader: s.APIReader(scheme), Pods: s.Pods()}
+	s.serveJobs(s.servesJobs)
+	s.pass = &Pass{Reader: s.kube, Features: features, Random: s.Rand.IntN,
+		Applier: Applier{Cluster: s.kube, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+}
+
+// serveJobs lets the cluster have the kind ImagePullJob, or not.
+func (s *simulated) serveJobs(yes bool) {
+	s.servesJobs, s.kube.pulls = yes, &pullWatch{}
+	s.kube.pulls.synced.Store(yes)
 }
 
 func (s *simulated) Event(_ *appsv1beta1.CloneSet, eventType, reason, message string) {
@@ -135,188 +145,29 @@ func (s *simulated) change(change func(*appsv1beta1.CloneSet)) {
 	})
 }
 
-// Owner implements Reader.
-func (s *simulated) Owner(context.Context, types.NamespacedName) (types.UID, error) {
-	if set, ok := s.Cached(setKey).(*appsv1beta1.CloneSet); ok {
-		return set.UID, nil
-	}
-	return "", nil
-}
-
-// Snapshot implements Reader.
-func (s *simulated) Snapshot(context.Context, types.NamespacedName) (*Snapshot, error) {
-	set, ok := s.Cached(setKey).(*appsv1beta1.CloneSet)
-	if !ok {
-		return nil, nil
-	}
-	snapshot := &Snapshot{Set: set}
-	owned := func(o client.Object) bool { c := metav1.GetControllerOfNoCopy(o); return c != nil && c.UID == set.UID }
-	for _, o := range s.List("Pod", true) {
-		switch {
-		case owned(o):
-			snapshot.Pods = append(snapshot.Pods, o.(*corev1.Pod))
-		case metav1.GetControllerOfNoCopy(o) == nil && o.GetLabels()["app"] == "web":
-			snapshot.Orphans = append(snapshot.Orphans, o.GetName())
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
 		}
 	}
-	snapshot.NodeLabels, snapshot.LostNodes = s.nodeLabels, s.lostNodes
-	for _, o := range s.List("PersistentVolumeClaim", true) {
-		claim := o.(*corev1.PersistentVolumeClaim)
-		switch {
-		case owned(o):
-			snapshot.Claims = append(snapshot.Claims, claim)
-		case slices.Contains(indexByController(claim), handed):
-			snapshot.HandedClaims = append(snapshot.HandedClaims, claim)
-		}
-	}
-	for _, name := range snapshot.unmanned() {
-		if pod, ok := s.Cached(podKey(name)).(*corev1.Pod); ok {
-			snapshot.Strangers = append(snapshot.Strangers, pod)
-		}
-	}
-	for _, o := range s.List("ControllerRevision", true) {
-		if controller := metav1.GetControllerOfNoCopy(o); !owned(o) && (controller != nil || o.GetLabels()["app"] != "web") {
-			continue
-		}
-		snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
-	}
-	if snapshot.PullJobsServed = s.servesJobs; s.servesJobs {
-		for _, o := range s.List("ImagePullJob", true) {
-			if owned(o) {
-				snapshot.PullJobs = append(snapshot.PullJobs, metadataOf(o))
-			}
-		}
-	}
-	return snapshot, nil
-}
+	return s
+}()
 
-func keyOf(object ownwrites.Object) simulation.Key {
-	return simulation.Key{Kind: string(object.Kind), Name: object.Name}
-}
-
-// Cached implements Reader.
-func (s simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if found := s.Cluster.Cached(keyOf(object)); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-// Live implements Reader.
-func (s simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if s.Dead() {
-		return nil, simulation.ErrDead
-	}
-	if found := s.Get(keyOf(object)); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-type simReader struct{ *simulated }
-
-type simWriter struct{ s *simulated }
+func nodeKey(name string) simulation.Key { return simulation.Key{Kind: "Node", Name: name} }
 
 func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
 
-func typed[T any](document map[string]any) T {
-	var object T
-	encoded, err := json.Marshal(document)
-	if err == nil {
-		err = json.Unmarshal(encoded, &object)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return object
-}
-
-func as[T client.Object](object client.Object, err error) (T, error) {
-	typed, _ := object.(T)
-	return typed, err
-}
-
-func (w simWriter) GetPod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Live(podKey(name.Name)))
-}
-
-func (w simWriter) CreatePod(_ context.Context, document map[string]any) (*corev1.Pod, error) {
-	pod := typed[corev1.Pod](document)
-	return as[*corev1.Pod](w.s.Create(podKey(pod.Name), &pod))
-}
-
-func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, subresource))
-}
-
-func (w simWriter) DeletePod(_ context.Context, pod *corev1.Pod) error {
-	return w.s.Delete(podKey(pod.Name), pod)
-}
-
 func claimKey(name string) simulation.Key {
 	return simulation.Key{Kind: "PersistentVolumeClaim", Name: name}
-}
-
-func (w simWriter) CreateClaim(_ context.Context, document map[string]any) (*corev1.PersistentVolumeClaim, error) {
-	claim := typed[corev1.PersistentVolumeClaim](document)
-	return as[*corev1.PersistentVolumeClaim](w.s.Create(claimKey(claim.Name), &claim))
-}
-
-func (w simWriter) PatchClaim(_ context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
-	return as[*corev1.PersistentVolumeClaim](w.s.Patch(claimKey(claim.Name), body, ""))
-}
-
-func (w simWriter) DeleteClaim(_ context.Context, claim *corev1.PersistentVolumeClaim) error {
-	return w.s.Delete(claimKey(claim.Name), claim)
 }
 
 func revisionKey(name string) simulation.Key {
 	return simulation.Key{Kind: "ControllerRevision", Name: name}
 }
 
-func (w simWriter) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Live(revisionKey(name.Name)))
-}
-
-func (w simWriter) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Create(revisionKey(r.Name), r.DeepCopy()))
-}
-
-func (w simWriter) PatchRevision(_ context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Patch(revisionKey(r.Name), body, ""))
-}
-
-func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevision) error {
-	return w.s.Delete(revisionKey(r.Name), r)
-}
-
 func jobKey(name string) simulation.Key { return simulation.Key{Kind: "ImagePullJob", Name: name} }
-
-func metadataOf(o client.Object) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-		Labels: o.GetLabels(), OwnerReferences: o.GetOwnerReferences(), DeletionTimestamp: o.GetDeletionTimestamp()}}
-}
-
-func (w simWriter) CreatePullJob(_ context.Context, document map[string]any) error {
-	job := &unstructured.Unstructured{Object: document}
-	_, err := w.s.Create(jobKey(job.GetName()), job.DeepCopy())
-	return err
-}
-
-func (w simWriter) DeletePullJob(_ context.Context, job *metav1.PartialObjectMetadata) error {
-	live, err := w.s.Live(jobKey(job.Name))
-	if err != nil {
-		return err
-	}
-	if live.GetUID() != job.UID {
-		return apierrors.NewConflict(schema.GroupResource{}, job.Name, errors.New("another job"))
-	}
-	return w.s.Delete(jobKey(job.Name), live)
-}
-
-func (w simWriter) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {
-	return as[*appsv1beta1.CloneSet](w.s.Patch(setKey, body, subresource))
-}
 
 // makeSet returns a set of nginx pods; options change it.
 func makeSet(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.CloneSet {
@@ -397,7 +248,7 @@ func (s *simulated) round() bool {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, _ := s.Snapshot(context.Background(), types.NamespacedName{}); snapshot != nil {
+	if snapshot, _ := s.kube.Snapshot(context.Background(), types.NamespacedName{Namespace: "default", Name: setKey.Name}); snapshot != nil {
 		snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
 		b.WriteString("\n" + Make(*snapshot).String())
 	}

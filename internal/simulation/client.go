@@ -1,0 +1,266 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+)
+
+// Client returns the client of the manager, which reads from its caches and writes to the API server. What it does not simulate panics.
+func (c *Cluster) Client(scheme *runtime.Scheme) client.Client {
+	return &simulatedClient{reader: reader{cluster: c, scheme: scheme, cached: true}}
+}
+
+// APIReader returns the manager's reader of the API server.
+func (c *Cluster) APIReader(scheme *runtime.Scheme) client.Reader {
+	return &reader{cluster: c, scheme: scheme}
+}
+
+// IndexField adds an index to the caches of a kind, as a manager's field indexer does.
+func (c *Cluster) IndexField(kind, field string, index client.IndexerFunc) {
+	if c.indexes == nil {
+		c.indexes = map[[2]string]client.IndexerFunc{}
+	}
+	c.indexes[[2]string{kind, field}] = index
+}
+
+// Pods finds pods in the manager's caches, in the order of their names: all that is random comes from the seed.
+func (c *Cluster) Pods() *podindex.Index {
+	index := &podindex.Index{}
+	index.Add(podSource{c})
+	return index
+}
+
+type podSource struct{ cluster *Cluster }
+
+func (s podSource) List() []any {
+	var all []any
+	for _, pod := range s.cluster.List("Pod", true) {
+		all = append(all, pod)
+	}
+	return all
+}
+
+func (s podSource) ByIndex(index, value string) ([]any, error) {
+	var found []any
+	for _, pod := range s.List() {
+		values, err := podindex.Indexers()[index](pod)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(values, value) {
+			found = append(found, pod)
+		}
+	}
+	return found, nil
+}
+
+// reader reads from the caches or from the API server.
+type reader struct {
+	cluster *Cluster
+	scheme  *runtime.Scheme
+	cached  bool
+}
+
+func (r *reader) kindOf(object runtime.Object) string {
+	gvk, err := apiutil.GVKForObject(object, r.scheme)
+	if err != nil {
+		panic(err)
+	}
+	return gvk.Kind
+}
+
+// Get implements client.Reader.
+func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if !r.cached && r.cluster.dead {
+		return ErrDead
+	}
+	key := Key{r.kindOf(into), name.Name}
+	found := r.cluster.Get(key)
+	if r.cached {
+		found = r.cluster.Cached(key)
+	}
+	if found == nil || found.GetNamespace() != name.Namespace {
+		return notFound(key)
+	}
+	shared := (&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy
+	return assign(into, found, r.cached && shared != nil && *shared)
+}
+
+// List implements client.Reader.
+func (r *reader) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if !r.cached && r.cluster.dead {
+		return ErrDead
+	}
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	kind := strings.TrimSuffix(r.kindOf(into), "List")
+	items, err := meta.GetItemsPtr(into)
+	if err != nil {
+		return err
+	}
+	list := reflect.ValueOf(items).Elem()
+	list.SetZero()
+	shared := asked.UnsafeDisableDeepCopy
+	for _, object := range r.cluster.List(kind, r.cached) {
+		selected, err := r.selects(asked, kind, object)
+		if err != nil {
+			return err
+		}
+		if !selected {
+			continue
+		}
+		item := reflect.New(list.Type().Elem())
+		if err := assign(item.Interface().(client.Object), object, r.cached && shared != nil && *shared); err != nil {
+			return err
+		}
+		list.Set(reflect.Append(list, item.Elem()))
+	}
+	return nil
+}
+
+func (r *reader) selects(asked *client.ListOptions, kind string, object client.Object) (bool, error) {
+	if asked.Namespace != "" && object.GetNamespace() != asked.Namespace || asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+		return false, nil
+	}
+	if asked.FieldSelector == nil {
+		return true, nil
+	}
+	for _, requirement := range asked.FieldSelector.Requirements() {
+		index := r.cluster.indexes[[2]string{kind, requirement.Field}]
+		if index == nil {
+			return false, fmt.Errorf("no index of %s by %s", kind, requirement.Field)
+		}
+		if !slices.Contains(index(object), requirement.Value) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// assign makes into what an object is; shared lets both have the same maps and lists.
+func assign(into client.Object, object client.Object, shared bool) error {
+	if !shared {
+		object = object.DeepCopyObject().(client.Object)
+	}
+	if reflect.TypeOf(into) == reflect.TypeOf(object) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
+		return nil
+	}
+	switch into := into.(type) {
+	case *metav1.PartialObjectMetadata:
+		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+			Generation: object.GetGeneration(), CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
+			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
+			OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers()}
+		return nil
+	case *unstructured.Unstructured:
+		gvk := into.GroupVersionKind()
+		document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return err
+		}
+		into.Object = document
+		into.SetGroupVersionKind(gvk)
+		return nil
+	}
+	return fmt.Errorf("a %T cannot be read as %T", object, into)
+}
+
+// simulatedClient writes to the API server.
+type simulatedClient struct {
+	client.Client // what is not simulated
+	reader
+}
+
+var _ client.Client = (*simulatedClient)(nil)
+
+// Get implements client.Reader.
+func (c *simulatedClient) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return c.reader.Get(ctx, name, into, options...)
+}
+
+// List implements client.Reader.
+func (c *simulatedClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	return c.reader.List(ctx, into, options...)
+}
+
+// Scheme implements client.Client.
+func (c *simulatedClient) Scheme() *runtime.Scheme { return c.scheme }
+
+// Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
+func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	stored := object.DeepCopyObject().(client.Object)
+	if document, ok := object.(*unstructured.Unstructured); ok {
+		if typed, err := c.scheme.New(document.GroupVersionKind()); err == nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, typed); err != nil {
+				return err
+			}
+			stored = typed.(client.Object)
+		}
+	}
+	created, err := c.cluster.Create(Key{c.kindOf(object), object.GetName()}, stored)
+	if err != nil {
+		return err
+	}
+	return assign(object, created, false)
+}
+
+// Delete implements client.Writer.
+func (c *simulatedClient) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+	asked := (&client.DeleteOptions{}).ApplyOptions(options)
+	exactly := &metav1.PartialObjectMetadata{}
+	if guard := asked.Preconditions; guard != nil {
+		exactly.UID, exactly.ResourceVersion = *cmp.Or(guard.UID, new(types.UID)), *cmp.Or(guard.ResourceVersion, new(string))
+	}
+	if exactly.UID == "" {
+		panic("a deletion without guard: " + object.GetName())
+	}
+	return c.cluster.Delete(Key{c.kindOf(object), object.GetName()}, exactly)
+}
+
+// Patch implements client.Writer.
+func (c *simulatedClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return c.patch(object, patch, "")
+}
+
+func (c *simulatedClient) patch(object client.Object, patch client.Patch, subresource string) error {
+	body, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	patched, err := c.cluster.Patch(Key{c.kindOf(object), object.GetName()}, body, subresource)
+	if err != nil {
+		return err
+	}
+	return assign(object, patched, false)
+}
+
+// SubResource implements client.Client.
+func (c *simulatedClient) SubResource(name string) client.SubResourceClient {
+	return &subresource{client: c, name: name}
+}
+
+type subresource struct {
+	client.SubResourceClient // what is not simulated
+	client                   *simulatedClient
+	name                     string
+}
+
+// Patch implements client.SubResourceWriter.
+func (s *subresource) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.client.patch(object, patch, s.name)
+}
