@@ -45,6 +45,27 @@ func (c *Cluster) Pods() *podindex.Index {
 	return index
 }
 
+// Request is a request of the manager to the API server.
+type Request struct {
+	// Verb is get, list, create, patch or delete.
+	Verb, Subresource string
+	Key               Key
+	// Body is that of a patch, Object what is to be created; tests may change them.
+	Body   []byte
+	Object client.Object
+}
+
+// ask lets the test answer a request, and others see that there is one at a time.
+func (c *Cluster) ask(r *Request) (done func(), err error) {
+	c.requests.Lock()
+	if c.dead {
+		err = ErrDead
+	} else if c.Answer != nil {
+		err = c.Answer(r)
+	}
+	return c.requests.Unlock, err
+}
+
 type podSource struct{ cluster *Cluster }
 
 func (s podSource) List() []any {
@@ -86,10 +107,14 @@ func (r *reader) kindOf(object runtime.Object) string {
 
 // Get implements client.Reader.
 func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	if !r.cached && r.cluster.dead {
-		return ErrDead
-	}
 	key := Key{r.kindOf(into), name.Name}
+	if !r.cached {
+		done, err := r.cluster.ask(&Request{Verb: "get", Key: key})
+		defer done()
+		if err != nil {
+			return err
+		}
+	}
 	found := r.cluster.Get(key)
 	if r.cached {
 		found = r.cluster.Cached(key)
@@ -103,11 +128,15 @@ func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Objec
 
 // List implements client.Reader.
 func (r *reader) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	if !r.cached && r.cluster.dead {
-		return ErrDead
-	}
 	asked := (&client.ListOptions{}).ApplyOptions(options)
 	kind := strings.TrimSuffix(r.kindOf(into), "List")
+	if !r.cached {
+		done, err := r.cluster.ask(&Request{Verb: "list", Key: Key{Kind: kind}})
+		defer done()
+		if err != nil {
+			return err
+		}
+	}
 	items, err := meta.GetItemsPtr(into)
 	if err != nil {
 		return err
@@ -203,8 +232,14 @@ func (c *simulatedClient) Scheme() *runtime.Scheme { return c.scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
 func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	stored := object.DeepCopyObject().(client.Object)
-	if document, ok := object.(*unstructured.Unstructured); ok {
+	request := &Request{Verb: "create", Key: Key{c.kindOf(object), object.GetName()}, Object: object}
+	done, err := c.cluster.ask(request)
+	defer done()
+	if err != nil {
+		return err
+	}
+	stored := request.Object.DeepCopyObject().(client.Object)
+	if document, ok := stored.(*unstructured.Unstructured); ok {
 		if typed, err := c.scheme.New(document.GroupVersionKind()); err == nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, typed); err != nil {
 				return err
@@ -212,7 +247,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...c
 			stored = typed.(client.Object)
 		}
 	}
-	created, err := c.cluster.Create(Key{c.kindOf(object), object.GetName()}, stored)
+	created, err := c.cluster.Create(request.Key, stored)
 	if err != nil {
 		return err
 	}
@@ -229,7 +264,13 @@ func (c *simulatedClient) Delete(_ context.Context, object client.Object, option
 	if exactly.UID == "" {
 		panic("a deletion without guard: " + object.GetName())
 	}
-	return c.cluster.Delete(Key{c.kindOf(object), object.GetName()}, exactly)
+	key := Key{c.kindOf(object), object.GetName()}
+	done, err := c.cluster.ask(&Request{Verb: "delete", Key: key})
+	defer done()
+	if err != nil {
+		return err
+	}
+	return c.cluster.Delete(key, exactly)
 }
 
 // Patch implements client.Writer.
@@ -242,7 +283,13 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 	if err != nil {
 		return err
 	}
-	patched, err := c.cluster.Patch(Key{c.kindOf(object), object.GetName()}, body, subresource)
+	request := &Request{Verb: "patch", Subresource: subresource, Key: Key{c.kindOf(object), object.GetName()}, Body: body}
+	done, err := c.cluster.ask(request)
+	defer done()
+	if err != nil {
+		return err
+	}
+	patched, err := c.cluster.Patch(request.Key, request.Body, subresource)
 	if err != nil {
 		return err
 	}

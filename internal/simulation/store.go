@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -51,18 +52,21 @@ type Cluster struct {
 	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events come in the order in
 	// which they happened.
 	Apart bool
+	// Answer is called before each request of the manager, and may fail or change it; nil does not.
+	Answer func(*Request) error
 	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil keeps all.
 	Slim func(any) (any, error)
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
 
-	now     time.Time
-	version int64
-	truth   map[Key]client.Object
-	cache   map[Key]client.Object
-	feed    []event
-	dead    bool
-	indexes map[[2]string]client.IndexerFunc
+	now      time.Time
+	version  int64
+	truth    map[Key]client.Object
+	cache    map[Key]client.Object
+	feed     []event
+	dead     bool
+	requests sync.Mutex
+	indexes  map[[2]string]client.IndexerFunc
 }
 
 type event struct {

@@ -12,20 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // claims carries out what is planned for claims without an active pod.
-func (a *Applier) claims(ctx context.Context, plan *Plan) error {
+func (a *application) claims(ctx context.Context) error {
 	var errs error
-	for _, fate := range plan.ClaimFates {
+	for _, fate := range a.plan.ClaimFates {
 		var err error
 		switch {
 		case fate.HandTo != nil:
-			err = a.handOver(ctx, plan, fate.Claim, fate.HandTo)
+			err = a.handOver(ctx, fate.Claim, fate.HandTo)
 		case fate.TakeBack:
-			err = a.own(ctx, plan, fate.Claim, ownerReference(plan.Set), "to take back claim "+fate.Claim.Name)
+			err = a.own(ctx, fate.Claim, ownerReference(a.plan.Set), "to take back claim "+fate.Claim.Name)
 		default:
-			err = a.deleteClaim(ctx, plan, fate.Claim)
+			err = a.deleteClaim(ctx, fate.Claim)
 		}
 		errs = errors.Join(errs, err)
 	}
@@ -34,89 +35,81 @@ func (a *Applier) claims(ctx context.Context, plan *Plan) error {
 
 // handOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
 // take a right on the finalizers of pods, and be of no use.
-func (a *Applier) handOver(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
+func (a *application) handOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
 	yes := true
-	return a.own(ctx, plan, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
+	return a.own(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
 		fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name))
 }
 
 // own replaces the controller of a claim; its other owners stay.
-func (a *Applier) own(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
+func (a *application) own(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})
-	body, err := mergePatch(claim.UID, claim.ResourceVersion, map[string]any{"ownerReferences": append(owners, controller)}, nil)
+	body, err := reconcile.MergePatch(claim, map[string]any{"ownerReferences": append(owners, controller)}, nil)
 	if err != nil {
 		return err
 	}
-	patched, err := a.Cluster.PatchClaim(ctx, claim, body)
-	switch {
+	switch _, err := reconcile.Patch(ctx, a.Writer, claim, body, ""); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		return errRetry
+		return reconcile.ErrChanged
 	case err != nil:
-		a.doubt(plan, KindClaim, claim.Name, err)
-		a.warn(plan, "FailedUpdate", "failed %s: %v", what, err)
+		a.warn("FailedUpdate", "failed %s: %v", what, err)
 		return fmt.Errorf("failed %s: %w", what, err)
 	}
-	a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
 	return nil
 }
 
 // deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an answer may have been lost while a
 // pod was created: only the API server can say that there is none.
-func (a *Applier) deleteClaim(ctx context.Context, plan *Plan, claim *corev1.PersistentVolumeClaim) error {
-	pod, err := a.Cluster.GetPod(ctx, types.NamespacedName{Namespace: plan.Set.Namespace, Name: plan.Set.Name + "-" + claim.Labels[pub.CloneSetInstanceID]})
+func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	err := a.Read(ctx, types.NamespacedName{Namespace: a.plan.Set.Namespace, Name: a.plan.Set.Name + "-" + claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})
 	switch {
 	case err == nil:
-		a.Own.Created(plan.Set.UID, KindPod, pod, a.Now()) // the next plan waits until the cache shows it
-		return errRetry
+		return reconcile.ErrChanged // the next plan knows of it
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking for the pod of claim %s: %w", claim.Name, err)
 	}
-	if err := a.Cluster.DeleteClaim(ctx, claim); err != nil && !apierrors.IsNotFound(err) {
-		a.doubt(plan, KindClaim, claim.Name, err)
-		a.warn(plan, "FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
+	if err := a.Delete(ctx, claim); err != nil {
+		a.warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
 	}
-	a.Own.Deleted(plan.Set.UID, KindClaim, claim, a.Now())
-	a.say(plan, "SuccessfulDelete", "deleted claim %s", claim.Name)
+	a.say("SuccessfulDelete", "deleted claim %s", claim.Name)
 	return nil
 }
 
 // growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
 // FailedScale carry its words. It refuses the other claims of the same template too: they are left to the next attempt.
-func (a *Applier) growClaims(ctx context.Context, plan *Plan, result *Result) error {
+func (a *application) growClaims(ctx context.Context, result *Result) error {
 	var errs error
 	refused := map[string]bool{}
-	for _, growth := range plan.ClaimGrowth {
+	for _, growth := range a.plan.ClaimGrowth {
 		if refused[growth.Template] {
 			continue
 		}
 		claim := growth.Claim
-		body, err := mergePatch(claim.UID, claim.ResourceVersion, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
+		body, err := reconcile.MergePatch(claim, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
 			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}})
 		if err != nil {
 			return err
 		}
-		patched, err := a.Cluster.PatchClaim(ctx, claim, body)
+		_, err = reconcile.Patch(ctx, a.Writer, claim, body, "")
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			result.Retry = true
 			continue
 		}
 		if err != nil {
 			refused[growth.Template] = true
-			if refusal(err) {
+			if reconcile.Refused(err) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
-			a.doubt(plan, KindClaim, claim.Name, err)
-			a.warn(plan, "FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
+			a.warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
 			errs = errors.Join(errs, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
-		a.Own.Changed(plan.Set.UID, KindClaim, patched, a.Now())
-		a.say(plan, "SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
+		a.say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
 	}
 	return errs
 }

@@ -27,7 +27,7 @@ func many(b *testing.B, n int, updated bool) Snapshot {
 			b.Fatal(err)
 		}
 	}
-	snapshot, err := s.kube.Snapshot(b.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+	snapshot, err := s.kube.Snapshot(b.Context(), s.set())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package cloneset
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +17,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -268,16 +267,19 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 	})
 	t.Run("the answer of its creation was lost, and it comes late", func(t *testing.T) {
 		s := atRest(t, makeSet(1, claims("1Gi"), withoutReuse), Features{})
-		late := &lateCreation{Cluster: s.pass.Applier.Cluster}
-		s.pass.Applier.Cluster = late
+		late := &lateCreation{}
+		s.Answer = late.answer
 		s.change(replicas(2))
 		s.managed(time.Second)
 		name := late.name
-		if late.create == nil {
+		if late.pod == nil {
 			t.Fatal("nothing was created")
 		}
 		s.managed(50 * time.Second)
-		late.create()
+		s.Answer = nil
+		if err := s.Client(scheme).Create(t.Context(), late.pod); err != nil {
+			t.Fatal(err)
+		}
 		s.Pass(20 * time.Second)
 		s.wake = true
 		s.manage() // the caches do not show it
@@ -343,7 +345,10 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 func TestLateCachesAreWaitedFor(t *testing.T) {
 	s := atRest(t, makeSet(2), Features{})
 	former, reads := s.set().Status.UpdateRevision, 0
-	s.pass.Applier.Cluster = &countingReads{Cluster: s.pass.Applier.Cluster, reads: &reads}
+	s.Answer = func(r *simulation.Request) error {
+		count(&reads, r.Verb == "get" && r.Key.Kind == "ControllerRevision")
+		return nil
+	}
 	s.Hide(revisionKey(former))
 	s.change(image("nginx:2"))
 	s.managed(10 * time.Second)
@@ -352,51 +357,33 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	}
 }
 
-type countingReads struct {
-	Cluster
-	reads *int
-}
-
-func (c *countingReads) GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	*c.reads++
-	return c.Cluster.GetRevision(ctx, name)
-}
-
 // TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
 func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	set := makeSet(1)
 	set.Name = strings.Repeat("w", maxNameLength)
-	asked := &revisionReader{}
-	a := Applier{Cluster: asked, Own: ownwrites.NewTracker(), Now: time.Now}
-	if err := a.missing(context.Background(), &Plan{Set: set}, "7d9f44cb88"); err != nil || asked.name != revision.Name(set.Name, "7d9f44cb88") {
-		t.Errorf("asked for %q, %v", asked.name, err)
+	cluster, asked := simulation.New(1), ""
+	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
+	a := Applier{API: reconcile.NewAPI(cluster.Client(scheme), cluster.APIReader(scheme), slim.Any, time.Now)}
+	if err := a.to(&Plan{Set: set}).missing(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(set.Name, "7d9f44cb88") {
+		t.Errorf("asked for %q, %v", asked, err)
 	}
 }
 
-type revisionReader struct {
-	Cluster
-	name string
-}
-
-func (c *revisionReader) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	c.name = name.Name
-	return nil, apierrors.NewNotFound(corev1.Resource("controllerrevisions"), name.Name)
-}
-
-// lateCreation answers that the first creation of a pod timed out, and lets the test carry it out.
+// lateCreation answers that the first creation of a pod timed out, which the test carries out later, and that the API server is busy then.
 type lateCreation struct {
-	Cluster
-	name   string
-	create func()
+	name string
+	pod  client.Object
 }
 
-func (c *lateCreation) CreatePod(ctx context.Context, pod map[string]any) (*corev1.Pod, error) {
-	if c.create == nil {
-		c.name = object(pod, "metadata")["name"].(string)
-		c.create = func() { _, _ = c.Cluster.CreatePod(ctx, pod) }
-		return nil, apierrors.NewTimeoutError("lost", 1)
+func (c *lateCreation) answer(r *simulation.Request) error {
+	switch {
+	case r.Verb != "create" || r.Key.Kind != "Pod":
+		return nil
+	case c.pod == nil:
+		c.name, c.pod = r.Key.Name, r.Object.DeepCopyObject().(client.Object)
+		return apierrors.NewTimeoutError("lost", 1)
 	}
-	return nil, errors.New("the API server is busy")
+	return errors.New("the API server is busy")
 }
 
 // TestHandingOverNeedsNoFurtherRight: the API server asks for a right on pods/finalizers of whoever lets a claim block the deletion of its pod,

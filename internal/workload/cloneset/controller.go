@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
@@ -48,7 +48,7 @@ type Options struct {
 	// Workers is how many sets are worked on at the same time.
 	Workers int
 	// RateLimiter is the back-off of failing sets; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
 }
@@ -69,21 +69,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods}
+	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	kube := &Kube{API: api, Pods: options.Pods}
 	r := &reconciler{meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
 	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
-	own := ownwrites.NewTracker()
-	own.Leaked = func(owner types.UID, _ ownwrites.Object) {
+	api.Own.Leaked = func(owner types.UID) {
 		if name := r.memory.NameOf(owner); name.Name != "" {
 			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
 		}
 	}
-	r.pass = &Pass{
-		Reader:   kube,
-		Applier:  Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Own: own, Now: time.Now, Parallel: atOnce},
-		Features: options.Features,
-		Random:   rand.IntN,
-	}
+	r.pass = &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
+		Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}
 	r.client = mgr.GetClient()
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
@@ -104,12 +100,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 // ownerOf finds the CloneSet that controls an object by group and kind, whatever the version (CS-043). The library's handler asks the
 // REST mapper at every event.
-func ownerOf(_ context.Context, object client.Object) []reconcile.Request {
+func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != kind || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
 // recorder sends events to the API server.
@@ -131,29 +127,26 @@ type reconciler struct {
 // pauseAtMost is the longest pause between the plans of a set.
 const pauseAtMost = time.Second
 
-// Reconcile implements reconcile.Reconciler.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	set := &appsv1beta1.CloneSet{}
 	if err := r.client.Get(ctx, request.NamespacedName, set, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			r.memory.Is(request.NamespacedName, "")
-			return reconcile.Result{}, nil
+			return ctrl.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("reading CloneSet: %w", err)
+		return ctrl.Result{}, fmt.Errorf("reading CloneSet: %w", err)
 	}
 	r.memory.Is(request.NamespacedName, set.UID)
-	begin := r.pass.Applier.Now()
+	begin := r.pass.Kube.Now()
 	if wait := r.memory.Wait(request.NamespacedName, begin); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	outcome, err := r.pass.Run(ctx, request.NamespacedName)
+	outcome, err := r.pass.Run(ctx, request.NamespacedName, set.UID)
 	outcome.within(outcome.Tell)
 	r.memory.Passed(request.NamespacedName, begin, pausing(outcome, err))
 	logger := log.FromContext(ctx)
-	switch {
-	case outcome.Pending != "":
-		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
-	case outcome.Plan != nil:
+	if outcome.Plan != nil {
 		r.meters.observe(outcome)
 		if text := outcome.Plan.Headline(); r.memory.News(request.NamespacedName, text) { // OPS-096
 			logger.V(2).Info("Plan", outcome.Plan.Record()...)
@@ -161,9 +154,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if err != nil {
 		r.backOff.NotAfter(request, outcome.After)
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: outcome.After}, nil
+	return ctrl.Result{RequeueAfter: outcome.After}, nil
 }
 
 // pausing is how many pods make the next plan wait: none if there is more to be written or nothing was planned. After an error the queue

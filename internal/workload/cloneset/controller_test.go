@@ -15,7 +15,6 @@ func TestPausing(t *testing.T) {
 	}{
 		"a pass":                   {outcome: Outcome{Plan: plan}, want: 1000},
 		"there is more to write":   {outcome: Outcome{Plan: plan, Unfinished: true}},
-		"the cache lags":           {outcome: Outcome{Pending: "a write"}},
 		"the queue answers errors": {outcome: Outcome{Plan: plan}, err: errors.New("refused")},
 	}
 	for name, tt := range tests {

@@ -47,7 +47,7 @@ func (p *Pass) tellForeign(plan *Plan) time.Duration {
 			fresh = append(fresh, image)
 		}
 	}
-	now, after := p.Applier.Now(), time.Duration(0)
+	now, after := p.Kube.Now(), time.Duration(0)
 	switch due := memory.last.Add(foreignEvery); {
 	case len(fresh) == 0:
 	case now.Before(due):

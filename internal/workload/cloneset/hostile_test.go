@@ -2,8 +2,6 @@ package cloneset
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,7 +67,7 @@ func TestWebhookRewritesImages(t *testing.T) {
 			if err := s.settle(100); err != nil {
 				t.Fatal(err)
 			}
-			s.pass.Applier.Cluster = rewriting{s.pass.Applier.Cluster}
+			s.Answer = rewriting
 			s.change(image("nginx:2"))
 			if err := s.settle(300); err != nil {
 				t.Fatal(err)
@@ -87,8 +86,8 @@ func TestForbiddenUpdates(t *testing.T) {
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
-	name, inner := s.active()[0].Name, s.pass.Applier.Cluster
-	s.pass.Applier.Cluster = forbidding{inner}
+	name := s.active()[0].Name
+	s.Answer = forbidding
 	s.change(image("nginx:2"))
 	for range 30 {
 		s.round()
@@ -108,7 +107,7 @@ func TestForbiddenUpdates(t *testing.T) {
 	if held > 10 {
 		t.Errorf("pods that run what they should are out of service %d times in 30 rounds of 5 pods", held)
 	}
-	s.pass.Applier.Cluster = inner
+	s.Answer = nil
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -117,13 +116,11 @@ func TestForbiddenUpdates(t *testing.T) {
 	}
 }
 
-type forbidding struct{ Cluster }
-
-func (c forbidding) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	if strings.Contains(string(body), `"image"`) {
-		return nil, apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("admission webhook denied the request: budget"))
+func forbidding(r *simulation.Request) error {
+	if r.Verb == "patch" && strings.Contains(string(r.Body), `"image"`) {
+		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("admission webhook denied the request: budget"))
 	}
-	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+	return nil
 }
 
 // A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no sign of that.
@@ -132,8 +129,8 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	if err := s.settle(100); err != nil {
 		t.Fatal(err)
 	}
-	refusing := &answering{Cluster: s.pass.Applier.Cluster, err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
-	s.pass.Applier.Cluster = refusing
+	refusing := &answering{err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
+	s.Answer = refusing.answer
 	s.change(image("nginx:2"))
 	for refusing.asked == 0 {
 		s.round()
@@ -158,19 +155,18 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 }
 
-// answering is an API server that answers changes of images with an error.
+// answering answers changes of images with an error.
 type answering struct {
-	Cluster
 	err   error
 	asked int
 }
 
-func (c *answering) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	if c.err != nil && strings.Contains(string(body), `"image"`) {
+func (c *answering) answer(r *simulation.Request) error {
+	if c.err != nil && r.Verb == "patch" && strings.Contains(string(r.Body), `"image"`) {
 		c.asked++
-		return nil, c.err
+		return c.err
 	}
-	return c.Cluster.PatchPod(ctx, pod, body, subresource)
+	return nil
 }
 
 // CS-076: a pass that runs out of time and wrote nothing is not repeated at once.
@@ -179,14 +175,14 @@ func TestRefusedPassesBackOff(t *testing.T) {
 	if err := s.settle(200); err != nil {
 		t.Fatal(err)
 	}
-	s.pass.Applier.Cluster = forbidding{s.pass.Applier.Cluster}
+	s.Answer = forbidding
 	late := time.Duration(0)
-	s.pass.Applier.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
+	s.kube.API.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
 	s.change(image("nginx:2"))
 	seen := false
 	for range 5 {
 		s.deliver(1000)
-		outcome, err := s.pass.Run(t.Context(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+		outcome, err := s.run()
 		if err == nil || !outcome.Unfinished {
 			continue
 		}
@@ -387,26 +383,19 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 }
 
 // rewriting is a webhook.
-type rewriting struct{ Cluster }
-
-func rewrite(body []byte) []byte {
-	return bytes.ReplaceAll(body, []byte(`"image":"nginx:2"`), []byte(`"image":"nginx:1"`))
-}
-
-func (c rewriting) CreatePod(ctx context.Context, pod map[string]any) (*corev1.Pod, error) {
-	body, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
+func rewriting(r *simulation.Request) error {
+	rewrite := func(body []byte) []byte {
+		return bytes.ReplaceAll(body, []byte(`"image":"nginx:2"`), []byte(`"image":"nginx:1"`))
 	}
-	var rewritten map[string]any
-	if err := json.Unmarshal(rewrite(body), &rewritten); err != nil {
-		return nil, err
+	r.Body = rewrite(r.Body)
+	if document, ok := r.Object.(*unstructured.Unstructured); ok && r.Key.Kind == "Pod" {
+		body, err := document.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		return document.UnmarshalJSON(rewrite(body))
 	}
-	return c.Cluster.CreatePod(ctx, rewritten)
-}
-
-func (c rewriting) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	return c.Cluster.PatchPod(ctx, pod, rewrite(body), subresource)
+	return nil
 }
 
 // TestPodsThatServeAreLeftAlone: the record of an update that the reference completed reads as incomplete, because the daemon that told

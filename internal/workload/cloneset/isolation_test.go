@@ -1,7 +1,6 @@
 package cloneset
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -19,33 +18,23 @@ import (
 
 // denying refuses requests about some objects, as a policy does.
 type denying struct {
-	Cluster
 	pod, claim, deletion func(name string) bool
 }
 
-func denied(kind, name string) error {
-	return apierrors.NewForbidden(corev1.Resource(kind), name, errors.New("admission webhook denied the request"))
-}
-
-func (c denying) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	if c.pod != nil && c.pod(pod.Name) && (strings.Contains(string(body), `"image"`) || strings.Contains(string(body), pub.SpecifiedDelete)) {
-		return nil, denied("pods", pod.Name)
+func (d denying) answer(r *simulation.Request) error {
+	refuses := d.pod
+	switch {
+	case r.Verb == "delete" && r.Key.Kind == "Pod":
+		refuses = d.deletion
+	case r.Verb == "patch" && r.Key.Kind == "PersistentVolumeClaim":
+		refuses = d.claim
+	case r.Verb != "patch" || r.Key.Kind != "Pod" || !strings.Contains(string(r.Body), `"image"`) && !strings.Contains(string(r.Body), pub.SpecifiedDelete):
+		return nil
 	}
-	return c.Cluster.PatchPod(ctx, pod, body, subresource)
-}
-
-func (c denying) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	if c.deletion != nil && c.deletion(pod.Name) {
-		return denied("pods", pod.Name)
+	if refuses == nil || !refuses(r.Key.Name) {
+		return nil
 	}
-	return c.Cluster.DeletePod(ctx, pod)
-}
-
-func (c denying) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
-	if c.claim != nil && c.claim(claim.Name) {
-		return nil, denied("persistentvolumeclaims", claim.Name)
-	}
-	return c.Cluster.PatchClaim(ctx, claim, body)
+	return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name, errors.New("admission webhook denied the request"))
 }
 
 func only(name string) func(string) bool { return func(other string) bool { return other == name } }
@@ -66,7 +55,7 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 		for i := range 3 {
 			s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.PodUpdatePolicy = policy })), Features{})
 			refused := s.active()[i].Name
-			s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, pod: only(refused)}
+			s.Answer = denying{pod: only(refused)}.answer
 			s.change(image("nginx:2"))
 			s.advance(time.Minute)
 			status := s.set().Status
@@ -86,7 +75,7 @@ func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	for i := range 3 {
 		s := atRest(t, makeSet(3), Features{})
 		protected := s.active()[i].Name
-		s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+		s.Answer = denying{deletion: only(protected)}.answer
 		for _, pod := range s.active() {
 			s.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 		}
@@ -106,7 +95,7 @@ func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 		set.Annotations = map[string]string{pub.ResizeClaims: "true"}
 		s := atRest(t, set, Features{})
 		refused := "data-" + s.active()[i].Name
-		s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, claim: only(refused)}
+		s.Answer = denying{claim: only(refused)}.answer
 		s.change(claims("2Gi"))
 		s.advance(time.Minute)
 		for _, o := range s.List("PersistentVolumeClaim", false) {
@@ -173,7 +162,13 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	s := atRest(t, set, Features{})
 	changed, protected := s.active()[0].Name, s.active()[1].Name
 	s.node.Frozen = map[string]bool{changed: true, protected: true}
-	s.pass.Applier.Cluster = conflicting{denying{Cluster: s.pass.Applier.Cluster, claim: only("data-" + protected)}, "data-" + changed}
+	policy := denying{claim: only("data-" + protected)}
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "patch" && r.Key == claimKey("data-"+changed) {
+			return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), r.Key.Name, errors.New("another version"))
+		}
+		return policy.answer(r)
+	}
 	s.EndGracefully(podKey(changed))
 	s.EndGracefully(podKey(protected))
 	s.advance(10 * time.Second)
@@ -183,25 +178,12 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	}
 }
 
-// conflicting says that a claim was changed meanwhile.
-type conflicting struct {
-	Cluster
-	claim string
-}
-
-func (c conflicting) PatchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, body []byte) (*corev1.PersistentVolumeClaim, error) {
-	if claim.Name == c.claim {
-		return nil, apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), claim.Name, errors.New("another version"))
-	}
-	return c.Cluster.PatchClaim(ctx, claim, body)
-}
-
 // TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They stay its own, and are
 // not taken back and handed over again at each attempt (CS-061 (part)).
 func TestClaimsOfAProtectedPod(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	protected, changes := s.active()[0].Name, 0
-	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.Answer = denying{deletion: only(protected)}.answer
 	s.AfterWrite = func(w simulation.Write) { count(&changes, w.Key.Kind == "PersistentVolumeClaim") }
 	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 	s.advance(20 * time.Second)
@@ -215,7 +197,7 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	protected := s.active()[0].Name
-	s.pass.Applier.Cluster = denying{Cluster: s.pass.Applier.Cluster, deletion: only(protected)}
+	s.Answer = denying{deletion: only(protected)}.answer
 	s.node.Fail(protected)
 	s.advance(50 * time.Second)
 	if n := len(s.active()); n != 1 {
@@ -231,13 +213,13 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 // soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
 func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = number(1) })), Features{})
-	down, inner := s.active()[0].Name, s.pass.Applier.Cluster
+	down := s.active()[0].Name
 	s.node.Crash(down)
 	s.node.Frozen = map[string]bool{down: true}
-	s.pass.Applier.Cluster = denying{Cluster: inner, pod: only(down)}
+	s.Answer = denying{pod: only(down)}.answer
 	s.change(image("nginx:2"))
 	s.advance(5 * time.Second)
-	s.pass.Applier.Cluster = inner
+	s.Answer = nil
 	s.advance(time.Minute)
 	if pod := s.Get(podKey(down)).(*corev1.Pod); pod.Spec.Containers[0].Image != "nginx:2" {
 		t.Errorf("it was not tried again: %s", s.describe())

@@ -337,7 +337,7 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()[0]
-	s.pass.Applier.Cluster = unresizable{Cluster: s.pass.Applier.Cluster}
+	s.Answer = unresizable(nil)
 	done := map[Action]int{}
 	s.told = func(outcome Outcome) {
 		for _, v := range outcome.Done {

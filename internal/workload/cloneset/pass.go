@@ -13,28 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// Reader is what a pass reads from the caches.
-type Reader interface {
-	// Owner returns the UID of a set, empty if it does not exist.
-	Owner(ctx context.Context, set types.NamespacedName) (types.UID, error)
-	// Snapshot reads a set and what it owns; nil if the set does not exist. Time, chance and features are filled in by the pass.
-	Snapshot(ctx context.Context, set types.NamespacedName) (*Snapshot, error)
-	// Cached and Live read the metadata of one object from the cache and from the API server.
-	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
-	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
-}
 
 // Pass brings one CloneSet a step further.
 type Pass struct {
-	Reader   Reader
+	Kube     *Kube
 	Applier  Applier
 	Features Features
 	Random   func(n int) int
@@ -75,8 +63,6 @@ const firstRetry, lastRetry = time.Second, time.Minute
 type Outcome struct {
 	// Plan that was carried out; nil if there was nothing to plan, or not yet.
 	Plan *Plan
-	// Pending is what the cache has to show before a plan can be made.
-	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
 	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
@@ -98,24 +84,20 @@ func (o *Outcome) within(after time.Duration) {
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
 const retryAfter = time.Second
 
-// Run makes one pass: it waits until the caches show what was written, plans, applies, and writes the status last (CS-070). An
-// error means that something failed that trying again may mend; it is on the set's conditions and events too.
-func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
-	owner, err := p.Reader.Owner(ctx, name)
-	if err != nil || owner == "" {
+// Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that trying again
+// may mend; it is on the set's conditions and events too.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
+	now := p.Kube.Now()
+	if err := p.Kube.Own.Settle(ctx, owner, now); err != nil {
 		return Outcome{}, err
 	}
-	now := p.Applier.Now()
-	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
+	// Only now: what was read before the writes were found settled may be older than they are.
+	set, err := p.Kube.Set(ctx, name, owner)
+	if err != nil || set == nil || set.UID != owner {
+		return Outcome{}, err
+	}
+	snapshot, err := p.Kube.Snapshot(ctx, set)
 	if err != nil {
-		return Outcome{}, err
-	}
-	if pending != "" {
-		return Outcome{Pending: pending, After: ownwrites.DoubtAfter / 2}, nil
-	}
-	// Only now: a snapshot taken before the writes were found settled may be older than they are.
-	snapshot, err := p.Reader.Snapshot(ctx, name)
-	if err != nil || snapshot == nil || snapshot.Set.UID != owner {
 		return Outcome{}, err
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
@@ -149,7 +131,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 	if after := p.tellForeign(plan); after > 0 && (outcome.Tell == 0 || after < outcome.Tell) {
 		outcome.Tell = after
 	}
-	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Applier.Now())
+	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
 	if !changed {
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
@@ -166,7 +148,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 
 // Forget drops what is remembered of a set that is gone.
 func (p *Pass) Forget(owner types.UID) {
-	p.Applier.Own.Forget(owner)
+	p.Kube.Own.Forget(owner)
 	p.waits.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +187,7 @@ const refusalLasts = 10 * time.Minute
 func (p *Pass) rememberRefusals(plan *Plan, result Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, next := p.Applier.Now(), refusals{plan.Set.Generation, map[types.UID]time.Time{}}
+	now, next := p.Kube.Now(), refusals{plan.Set.Generation, map[types.UID]time.Time{}}
 	if before := p.refused[plan.Set.UID]; before.generation == plan.Set.Generation {
 		for uid, at := range before.at {
 			if now.Sub(at) < refusalLasts {
@@ -247,7 +229,7 @@ func (p *Pass) attempted(failures *map[types.UID]failure, plan *Plan, err error)
 	if last, ok := (*failures)[plan.Set.UID]; ok && last.generation == plan.Set.Generation {
 		wait = min(2*last.wait, lastRetry)
 	}
-	(*failures)[plan.Set.UID] = failure{p.Applier.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
+	(*failures)[plan.Set.UID] = failure{p.Kube.Now().Add(wait), wait, plan.Set.Generation, err.Error()}
 }
 
 // statusEvery is how often a status is written of which nothing but the numbers of pods changes.
@@ -256,7 +238,7 @@ const statusEvery = 500 * time.Millisecond
 // statusMayWait tells for how long the status need not be written, because only its numbers changed and it was written just before: the
 // pods of a large set change faster than anybody reads. It remembers that it is written otherwise.
 func (p *Pass) statusMayWait(plan *Plan, status *appsv1beta1.CloneSetStatus) time.Duration {
-	now := p.Applier.Now()
+	now := p.Kube.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.told == nil {
@@ -294,15 +276,13 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result, statu
 	if err != nil {
 		return err
 	}
-	body, err := mergePatch(plan.Set.UID, plan.Set.ResourceVersion, nil, map[string]any{"status": changes})
+	body, err := reconcile.MergePatch(plan.Set, nil, map[string]any{"status": changes})
 	if err != nil {
 		return err
 	}
-	patched, err := p.Applier.Cluster.PatchSet(ctx, plan.Set, body, "status")
-	if err != nil {
+	if _, err := reconcile.Patch(ctx, p.Kube.For(plan.Set.UID), plan.Set, body, "status"); err != nil {
 		return fmt.Errorf("writing status: %w", err)
 	}
-	p.Applier.Own.Changed(plan.Set.UID, KindSet, patched, p.Applier.Now())
 	return nil
 }
 
@@ -331,7 +311,7 @@ func statusPatch(old, new *appsv1beta1.CloneSetStatus) (json.RawMessage, error) 
 func (p *Pass) announce(plan *Plan) {
 	if plan.UpdateError != "" {
 		if previous := condition(&plan.Set.Status, appsv1beta1.CloneSetConditionFailedUpdate); previous == nil || previous.Message != plan.UpdateError {
-			p.Applier.warn(plan, "FailedUpdatePodInPlace", "%s", plan.UpdateError)
+			p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError)
 		}
 	}
 	p.once(plan, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
@@ -362,21 +342,4 @@ func (p *Pass) once(plan *Plan, eventType, reason, message string) {
 	if message != "" {
 		p.Applier.Events.Event(plan.Set, eventType, reason, message)
 	}
-}
-
-// mergePatch encodes a JSON merge patch guarded by UID and version; metadata and rest may be nil.
-func mergePatch(uid types.UID, version string, metadata, rest map[string]any) ([]byte, error) {
-	guarded := map[string]any{"uid": uid, "resourceVersion": version}
-	for key, value := range metadata {
-		guarded[key] = value
-	}
-	doc := map[string]any{"metadata": guarded}
-	for key, value := range rest {
-		doc[key] = value
-	}
-	body, err := json.Marshal(doc)
-	if err != nil {
-		return nil, fmt.Errorf("encoding patch: %w", err)
-	}
-	return body, nil
 }

@@ -1,7 +1,6 @@
 package cloneset
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,16 +306,16 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 
 // refusing is a cluster that does not take jobs.
 type refusing struct {
-	Cluster
 	err      error
 	attempts int
 }
 
-func (r *refusing) CreatePullJob(ctx context.Context, job map[string]any) error {
-	if r.attempts++; r.err != nil {
-		return r.err
+func (c *refusing) answer(r *simulation.Request) error {
+	if r.Verb == "create" && r.Key.Kind == pullJobKind.Kind {
+		c.attempts++
+		return c.err
 	}
-	return r.Cluster.CreatePullJob(ctx, job)
+	return nil
 }
 
 // pulling is a set of five pods that run, on a cluster with jobs.
@@ -351,8 +350,8 @@ func (s *simulated) reported(reason string) []string {
 // TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible (CS-201, CS-235 to 237).
 func TestJobsThatCannotBeCreated(t *testing.T) {
 	s := pulling(t, 1)
-	cluster := &refusing{Cluster: s.kube, err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("gate ImagePullJobGate is off"))}
-	s.pass.Applier.Cluster = cluster
+	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("gate ImagePullJobGate is off"))}
+	s.Answer = cluster.answer
 	s.change(both(image("nginx:2"), partition(2)))
 	for range 200 {
 		if !s.round() && !s.due.IsZero() {

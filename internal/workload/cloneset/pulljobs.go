@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // pullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may run where it is not served.
@@ -41,43 +41,40 @@ const (
 
 // preDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
 // (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
-func (a *Applier) preDownload(ctx context.Context, plan *Plan, left *appsv1.ControllerRevision) error {
-	errs := parallel.Do(ctx, len(plan.EndedPulls), a.Parallel, func(i int) error {
-		job := plan.EndedPulls[i]
-		if err := a.Cluster.DeletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+func (a *application) preDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
+	errs := parallel.Do(ctx, len(a.plan.EndedPulls), a.Parallel, func(i int) error {
+		job := a.plan.EndedPulls[i]
+		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
 		}
 		return nil
 	})
-	errs = append(errs, parallel.Do(ctx, len(plan.Pulls), a.Parallel, func(i int) error {
-		job := plan.Pulls[i]
-		switch err := a.Cluster.CreatePullJob(ctx, job.Document); {
+	errs = append(errs, parallel.Do(ctx, len(a.plan.Pulls), a.Parallel, func(i int) error {
+		job := a.plan.Pulls[i]
+		switch err := a.Client.Create(ctx, &unstructured.Unstructured{Object: job.Document}); {
 		case apierrors.IsAlreadyExists(err):
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return errRetry
+			return reconcile.ErrChanged
 		case err != nil:
 			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
 		default:
-			a.say(plan, "CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
+			a.say("CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
 		}
 		return nil
 	})...)
-	if err := errors.Join(errs...); err != nil || len(plan.RevisionLabels) == 0 {
+	if err := errors.Join(errs...); err != nil || len(a.plan.RevisionLabels) == 0 {
 		return err
 	}
 	if left == nil {
-		left = plan.MarkedRevision
+		left = a.plan.MarkedRevision
 	}
-	body, err := mergePatch(left.UID, left.ResourceVersion, map[string]any{"labels": plan.RevisionLabels}, nil)
+	body, err := reconcile.MergePatch(left, map[string]any{"labels": a.plan.RevisionLabels}, nil)
 	if err != nil {
 		return err
 	}
-	patched, err := a.Cluster.PatchRevision(ctx, left, body)
-	if err != nil {
-		a.doubt(plan, KindRevision, left.Name, err)
-		return gone(fmt.Errorf("labelling revision %s: %w", left.Name, err))
+	if _, err := reconcile.Patch(ctx, a.Writer, left, body, ""); err != nil {
+		return reconcile.Gone(fmt.Errorf("labelling revision %s: %w", left.Name, err))
 	}
-	a.Own.Changed(plan.Set.UID, KindRevision, patched, a.Now())
 	return nil
 }
 
@@ -113,20 +110,15 @@ func (p *Pass) pulled(plan *Plan, result Result) {
 	if p.pullsHeld == nil {
 		p.pullsHeld = map[types.UID]time.Time{}
 	}
-	p.pullsHeld[plan.Set.UID] = p.Applier.Now().Add(pullRetryAfter)
+	p.pullsHeld[plan.Set.UID] = p.Kube.Now().Add(pullRetryAfter)
 }
 
-// CreatePullJob implements Cluster.
-func (k *Kube) CreatePullJob(ctx context.Context, job map[string]any) error {
-	return k.Client.Create(ctx, &unstructured.Unstructured{Object: job})
-}
-
-// DeletePullJob implements Cluster.
-func (k *Kube) DeletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
+// deletePullJob deletes a job whatever its version: its status changes all the time.
+func (a *application) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
 	uid := job.UID
 	deleted := newPullJob()
 	deleted.Namespace, deleted.Name = job.Namespace, job.Name
-	return k.Client.Delete(ctx, deleted, client.Preconditions{UID: &uid})
+	return a.Client.Delete(ctx, deleted, client.Preconditions{UID: &uid})
 }
 
 // readPullJobs completes the snapshot with the jobs of the set, if they can be read.
@@ -169,12 +161,12 @@ func newPullWatch(mgr ctrl.Manager, toOwner handler.EventHandler) *pullWatch {
 func (w *pullWatch) served() bool { return w != nil && w.synced.Load() }
 
 // start is a source.Func. It returns at once, so that the controller does not wait for a kind that nobody may ever serve.
-func (w *pullWatch) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (w *pullWatch) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	go w.run(ctx, queue)
 	return nil
 }
 
-func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	logger := log.FromContext(ctx).WithValues("kind", pullJobKind.Kind)
 	err := wait.PollUntilContextCancel(ctx, w.every, true, func(ctx context.Context) (bool, error) {
 		if _, err := w.mapper.RESTMapping(pullJobKind.GroupKind(), pullJobKind.Version); err != nil {
@@ -207,7 +199,7 @@ func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 }
 
 // wake calls for a pass over every set that is between two revisions; nothing else might for a long time.
-func (w *pullWatch) wake(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (w *pullWatch) wake(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	var sets appsv1beta1.CloneSetList
 	if err := w.reader.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing CloneSets")
@@ -215,7 +207,7 @@ func (w *pullWatch) wake(ctx context.Context, queue workqueue.TypedRateLimitingI
 	}
 	for i := range sets.Items {
 		if status := &sets.Items[i].Status; status.CurrentRevision != status.UpdateRevision {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+			queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
 		}
 	}
 }

@@ -12,15 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -67,10 +66,10 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 func (s *simulated) startManager(features Features) {
 	s.Restart()
 	s.wake = true
-	s.kube = &Kube{Client: s.Client(scheme), Reader: s.APIReader(scheme), Pods: s.Pods()}
+	api := reconcile.NewAPI(s.Client(scheme), s.APIReader(scheme), slim.Any, s.Now)
+	s.kube = &Kube{API: api, Pods: s.Pods()}
 	s.serveJobs(s.servesJobs)
-	s.pass = &Pass{Reader: s.kube, Features: features, Random: s.Rand.IntN,
-		Applier: Applier{Cluster: s.kube, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: Applier{API: api, Events: s, Parallel: 1}}
 }
 
 // serveJobs lets the cluster have the kind ImagePullJob, or not.
@@ -91,7 +90,7 @@ func (s *simulated) manage() bool {
 		return false
 	}
 	s.wake, s.due = false, time.Time{}
-	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: setKey.Name})
+	outcome, err := s.run()
 	if err != nil {
 		s.wake = true
 	}
@@ -99,7 +98,7 @@ func (s *simulated) manage() bool {
 		s.told(outcome)
 	}
 	if s.trace {
-		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)
+		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
@@ -111,6 +110,15 @@ func (s *simulated) manage() bool {
 		s.due = s.Now().Add(outcome.After)
 	}
 	return true
+}
+
+// run makes a pass, if the manager knows the set.
+func (s *simulated) run() (Outcome, error) {
+	set := s.Cached(setKey)
+	if set == nil {
+		return Outcome{}, nil
+	}
+	return s.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
 }
 
 func (s *simulated) deliver(n int) {
@@ -248,7 +256,7 @@ func (s *simulated) round() bool {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, _ := s.kube.Snapshot(context.Background(), types.NamespacedName{Namespace: "default", Name: setKey.Name}); snapshot != nil {
+	if snapshot, err := s.kube.Snapshot(context.Background(), s.set()); err == nil {
 		snapshot.Now, snapshot.Random, snapshot.Features = s.Now(), s.Rand.IntN, s.pass.Features
 		b.WriteString("\n" + Make(*snapshot).String())
 	}

@@ -1,6 +1,7 @@
 package cloneset
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -92,9 +93,13 @@ func (r *rolloutRun) fail(format string, args ...any) {
 	}
 }
 
-// limitsSeen are the limits as the manager's cache has them.
+// limitsSeen are the limits as the manager knows them, from its cache or from the answer of a write.
 func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
-	set := r.Cached(setKey).(*appsv1beta1.CloneSet)
+	seen := r.Cached(setKey)
+	set, err := r.kube.Set(context.Background(), client.ObjectKeyFromObject(seen), seen.GetUID())
+	if err != nil {
+		r.fail("reading the set: %v", err)
+	}
 	p := &planner{Set: set}
 	limits, err := p.limits()
 	if err != nil {

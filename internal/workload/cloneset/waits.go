@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
@@ -86,9 +88,9 @@ func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
 			progress.Wait = &waiting.Wait{Reason: "FailedUpdate", Message: text}
 		}
 	}
-	tell, after := p.waits.Passed(plan.Set.UID, progress, p.Applier.Now())
+	tell, after := p.waits.Passed(plan.Set.UID, progress, p.Kube.Now())
 	if tell != "" {
-		p.Applier.warn(plan, waiting.EventReason, "%s", tell)
+		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, waiting.EventReason, tell)
 	}
 	return after
 }

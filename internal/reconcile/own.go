@@ -1,0 +1,283 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// DoubtAfter is how long a write may be missing in the cache before it is looked up in the API server.
+const DoubtAfter = 2 * time.Second
+
+type operation int
+
+const (
+	changed operation = iota // until the cache shows at least this version, or the object's end
+	created                  // until the cache shows the object; doubt is settled by a live read
+	deleted                  // until the cache shows that it is going, or gone
+	gone                     // until the cache does not show it any more
+	unsure                   // it may have happened: a live read tells which of the above it was
+)
+
+// id identifies an object: objects of one Go type are of one kind, but for documents, which are not tracked.
+type id struct {
+	kind reflect.Type
+	name types.NamespacedName
+}
+
+func idOf(object client.Object) id {
+	return id{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}
+}
+
+// write is one own write. It is not changed once it is remembered.
+type write struct {
+	operation operation
+	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in doubt no more than type and name counts.
+	object client.Object
+	at     time.Time
+}
+
+// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called concurrently, those about one owner's
+// reading by one worker at a time.
+type Own struct {
+	// Cache and Live read objects from the caches and from the API server.
+	Cache, Live client.Reader
+	// Leaked is called for each creation that no cache ever showed because it was gone before; it may be nil.
+	Leaked func(owner types.UID)
+
+	mu     sync.Mutex
+	owners map[types.UID]map[id]*write
+}
+
+func (o *Own) remember(owner types.UID, w *write) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owners == nil {
+		o.owners = map[types.UID]map[id]*write{}
+	}
+	if o.owners[owner] == nil {
+		o.owners[owner] = map[id]*write{}
+	}
+	before := o.owners[owner][idOf(w.object)]
+	if before != nil && w.operation == changed && before.operation == created && before.object.GetUID() == w.object.GetUID() {
+		w.operation = created // the cache may not show the object at all yet: that it shows none is no end
+	}
+	o.owners[owner][idOf(w.object)] = w
+}
+
+// Changed remembers the version that a change left, or that a live read showed.
+func (o *Own) Changed(owner types.UID, object client.Object, at time.Time) {
+	o.remember(owner, &write{changed, object, at})
+}
+
+// Created remembers an object that was created, or that a live read showed though the cache did not.
+func (o *Own) Created(owner types.UID, object client.Object, at time.Time) {
+	o.remember(owner, &write{created, object, at})
+}
+
+// Deleted remembers that an object was asked to go.
+func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
+	going := object.DeepCopyObject().(client.Object)
+	if going.GetDeletionTimestamp() == nil {
+		end := metav1.NewTime(at.Add(graceOf(going)))
+		going.SetDeletionTimestamp(&end)
+	}
+	o.remember(owner, &write{deleted, going, at})
+}
+
+// graceOf is how long a pod has to end: the caches do not keep more than the default of it. The true time comes with the next event.
+func graceOf(object client.Object) time.Duration {
+	if _, pod := object.(*corev1.Pod); pod {
+		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	}
+	return 0
+}
+
+// Unsure remembers a write of any sort whose outcome is not known, such as one that timed out.
+func (o *Own) Unsure(owner types.UID, object client.Object, at time.Time) {
+	o.remember(owner, &write{unsure, object, at})
+}
+
+// Forget drops all that is remembered of an owner that is gone.
+func (o *Own) Forget(owner types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.owners, owner)
+}
+
+func (o *Own) open(owner types.UID) []*write {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	writes := make([]*write, 0, len(o.owners[owner]))
+	for _, w := range o.owners[owner] {
+		writes = append(writes, w)
+	}
+	return writes
+}
+
+func (o *Own) drop(owner types.UID, w *write) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.owners[owner][idOf(w.object)] == w {
+		delete(o.owners[owner], idOf(w.object))
+	}
+	if len(o.owners[owner]) == 0 {
+		delete(o.owners, owner)
+	}
+}
+
+// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read that fails is an error: no plan may be
+// made then.
+func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
+	for _, w := range o.open(owner) {
+		if w.operation == unsure {
+			actual, err := read(ctx, o.Live, w.object)
+			if err != nil {
+				return fmt.Errorf("reading %T %s from the API server: %w", w.object, w.object.GetName(), err)
+			}
+			w = &write{gone, w.object, now}
+			if actual != nil {
+				w = &write{created, actual, now}
+			}
+			o.remember(owner, w)
+		}
+		settled, err := o.settled(ctx, owner, w, now)
+		if err != nil {
+			return err
+		}
+		if settled {
+			o.drop(owner, w)
+		}
+	}
+	return nil
+}
+
+func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.Time) (bool, error) {
+	seen, err := read(ctx, o.Cache, w.object, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("reading %T %s: %w", w.object, w.object.GetName(), err)
+	}
+	live := func() (client.Object, error) {
+		actual, err := read(ctx, o.Live, w.object)
+		if err != nil {
+			return nil, fmt.Errorf("reading %T %s from the API server: %w", w.object, w.object.GetName(), err)
+		}
+		return actual, nil
+	}
+	late := now.Sub(w.at) >= DoubtAfter
+	switch w.operation {
+	case gone:
+		if seen == nil || !late {
+			return seen == nil, nil
+		}
+		actual, err := live() // another of its name may have come, and the cache have gone from the one to the other
+		return err == nil && actual != nil && actual.GetUID() == seen.GetUID(), err
+	case deleted:
+		return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil
+	case changed:
+		return seen == nil || seen.GetUID() != w.object.GetUID() || !older(seen, w.object), nil
+	}
+	if seen != nil || !late { // created
+		return seen != nil && !older(seen, w.object), nil // one of the same name from before does not do
+	}
+	actual, err := live()
+	if err != nil || actual != nil && actual.GetUID() == w.object.GetUID() {
+		return false, err // it exists: the cache will show it
+	}
+	if o.Leaked != nil {
+		o.Leaked(owner)
+	}
+	return true, nil
+}
+
+// read returns the object of the same type and name, nil if there is none.
+func read(ctx context.Context, reader client.Reader, like client.Object, options ...client.GetOption) (client.Object, error) {
+	found := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(like), found, options...); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return found, nil
+}
+
+// Laid lays own writes over objects that a cache holds, which the owner's are. mine tells which versions are the owner's: a change may make an
+// object one of them, or one no more. The list is changed; the objects are not.
+func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
+	written := map[types.NamespacedName]*write{}
+	for _, w := range o.open(owner) {
+		if _, ok := w.object.(T); ok {
+			written[client.ObjectKeyFromObject(w.object)] = w
+		}
+	}
+	if len(written) == 0 {
+		return cached
+	}
+	kept := cached[:0]
+	for _, object := range cached {
+		name := client.ObjectKeyFromObject(object)
+		w := written[name]
+		if w == nil {
+			kept = append(kept, object)
+			continue
+		}
+		delete(written, name)
+		if newest, there := w.over(object); there && mine(newest.(T)) {
+			kept = append(kept, newest.(T))
+		}
+	}
+	for _, w := range written {
+		if newest, there := w.over(nil); there && mine(newest.(T)) {
+			kept = append(kept, newest.(T))
+		}
+	}
+	return kept
+}
+
+// Newest is Laid for one object; nil if there is none.
+func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T, bool) {
+	var list []T
+	if exists {
+		list = []T{cached}
+	}
+	name := client.ObjectKeyFromObject(cached)
+	for _, object := range Laid(o, owner, list, func(object T) bool { return client.ObjectKeyFromObject(object) == name }) {
+		return object, true
+	}
+	return cached, false
+}
+
+// over returns what is there of an object after the write, given what the cache has, which is nil for nothing.
+func (w *write) over(cached client.Object) (client.Object, bool) {
+	switch w.operation {
+	case gone:
+		return nil, false
+	case deleted:
+		if cached == nil || cached.GetUID() != w.object.GetUID() || cached.GetDeletionTimestamp() != nil {
+			return cached, cached != nil
+		}
+		_, pod := w.object.(*corev1.Pod)
+		return w.object, pod || len(w.object.GetFinalizers()) > 0 // else nothing holds it
+	case unsure: // not before it is settled
+		return cached, cached != nil
+	}
+	if cached != nil && !older(cached, w.object) {
+		return cached, true
+	}
+	return w.object, true
+}
+
+// older tells whether the version of a is older than that of b; versions that cannot be compared are not.
+func older(a, b client.Object) bool {
+	if a.GetResourceVersion() == b.GetResourceVersion() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order < 0
+}

@@ -1,0 +1,215 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// API is what a controller reads and writes through.
+type API struct {
+	// Client writes, and reads from the caches; Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	// Slim makes of an answer what the caches would keep of it.
+	Slim func(any) (any, error)
+	// Own are the writes of the controller.
+	Own *Own
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// NewAPI returns an API with no writes to remember.
+func NewAPI(c client.Client, live client.Reader, slim func(any) (any, error), now func() time.Time) *API {
+	return &API{Client: c, Live: live, Slim: slim, Now: now, Own: &Own{Cache: c, Live: slimmed{live, slim}}}
+}
+
+// slimmed reads objects as the caches would keep them.
+type slimmed struct {
+	client.Reader
+	slim func(any) (any, error)
+}
+
+// Get implements client.Reader.
+func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if err := s.Reader.Get(ctx, name, into, options...); err != nil {
+		return err
+	}
+	_, err := s.slim(into)
+	return err
+}
+
+// ErrChanged ends a task without being an error of the user's: the world is not as the plan found it, and the next plan goes on from what is found then.
+var ErrChanged = errors.New("the world changed meanwhile")
+
+// Changed tells whether an error says no more than that the world changed under a plan.
+func Changed(err error) bool { return errors.Is(err, ErrChanged) || apierrors.IsConflict(err) }
+
+// Gone makes ErrChanged of the answer that an object to be changed does not exist any more.
+func Gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return ErrChanged
+	}
+	return err
+}
+
+// clearly tells whether the API server refused a request, so that nothing was done.
+func clearly(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
+}
+
+// Refused tells whether the API server refused what was asked of this very object, and may refuse it again.
+func Refused(err error) bool {
+	return clearly(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+}
+
+// Ending tells whether an object was not created because its namespace is being deleted, which is nothing to tell anybody.
+func Ending(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
+
+// Writer writes for one owner. This is the policy for every write of every kind:
+//
+//   - A patch or a deletion is of exactly the version that it was decided for: UID and resourceVersion guard it.
+//   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid over them from now on.
+//   - An answer of 400 to 499 is a clear refusal: nothing was done, and nothing is remembered.
+//   - Any other error leaves it open whether the write happened. It is looked up once, before the next plan.
+//   - Errors are returned as they came; [Changed], [Gone] and [Refused] tell what they mean.
+type Writer struct {
+	*API
+	owner types.UID
+}
+
+// For returns the Writer for an owner.
+func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
+
+// doubt remembers a write that may have happened although its answer was an error.
+func (w *Writer) doubt(object client.Object, err error) {
+	if !clearly(err) {
+		w.Own.Unsure(w.owner, object, w.Now())
+	}
+}
+
+// slim makes of an object what the caches would keep of it.
+func (w *Writer) slim(object client.Object) error {
+	if _, err := w.Slim(object); err != nil {
+		return fmt.Errorf("reading the answer about %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// Create creates an object from a document, which is sent as it is, fields that our types do not know included. The answer is read into the object,
+// whose type and name must be those of the document.
+func (w *Writer) Create(ctx context.Context, document map[string]any, into client.Object) error {
+	sent := &unstructured.Unstructured{Object: document}
+	into.SetNamespace(sent.GetNamespace())
+	into.SetName(sent.GetName())
+	if err := w.Client.Create(ctx, sent); err != nil {
+		w.doubt(into, err)
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, into); err != nil {
+		return fmt.Errorf("reading the created object: %w", err)
+	}
+	return w.created(into)
+}
+
+// CreateTyped creates an object; the answer is read into it.
+func (w *Writer) CreateTyped(ctx context.Context, object client.Object) error {
+	if err := w.Client.Create(ctx, object); err != nil {
+		w.doubt(object, err)
+		return err
+	}
+	return w.created(object)
+}
+
+func (w *Writer) created(object client.Object) error {
+	if err := w.slim(object); err != nil {
+		return err
+	}
+	w.Own.Created(w.owner, object, w.Now())
+	return nil
+}
+
+// Delete deletes exactly this version of the object. One that is gone already is what was wanted.
+func (w *Writer) Delete(ctx context.Context, object client.Object) error {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if client.IgnoreNotFound(err) != nil {
+		w.doubt(object, err)
+		return err
+	}
+	w.Own.Deleted(w.owner, object, w.Now())
+	return nil
+}
+
+// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it left. The body must carry the guards:
+// [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches.
+func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byte, subresource string) (T, error) {
+	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T) // what the answer leaves out must not stay
+	patched.SetNamespace(object.GetNamespace())
+	patched.SetName(object.GetName())
+	kind := types.MergePatchType
+	if _, pod := any(object).(*corev1.Pod); pod {
+		kind = types.StrategicMergePatchType
+	}
+	patch, err, none := client.RawPatch(kind, body), error(nil), *new(T)
+	if subresource != "" {
+		err = w.Client.SubResource(subresource).Patch(ctx, patched, patch)
+	} else {
+		err = w.Client.Patch(ctx, patched, patch)
+	}
+	if err != nil {
+		w.doubt(object, err)
+		return none, err
+	}
+	if err := w.slim(patched); err != nil {
+		return none, err
+	}
+	w.Own.Changed(w.owner, patched, w.Now())
+	return patched, nil
+}
+
+// Read reads an object from the API server; the next plan knows what this one shows, whatever the caches have.
+func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into client.Object) error {
+	if err := w.Own.Live.Get(ctx, name, into); err != nil {
+		return err
+	}
+	switch seen, err := read(ctx, w.Own.Cache, into, client.UnsafeDisableDeepCopy); {
+	case err != nil:
+		return err
+	case seen == nil:
+		w.Own.Created(w.owner, into, w.Now())
+	default:
+		w.Own.Changed(w.owner, into, w.Now())
+	}
+	return nil
+}
+
+// MergePatch encodes a JSON merge patch of an object, guarded by its UID and version; metadata and rest may be nil.
+func MergePatch(object metav1.Object, metadata, rest map[string]any) ([]byte, error) {
+	guarded := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
+	for key, value := range metadata {
+		guarded[key] = value
+	}
+	document := map[string]any{"metadata": guarded}
+	for key, value := range rest {
+		document[key] = value
+	}
+	body, err := json.Marshal(document)
+	if err != nil {
+		return nil, fmt.Errorf("encoding patch: %w", err)
+	}
+	return body, nil
+}
