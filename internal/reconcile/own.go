@@ -178,7 +178,10 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 		if seen == nil || !late {
 			return seen == nil, nil
 		}
-		actual, err := live() // another of its name may have come, and the cache have gone from the one to the other
+		actual, err := live()
+		if err == nil && actual != nil && actual.GetUID() != seen.GetUID() { // another of its name has come
+			o.remember(owner, &write{created, actual, now})
+		}
 		return err == nil && actual != nil && actual.GetUID() == seen.GetUID(), err
 	case deleted:
 		return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil

@@ -1,0 +1,243 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func podOf(uid types.UID, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: uid, ResourceVersion: version}}
+}
+
+func terminating(uid types.UID, version string) *corev1.Pod {
+	pod := podOf(uid, version)
+	pod.DeletionTimestamp = &metav1.Time{Time: noon}
+	return pod
+}
+
+// shows is a reader that knows one pod, or none, or that fails.
+type shows struct {
+	client.Reader
+	pod   *corev1.Pod
+	err   error
+	reads int
+}
+
+func (s *shows) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	s.reads++
+	pod, ok := into.(*corev1.Pod)
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.pod == nil || !ok || name != client.ObjectKeyFromObject(s.pod):
+		return apierrors.NewNotFound(corev1.Resource("pods"), name.Name)
+	}
+	s.pod.DeepCopyInto(pod)
+	return nil
+}
+
+// seen is what a plan sees of the pod: UID, version, and whether it is going.
+func seen(o *Own, cached *corev1.Pod) string {
+	var list []*corev1.Pod
+	if cached != nil {
+		list = append(list, cached)
+	}
+	for _, pod := range Laid(o, "owner", list, func(*corev1.Pod) bool { return true }) {
+		text := string(pod.UID) + pod.ResourceVersion
+		if pod.DeletionTimestamp != nil {
+			text += " going"
+		}
+		return text
+	}
+	return "none"
+}
+
+// CS-073, CS-074, CS-334: what a plan sees after each write, what a live read finds out, and that nothing is remembered for ever.
+func TestOwn(t *testing.T) {
+	created := func(o *Own) { o.Created("owner", podOf("u", "10"), noon) }
+	changed := func(o *Own) { o.Changed("owner", podOf("u", "10"), noon) }
+	deleted := func(o *Own) { o.Deleted("owner", podOf("u", "10"), noon) }
+	unsure := func(o *Own) { o.Unsure("owner", podOf("", ""), noon) }
+	tests := map[string]struct {
+		write        func(*Own)
+		cached, live *corev1.Pod
+		after        time.Duration
+		want         string
+		reads, leaks int
+	}{
+		"nothing written":                                 {write: func(*Own) {}, cached: podOf("u", "9"), live: podOf("u", "9"), want: "u9"},
+		"created, not shown yet":                          {write: created, live: podOf("u", "10"), want: "u10"},
+		"created, shown":                                  {write: created, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
+		"created, shown in a newer version":               {write: created, cached: podOf("u", "11"), live: podOf("u", "11"), want: "u11"},
+		"created, not shown for long, it exists":          {write: created, live: podOf("u", "10"), after: DoubtAfter, want: "u10", reads: 1},
+		"created, not shown for long, it is gone":         {write: created, after: DoubtAfter, want: "none", reads: 1, leaks: 1},
+		"created, gone, replaced by another, not shown":   {write: created, live: podOf("v", "12"), after: DoubtAfter, want: "none", reads: 1, leaks: 1},
+		"created, shown is one that came later":           {write: created, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"created, shown is one of the name from before":   {write: created, cached: podOf("t", "5"), live: podOf("u", "10"), want: "u10"},
+		"changed, the old version is shown":               {write: changed, cached: podOf("u", "8"), live: podOf("u", "10"), want: "u10"},
+		"changed, the old version is shown, fewer digits": {write: changed, cached: podOf("u", "9"), live: podOf("u", "10"), after: time.Hour, want: "u10"},
+		"changed, shown":                                  {write: changed, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
+		"changed, a newer version is shown":               {write: changed, cached: podOf("u", "100"), live: podOf("u", "100"), want: "u100"},
+		"changed, gone":                                   {write: changed, want: "none"},
+		"changed, another is shown":                       {write: changed, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"deleted, still shown":                            {write: deleted, cached: podOf("u", "10"), want: "u10 going"},
+		"deleted, shown as terminating":                   {write: deleted, cached: terminating("u", "11"), live: terminating("u", "11"), want: "u11 going"},
+		"deleted, gone":                                   {write: deleted, want: "none"},
+		"deleted, another of the name is shown":           {write: deleted, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"answer lost, nothing exists, nothing shown":      {write: unsure, want: "none", reads: 1},
+		"answer lost, it exists, not shown":               {write: unsure, live: podOf("u", "10"), want: "u10", reads: 1},
+		"answer lost, it exists, shown before the change": {write: unsure, cached: podOf("u", "9"), live: podOf("u", "10"), want: "u10", reads: 1},
+		"answer lost, it exists, shown as it is":          {write: unsure, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10", reads: 1},
+		"answer lost, it is gone, still shown":            {write: unsure, cached: podOf("u", "9"), want: "none", reads: 1},
+		"answer lost, it is going, shown without":         {write: unsure, cached: podOf("u", "9"), live: terminating("u", "10"), want: "u10 going", reads: 1},
+		"changed just after its creation, not shown at all": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },
+			live: podOf("u", "11"), want: "u11"},
+		"changed just after its creation, shown before the change": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },
+			cached: podOf("u", "10"), live: podOf("u", "11"), want: "u11"},
+		"the later of two changes counts": {write: func(o *Own) { changed(o); o.Changed("owner", podOf("u", "12"), noon) },
+			cached: podOf("u", "11"), live: podOf("u", "12"), want: "u12"},
+		"another owner's write":    {write: func(o *Own) { o.Created("other", podOf("u", "10"), noon) }, live: podOf("u", "10"), want: "none"},
+		"forgotten with its owner": {write: func(o *Own) { created(o); o.Forget("owner") }, live: podOf("u", "10"), want: "none"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cache, live, leaks := &shows{pod: tt.cached}, &shows{pod: tt.live}, 0
+			o := &Own{Cache: cache, Live: live, Leaked: func(owner types.UID) {
+				if leaks++; owner != "owner" {
+					t.Errorf("leak of %s", owner)
+				}
+			}}
+			tt.write(o)
+			now := noon.Add(tt.after)
+			if err := o.Settle(t.Context(), "owner", now); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, seen(o, tt.cached)); diff != "" {
+				t.Error(diff)
+			}
+			if live.reads != tt.reads || leaks != tt.leaks {
+				t.Errorf("%d live reads and %d leaks, want %d and %d", live.reads, leaks, tt.reads, tt.leaks)
+			}
+			// As soon as the cache follows, all is forgotten, and the next plan asks nobody.
+			cache.pod = tt.live
+			if err := o.Settle(t.Context(), "owner", now); err != nil {
+				t.Fatal(err)
+			}
+			if writes := o.open("owner"); len(writes) > 0 {
+				t.Errorf("still remembered: %+v", writes[0])
+			}
+		})
+	}
+}
+
+// CS-074: a write whose answer was lost is looked up once; from then on the caches follow that.
+func TestALostAnswerIsLookedUpOnce(t *testing.T) {
+	live := &shows{pod: podOf("u", "10")}
+	o := &Own{Cache: &shows{}, Live: live}
+	o.Unsure("owner", podOf("", ""), noon)
+	for range 3 {
+		if err := o.Settle(t.Context(), "owner", noon); err != nil || seen(o, nil) != "u10" {
+			t.Fatalf("%s, %v", seen(o, nil), err)
+		}
+	}
+	if live.reads != 1 {
+		t.Errorf("%d live reads", live.reads)
+	}
+}
+
+// SS-193 (part): an object that was gone when a lost answer was looked up may come back under its name, as a pod of a StatefulSet does at once.
+func TestAnObjectThatCameBack(t *testing.T) {
+	cache, live := &shows{pod: podOf("u", "9")}, &shows{}
+	o := &Own{Cache: cache, Live: live}
+	o.Unsure("owner", podOf("", ""), noon)
+	steps := []struct {
+		name         string
+		cached, live *corev1.Pod
+		after        time.Duration
+		want         string
+	}{
+		{"gone, still shown", podOf("u", "9"), nil, 0, "none"},
+		{"back, the former shown", podOf("u", "9"), podOf("v", "12"), DoubtAfter, "v12"},
+		{"gone again, the former shown", podOf("u", "9"), nil, 2 * DoubtAfter, "v12"},
+		{"back, shown", podOf("w", "14"), podOf("w", "14"), 3 * DoubtAfter, "w14"},
+	}
+	for _, step := range steps {
+		cache.pod, live.pod = step.cached, step.live
+		if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil || seen(o, step.cached) != step.want {
+			t.Errorf("%s: %s, %v", step.name, seen(o, step.cached), err)
+		}
+	}
+	if len(o.open("owner")) > 0 {
+		t.Error("it is still remembered")
+	}
+}
+
+// A read that fails lets no plan be made, and settles nothing; without a callback a leak is settled all the same.
+func TestFailedReads(t *testing.T) {
+	broken, late := &shows{err: errors.New("no route")}, noon.Add(DoubtAfter)
+	o := &Own{}
+	o.Created("owner", podOf("u", "10"), noon)
+	for name, readers := range map[string][2]client.Reader{"cache": {broken, &shows{}}, "live": {&shows{}, broken}} {
+		o.Cache, o.Live = readers[0], readers[1]
+		if err := o.Settle(t.Context(), "owner", late); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if seen(o, nil) != "u10" {
+		t.Errorf("the write was forgotten: %s", seen(o, nil))
+	}
+	o.Cache, o.Live = &shows{}, &shows{}
+	if err := o.Settle(t.Context(), "owner", late); err != nil || seen(o, nil) != "none" {
+		t.Errorf("%s, %v", seen(o, nil), err)
+	}
+	o.Unsure("owner", podOf("", ""), noon)
+	o.Live = broken
+	if err := o.Settle(t.Context(), "owner", noon); err == nil {
+		t.Error("no error")
+	}
+}
+
+// What a write made the owner's, or took from it, is so before the caches show it.
+func TestOwnership(t *testing.T) {
+	mine := func(pod *corev1.Pod) bool { return pod.Labels["of"] == "owner" }
+	labelled := func(name, version, of string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version, Labels: map[string]string{"of": of}}}
+	}
+	o := &Own{}
+	o.Changed("owner", labelled("released", "10", "nobody"), noon)
+	o.Changed("owner", labelled("adopted", "11", "owner"), noon)
+	o.Deleted("owner", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another", Labels: map[string]string{"of": "another"}}}, noon)
+	var names []string
+	for _, pod := range Laid(o, "owner", []*corev1.Pod{labelled("released", "5", "owner"), labelled("stays", "6", "owner")}, mine) {
+		names = append(names, pod.Name)
+	}
+	if diff := cmp.Diff([]string{"stays", "adopted"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Claims that nothing holds are gone when they are deleted; those with a finalizer are going.
+func TestDeletedObjects(t *testing.T) {
+	claim := func(finalizers ...string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", ResourceVersion: "1", Finalizers: finalizers}}
+	}
+	for want, object := range map[int]*corev1.PersistentVolumeClaim{0: claim(), 1: claim("kubernetes.io/pvc-protection")} {
+		o := &Own{}
+		o.Deleted("owner", object, noon)
+		left := Laid(o, "owner", []*corev1.PersistentVolumeClaim{object}, func(*corev1.PersistentVolumeClaim) bool { return true })
+		if len(left) != want || want == 1 && left[0].DeletionTimestamp == nil {
+			t.Errorf("%+v", left)
+		}
+	}
+}
