@@ -30,12 +30,19 @@ func (c *Cluster) APIReader(scheme *runtime.Scheme) client.Reader {
 	return &reader{cluster: c, scheme: scheme}
 }
 
-// IndexField adds an index to the caches of a kind, as a manager's field indexer does.
-func (c *Cluster) IndexField(kind, field string, index client.IndexerFunc) {
+var _ client.FieldIndexer = (*Cluster)(nil)
+
+// IndexField implements client.FieldIndexer. A kind is called as its type is, but for metadata alone.
+func (c *Cluster) IndexField(_ context.Context, object client.Object, field string, index client.IndexerFunc) error {
+	kind := reflect.TypeOf(object).Elem().Name()
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		kind = metadata.Kind
+	}
 	if c.indexes == nil {
 		c.indexes = map[[2]string]client.IndexerFunc{}
 	}
 	c.indexes[[2]string{kind, field}] = index
+	return nil
 }
 
 // Pods finds pods in the manager's caches, in the order of their names: all that is random comes from the seed.

@@ -23,15 +23,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when roles are written (SS-281).
@@ -52,7 +52,7 @@ type Options struct {
 	// Workers is how many SidecarSets are worked on at the same time.
 	Workers int
 	// RateLimiter is the back-off of failing SidecarSets; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
 	// Namespace is where revisions are kept: the manager's own (SS-183).
@@ -67,7 +67,6 @@ const controllerName = "sidecarset-controller"
 
 type reconciler struct {
 	pass    *Pass
-	kube    *Kube
 	meters  *meters
 	backOff *pacing.BackOff
 	memory  *pacing.Memory
@@ -84,11 +83,11 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{kube: kube, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
+	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
+	r := &reconciler{meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
 	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
-	r.pass = &Pass{Reader: kube, Features: options.Features, Applier: Applier{Cluster: kube, Events: recorder{mgr.GetEventRecorder(controllerName)},
-		Own: ownwrites.NewTracker(), Now: time.Now, Parallel: atOnce}}
+	r.pass = &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: atOnce}}
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
@@ -121,22 +120,22 @@ var namespaceEvents = predicate.Funcs{
 }
 
 // ofNamespace are the SidecarSets that select namespaces.
-func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Request {
 	var list appsv1beta1.SidecarSetList
-	if err := r.kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing SidecarSets for a namespace")
 		return nil
 	}
-	var requests []reconcile.Request
+	var requests []ctrl.Request
 	for i := range list.Items {
 		if list.Items[i].Spec.NamespaceSelector != nil {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 		}
 	}
 	return requests
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
 func (r *reconciler) podEvents() handler.Funcs {
@@ -163,12 +162,12 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 		return
 	}
 	for _, name := range ReadInjectedList(list) {
-		if owner, err := r.pass.Reader.Owner(ctx, name); err == nil && owner == "" {
+		if owner, err := r.pass.Kube.Owner(ctx, name); err == nil && owner == "" {
 			if full, isPod := pod.(*corev1.Pod); !isPod || !lists(full, name) {
 				continue
 			}
 		}
-		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 }
 
@@ -213,16 +212,16 @@ func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
 	r.Eventf(pod, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	name, key, begin := request.Name, request.NamespacedName, r.pass.Applier.Now()
-	owner, err := r.pass.Reader.Owner(ctx, name)
+// Reconcile implements the reconciler of the library.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	name, key, begin := request.Name, request.NamespacedName, r.pass.Kube.Now()
+	owner, err := r.pass.Kube.Owner(ctx, name)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
+		return ctrl.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
 	}
 	r.memory.Is(key, owner)
 	if wait := r.memory.Wait(key, begin); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name)
 	outcome.within(outcome.Tell)
@@ -232,10 +231,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.memory.Passed(key, begin, pods)
 	logger := log.FromContext(ctx)
-	switch {
-	case outcome.Pending != "":
-		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
-	case outcome.Plan != nil:
+	if outcome.Plan != nil {
 		r.meters.observe(outcome.Plan, outcome.Done)
 		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
 			logger.V(2).Info("Plan", outcome.Plan.Record()...)

@@ -33,7 +33,7 @@ func TestPodsThatLackContainers(t *testing.T) {
 func TestEventsDoNotDependOnOrder(t *testing.T) {
 	s := simulate(1, makeSet(), 3, annotated(pub.SidecarSetHash, "{"))
 	s.round()
-	snapshot, err := simReader{s}.Snapshot(context.Background(), setKey.Name)
+	snapshot, err := s.kube.Snapshot(context.Background(), s.set())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,14 +142,14 @@ func (r *reconciler) watchMissing(ctx context.Context) error {
 // missing shows the numbers, and tells of one that grew since it was told.
 func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) error {
 	var list appsv1beta1.SidecarSetList
-	if err := r.kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing SidecarSets: %w", err)
 	}
 	if len(list.Items) == 0 {
 		return nil
 	}
 	namespaces := namespaceList()
-	if err := r.kube.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.pass.Kube.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing namespaces: %w", err)
 	}
 	byName := map[string]map[string]string{}
@@ -160,7 +160,7 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) er
 	for i := range list.Items {
 		sets = append(sets, &list.Items[i])
 	}
-	counts := MissingPods(sets, r.kube.Pods.All, byName, r.kube.Namespace)
+	counts := MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
 	before := maps.Clone(said)
 	clear(said) // of those that are gone nothing is remembered
 	for _, set := range sets {

@@ -2,24 +2,23 @@ package sidecarset
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -27,6 +26,7 @@ import (
 type simulated struct {
 	*simulation.Cluster
 	node     *simulation.Node
+	kube     *Kube
 	pass     *Pass
 	mu       sync.Mutex // guards events while requests run in parallel
 	events   []string
@@ -37,18 +37,33 @@ type simulated struct {
 	features Features
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
-	// namespaces are the labels of the one namespace.
-	namespaces map[string]map[string]string
 }
+
+// namespaces are the labels of the one namespace.
+var namespaces = map[string]map[string]string{"default": {"team": "a"}}
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, metav1.AddMetaToScheme} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
 
 var setKey = simulation.Key{Kind: kind, Name: "mesh"}
 
 func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
 
 func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
-	s := &simulated{Cluster: simulation.New(seed), features: Features{NativeSidecars: true}, namespaces: map[string]map[string]string{"default": {"team": "a"}}}
+	s := &simulated{Cluster: simulation.New(seed), features: Features{NativeSidecars: true}}
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	stamp(set)
+	s.Slim = slim.Any
+	namespace := namespaceMetadata()
+	namespace.Name, namespace.Labels = "default", namespaces["default"]
+	s.Store(simulation.Key{Kind: "Namespace", Name: namespace.Name}, namespace)
 	s.Store(setKey, set)
 	for i := range pods {
 		s.inject(fmt.Sprintf("web-%d", i), options...)
@@ -71,8 +86,9 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 func (s *simulated) startManager() {
 	s.Restart()
 	s.queue = simulation.NewQueue(s.Cluster, setKey.Name)
-	s.pass = &Pass{Reader: simReader{s}, Features: s.features,
-		Applier: Applier{Cluster: simWriter{s}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+	api := reconcile.NewAPI(s.Client(scheme), s.APIReader(scheme), slim.Any, s.Now)
+	s.kube = &Kube{API: api, Pods: s.Pods(), Namespace: "kruise-system"}
+	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s, Parallel: 1}}
 }
 
 func (s *simulated) Event(_ *appsv1beta1.SidecarSet, eventType, reason, message string) {
@@ -101,7 +117,7 @@ func (s *simulated) manage() bool {
 		s.told(outcome.Plan)
 	}
 	if s.trace {
-		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05"), outcome.Pending, outcome.After, err)
+		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
@@ -154,111 +170,8 @@ func stamp(set *appsv1beta1.SidecarSet) {
 	}
 }
 
-// simReader reads the manager's cache.
-type simReader struct{ s *simulated }
-
-func (r simReader) Owner(context.Context, string) (types.UID, error) {
-	if set, ok := r.s.Cached(setKey).(*appsv1beta1.SidecarSet); ok {
-		return set.UID, nil
-	}
-	return "", nil
-}
-
-func (r simReader) Injected(name string) ([]*corev1.Pod, error) {
-	var pods []*corev1.Pod
-	for _, o := range r.s.List("Pod", true) {
-		if slices.Contains(ReadInjectedList(o.GetAnnotations()[pub.SidecarSetInjectedList]), name) {
-			pods = append(pods, o.(*corev1.Pod))
-		}
-	}
-	return pods, nil
-}
-
-func (r simReader) Snapshot(_ context.Context, name string) (*Snapshot, error) {
-	set, ok := r.s.Cached(setKey).(*appsv1beta1.SidecarSet)
-	if !ok {
-		return nil, nil
-	}
-	snapshot := &Snapshot{Set: set, RevisionNamespace: "kruise-system", Namespaces: r.s.namespaces}
-	snapshot.Pods, _ = r.Injected(name)
-	for _, o := range r.s.List("ControllerRevision", true) {
-		if o.GetLabels()[pub.SidecarSetName] == name {
-			snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
-		}
-	}
-	return snapshot, nil
-}
-
-func keyOf(object ownwrites.Object) simulation.Key {
-	return simulation.Key{Kind: string(object.Kind), Name: object.Name}
-}
-
-func (r simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if found := r.s.Cached(keyOf(object)); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-func (r simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if r.s.Dead() {
-		return nil, simulation.ErrDead
-	}
-	if found := r.s.Get(keyOf(object)); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-type simWriter struct{ s *simulated }
-
-func as[T client.Object](object client.Object, err error) (T, error) {
-	typed, _ := object.(T)
-	return typed, err
-}
-
-func typed[T any](document map[string]any) T {
-	var object T
-	encoded, err := json.Marshal(document)
-	if err == nil {
-		err = json.Unmarshal(encoded, &object)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return object
-}
-
 func revisionKey(name string) simulation.Key {
 	return simulation.Key{Kind: "ControllerRevision", Name: name}
-}
-
-func (w simWriter) GetPod(_ context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Live(podKey(name.Name)))
-}
-
-func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	return as[*corev1.Pod](w.s.Patch(podKey(pod.Name), body, subresource))
-}
-
-func (w simWriter) GetRevision(_ context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Live(revisionKey(name.Name)))
-}
-
-func (w simWriter) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Create(revisionKey(r.Name), r.DeepCopy()))
-}
-
-func (w simWriter) PatchRevision(_ context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
-	return as[*appsv1.ControllerRevision](w.s.Patch(revisionKey(r.Name), body, ""))
-}
-
-func (w simWriter) DeleteRevision(_ context.Context, r *appsv1.ControllerRevision) error {
-	return w.s.Delete(revisionKey(r.Name), r)
-}
-
-func (w simWriter) PatchStatus(_ context.Context, _ *appsv1beta1.SidecarSet, body []byte) (*appsv1beta1.SidecarSet, error) {
-	return as[*appsv1beta1.SidecarSet](w.s.Patch(setKey, body, "status"))
 }
 
 // settle lets everything that is under way come to rest: no faults, caches that keep up, kubelets that work.
@@ -302,7 +215,7 @@ func (s *simulated) round() bool {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, _ := (simReader{s}).Snapshot(context.Background(), setKey.Name); snapshot != nil {
+	if snapshot, err := s.kube.Snapshot(context.Background(), s.set()); err == nil {
 		snapshot.Now, snapshot.Features = s.Now(), s.features
 		b.WriteString("\n" + Make(*snapshot).String())
 	}

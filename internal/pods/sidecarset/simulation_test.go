@@ -1,6 +1,7 @@
 package sidecarset
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -43,11 +44,11 @@ func (r *upgradeRun) fail(format string, args ...any) {
 }
 
 func (r *upgradeRun) looker() *planner {
-	set, known := r.Cached(setKey).(*appsv1beta1.SidecarSet)
-	if !known {
+	set, err := r.kube.Set(context.Background(), setKey.Name)
+	if err != nil || set == nil {
 		set = r.set()
 	}
-	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: r.namespaces, Features: r.features, Now: r.Now()}}
+	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}}
 	p.prepare()
 	return p
 }
@@ -99,10 +100,22 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 		limit := 1
 		if m := p.Set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
 			seen := 0 // percentages are of the pods that the manager knows
-			for _, o := range r.List("Pod", true) {
-				if pod := o.(*corev1.Pod); Active(pod) && p.examine(pod).matched {
-					seen++
+			laid, err := r.kube.Injected(setKey.Name, p.Set.UID)
+			if err != nil {
+				r.fail("%v", err)
+			}
+			cached, err := r.Pods().InjectedBy(setKey.Name) // an answer in this pass may show the end of one that the plan counted
+			if err != nil {
+				r.fail("%v", err)
+			}
+			for _, known := range [][]*corev1.Pod{laid, cached} {
+				matched := 0
+				for _, pod := range known {
+					if Active(pod) && p.examine(pod).matched {
+						matched++
+					}
 				}
+				seen = max(seen, matched)
 			}
 			limit, _ = rollout.Scaled(*m, seen, true)
 		}

@@ -2,21 +2,23 @@ package sidecarset
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
@@ -39,6 +41,9 @@ func newWorkload(s *simulated, replicas int32) *workload {
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
 	appImage(1)(set)
 	s.Store(workloadKey, set)
+	if err := cloneset.Index(context.Background(), s.Cluster); err != nil {
+		panic(err)
+	}
 	w := &workload{s: s}
 	w.start()
 	return w
@@ -55,12 +60,17 @@ func appImage(version int) func(*appsv1beta1.CloneSet) {
 
 func (w *workload) start() {
 	w.due = w.s.Now()
-	w.pass = &cloneset.Pass{Reader: w, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Applier: cloneset.Applier{Cluster: w, Events: w, Own: ownwrites.NewTracker(), Now: w.s.Now, Parallel: 1}}
+	api := reconcile.NewAPI(sidecars{w.s.Client(scheme), w.s}, w.s.APIReader(scheme), slim.Any, w.s.Now)
+	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{API: api, Pods: w.s.Pods()}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+		Applier: cloneset.Applier{API: api, Events: w, Parallel: 1}}
 }
 
 func (w *workload) manage() {
-	if outcome, err := w.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: workloadKey.Name}); err == nil && outcome.After > 0 {
+	set := w.s.Cached(workloadKey)
+	if set == nil {
+		return
+	}
+	if outcome, err := w.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID()); err == nil && outcome.After > 0 {
 		w.due = w.s.Now().Add(outcome.After)
 	}
 }
@@ -74,104 +84,30 @@ func (w *workload) change(change func(*appsv1beta1.CloneSet)) {
 
 func (w *workload) Event(*appsv1beta1.CloneSet, string, string, string) {}
 
-func (w *workload) Owner(context.Context, types.NamespacedName) (types.UID, error) {
-	if set := w.s.Cached(workloadKey); set != nil {
-		return set.GetUID(), nil
-	}
-	return "", nil
+// sidecars is a client that adds the sidecars to pods that are created, as the webhook does.
+type sidecars struct {
+	client.Client
+	s *simulated
 }
 
-func (w *workload) Snapshot(context.Context, types.NamespacedName) (*cloneset.Snapshot, error) {
-	snapshot := &cloneset.Snapshot{Set: w.s.Cached(workloadKey).(*appsv1beta1.CloneSet)}
-	owned := func(o client.Object) bool {
-		c := metav1.GetControllerOfNoCopy(o)
-		return c != nil && c.UID == snapshot.Set.UID
-	}
-	for _, o := range w.s.List("Pod", true) {
-		if owned(o) {
-			snapshot.Pods = append(snapshot.Pods, o.(*corev1.Pod))
+func (c sidecars) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	if document, ok := object.(*unstructured.Unstructured); ok && document.GetKind() == "Pod" {
+		wanted := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, wanted); err != nil {
+			return err
 		}
-	}
-	for _, o := range w.s.List("ControllerRevision", true) {
-		if owned(o) {
-			snapshot.Revisions = append(snapshot.Revisions, o.(*appsv1.ControllerRevision))
+		pod := makePod(c.s.set(), wanted.Name, theirs)
+		pod.APIVersion, pod.Kind = "v1", "Pod"
+		pod.Spec.Containers = append(pod.Spec.Containers[:len(pod.Spec.Containers)-1], wanted.Spec.Containers...)
+		pod.Spec.ReadinessGates, pod.OwnerReferences, pod.Labels = wanted.Spec.ReadinessGates, wanted.OwnerReferences, wanted.Labels
+		maps.Copy(pod.Annotations, wanted.Annotations)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			return err
 		}
+		document.Object = content
 	}
-	return snapshot, nil
-}
-
-func (w *workload) Cached(ctx context.Context, o ownwrites.Object) (metav1.Object, error) {
-	return simReader{w.s}.Cached(ctx, o)
-}
-
-func (w *workload) Live(ctx context.Context, o ownwrites.Object) (metav1.Object, error) {
-	return simReader{w.s}.Live(ctx, o)
-}
-
-func (w *workload) GetPod(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
-	return simWriter{w.s}.GetPod(ctx, name)
-}
-
-// CreatePod adds the sidecars, as the webhook does.
-func (w *workload) CreatePod(_ context.Context, document map[string]any) (*corev1.Pod, error) {
-	metadata := document["metadata"].(map[string]any)
-	pod := makePod(w.s.set(), metadata["name"].(string), theirs)
-	wanted := typed[corev1.Pod](document)
-	sidecars := pod.Spec.Containers[:len(pod.Spec.Containers)-1]
-	pod.Spec.Containers = append(sidecars, wanted.Spec.Containers...)
-	pod.Spec.ReadinessGates, pod.OwnerReferences, pod.Labels = wanted.Spec.ReadinessGates, wanted.OwnerReferences, wanted.Labels
-	for key, value := range wanted.Annotations {
-		pod.Annotations[key] = value
-	}
-	return as[*corev1.Pod](w.s.Create(podKey(pod.Name), pod))
-}
-
-func (w *workload) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte, subresource string) (*corev1.Pod, error) {
-	return simWriter{w.s}.PatchPod(ctx, pod, body, subresource)
-}
-
-func (w *workload) DeletePod(_ context.Context, pod *corev1.Pod) error {
-	return w.s.Delete(podKey(pod.Name), pod)
-}
-
-var errNoSuchThing = errors.New("this CloneSet has none")
-
-func (w *workload) CreateClaim(context.Context, map[string]any) (*corev1.PersistentVolumeClaim, error) {
-	return nil, errNoSuchThing
-}
-
-func (w *workload) PatchClaim(context.Context, *corev1.PersistentVolumeClaim, []byte) (*corev1.PersistentVolumeClaim, error) {
-	return nil, errNoSuchThing
-}
-
-func (w *workload) DeleteClaim(context.Context, *corev1.PersistentVolumeClaim) error {
-	return errNoSuchThing
-}
-
-func (w *workload) GetRevision(ctx context.Context, name types.NamespacedName) (*appsv1.ControllerRevision, error) {
-	return simWriter{w.s}.GetRevision(ctx, name)
-}
-
-func (w *workload) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return simWriter{w.s}.CreateRevision(ctx, r)
-}
-
-func (w *workload) PatchRevision(ctx context.Context, r *appsv1.ControllerRevision, body []byte) (*appsv1.ControllerRevision, error) {
-	return simWriter{w.s}.PatchRevision(ctx, r, body)
-}
-
-func (w *workload) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
-	return simWriter{w.s}.DeleteRevision(ctx, r)
-}
-
-func (w *workload) CreatePullJob(context.Context, map[string]any) error { return errNoSuchThing }
-
-func (w *workload) DeletePullJob(context.Context, *metav1.PartialObjectMetadata) error {
-	return errNoSuchThing
-}
-
-func (w *workload) PatchSet(_ context.Context, _ *appsv1beta1.CloneSet, body []byte, subresource string) (*appsv1beta1.CloneSet, error) {
-	return as[*appsv1beta1.CloneSet](w.s.Patch(workloadKey, body, subresource))
+	return c.Client.Create(ctx, object, options...)
 }
 
 // TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the same time, with caches that lag,

@@ -1,6 +1,7 @@
 package sidecarset
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
+
+// errChanged says that the pod is not any more what was decided about.
+var errChanged = errors.New("the pod changed meanwhile")
 
 var (
 	isTrue  = true

@@ -58,10 +58,8 @@ const atOnce = 32
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, object, ownerIndex, indexByController); err != nil {
-			return fmt.Errorf("indexing %T by controller: %w", object, err)
-		}
+	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	meters := newMeters()
 	for _, collector := range meters.all() {
@@ -94,6 +92,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	if err := builder.Complete(r); err != nil {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
+	}
+	return nil
+}
+
+// Index adds the indexes that snapshots are read by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
+		if err := indexer.IndexField(ctx, object, ownerIndex, indexByController); err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", object, err)
+		}
 	}
 	return nil
 }

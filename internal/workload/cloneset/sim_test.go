@@ -3,6 +3,7 @@ package cloneset
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,8 +55,8 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
-	for _, kind := range []simulation.Key{claimKey(""), revisionKey(""), jobKey("")} {
-		s.IndexField(kind.Kind, ownerIndex, indexByController)
+	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), newPullJob(), ownerIndex, indexByController)); err != nil {
+		panic(err)
 	}
 	s.Store(nodeKey("node"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 	s.Store(setKey, set)
