@@ -114,6 +114,9 @@ func (o *Own) Forget(owner types.UID) {
 }
 
 func (o *Own) open(owner types.UID) []*write {
+	if o == nil { // nothing is written
+		return nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	writes := make([]*write, 0, len(o.owners[owner]))
@@ -139,13 +142,9 @@ func (o *Own) drop(owner types.UID, w *write) {
 func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
 	for _, w := range o.open(owner) {
 		if w.operation == unsure {
-			actual, err := read(ctx, o.Live, w.object)
-			if err != nil {
-				return fmt.Errorf("reading %T %s from the API server: %w", w.object, w.object.GetName(), err)
-			}
-			w = &write{gone, w.object, now}
-			if actual != nil {
-				w = &write{created, actual, now}
+			var err error
+			if w, err = o.ascertained(ctx, w, now); err != nil {
+				return err
 			}
 			o.remember(owner, w)
 		}
@@ -160,17 +159,47 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 	return nil
 }
 
+// Again is when to come back although nothing happens, because the caches may never show what they lack; 0 is not at all.
+func (o *Own) Again(owner types.UID) time.Duration {
+	for _, w := range o.open(owner) {
+		if w.operation == created || w.operation == gone || w.operation == unsure {
+			return DoubtAfter
+		}
+	}
+	return 0
+}
+
+// ascertained finds out what became of a write whose answer was lost.
+func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write, error) {
+	actual, err := o.live(ctx, w.object)
+	if err != nil {
+		return nil, err
+	}
+	if actual == nil {
+		return &write{gone, w.object, now}, nil
+	}
+	seen, err := read(ctx, o.Cache, w.object, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("reading %T %s: %w", w.object, w.object.GetName(), err)
+	}
+	if seen != nil && seen.GetUID() == actual.GetUID() {
+		return &write{changed, actual, now}, nil
+	}
+	return &write{created, actual, now}, nil
+}
+
+func (o *Own) live(ctx context.Context, like client.Object) (client.Object, error) {
+	actual, err := read(ctx, o.Live, like)
+	if err != nil {
+		return nil, fmt.Errorf("reading %T %s from the API server: %w", like, like.GetName(), err)
+	}
+	return actual, nil
+}
+
 func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.Time) (bool, error) {
 	seen, err := read(ctx, o.Cache, w.object, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return false, fmt.Errorf("reading %T %s: %w", w.object, w.object.GetName(), err)
-	}
-	live := func() (client.Object, error) {
-		actual, err := read(ctx, o.Live, w.object)
-		if err != nil {
-			return nil, fmt.Errorf("reading %T %s from the API server: %w", w.object, w.object.GetName(), err)
-		}
-		return actual, nil
 	}
 	late := now.Sub(w.at) >= DoubtAfter
 	switch w.operation {
@@ -178,7 +207,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 		if seen == nil || !late {
 			return seen == nil, nil
 		}
-		actual, err := live()
+		actual, err := o.live(ctx, w.object)
 		if err == nil && actual != nil && actual.GetUID() != seen.GetUID() { // another of its name has come
 			o.remember(owner, &write{created, actual, now})
 		}
@@ -191,7 +220,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 	if seen != nil || !late { // created
 		return seen != nil && !older(seen, w.object), nil // one of the same name from before does not do
 	}
-	actual, err := live()
+	actual, err := o.live(ctx, w.object)
 	if err != nil || actual != nil && actual.GetUID() == w.object.GetUID() {
 		return false, err // it exists: the cache will show it
 	}

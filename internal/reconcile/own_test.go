@@ -123,6 +123,9 @@ func TestOwn(t *testing.T) {
 			if err := o.Settle(t.Context(), "owner", now); err != nil {
 				t.Fatal(err)
 			}
+			if unseen := tt.cached == nil && tt.want != "none"; unseen && o.Again("owner") == 0 {
+				t.Error("nobody comes back, and the cache may never show it")
+			}
 			if diff := cmp.Diff(tt.want, seen(o, tt.cached)); diff != "" {
 				t.Error(diff)
 			}

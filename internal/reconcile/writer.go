@@ -94,8 +94,8 @@ type Writer struct {
 // For returns the Writer for an owner.
 func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
-// doubt remembers a write that may have happened although its answer was an error.
-func (w *Writer) doubt(object client.Object, err error) {
+// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent.
+func (w *Writer) Failed(object client.Object, err error) {
 	if !clearly(err) {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
@@ -116,7 +116,7 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 	into.SetNamespace(sent.GetNamespace())
 	into.SetName(sent.GetName())
 	if err := w.Client.Create(ctx, sent); err != nil {
-		w.doubt(into, err)
+		w.Failed(into, err)
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, into); err != nil {
@@ -128,7 +128,7 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 // CreateTyped creates an object; the answer is read into it.
 func (w *Writer) CreateTyped(ctx context.Context, object client.Object) error {
 	if err := w.Client.Create(ctx, object); err != nil {
-		w.doubt(object, err)
+		w.Failed(object, err)
 		return err
 	}
 	return w.created(object)
@@ -147,7 +147,7 @@ func (w *Writer) Delete(ctx context.Context, object client.Object) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err := w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if client.IgnoreNotFound(err) != nil {
-		w.doubt(object, err)
+		w.Failed(object, err)
 		return err
 	}
 	w.Own.Deleted(w.owner, object, w.Now())
@@ -171,7 +171,7 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 		err = w.Client.Patch(ctx, patched, patch)
 	}
 	if err != nil {
-		w.doubt(object, err)
+		w.Failed(object, err)
 		return none, err
 	}
 	if err := w.slim(patched); err != nil {

@@ -14,20 +14,37 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
+// scheme knows the kinds that are served; objects of others are documents.
+var scheme = runtime.NewScheme()
+
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, metav1.AddMetaToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+}
+
 // Client returns the client of the manager, which reads from its caches and writes to the API server. What it does not simulate panics.
-func (c *Cluster) Client(scheme *runtime.Scheme) client.Client {
-	return &simulatedClient{reader: reader{cluster: c, scheme: scheme, cached: true}}
+func (c *Cluster) Client() client.Client {
+	return &simulatedClient{reader: reader{cluster: c, cached: true}}
 }
 
 // APIReader returns the manager's reader of the API server.
-func (c *Cluster) APIReader(scheme *runtime.Scheme) client.Reader {
-	return &reader{cluster: c, scheme: scheme}
+func (c *Cluster) APIReader() client.Reader { return &reader{cluster: c} }
+
+// API is what the manager reads and writes through.
+func (c *Cluster) API() *reconcile.API {
+	return reconcile.NewAPI(c.Client(), c.APIReader(), slim.Any, c.Now)
 }
 
 var _ client.FieldIndexer = (*Cluster)(nil)
@@ -100,12 +117,11 @@ func (s podSource) ByIndex(index, value string) ([]any, error) {
 // reader reads from the caches or from the API server.
 type reader struct {
 	cluster *Cluster
-	scheme  *runtime.Scheme
 	cached  bool
 }
 
 func (r *reader) kindOf(object runtime.Object) string {
-	gvk, err := apiutil.GVKForObject(object, r.scheme)
+	gvk, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
 		panic(err)
 	}
@@ -235,7 +251,7 @@ func (c *simulatedClient) List(ctx context.Context, into client.ObjectList, opti
 }
 
 // Scheme implements client.Client.
-func (c *simulatedClient) Scheme() *runtime.Scheme { return c.scheme }
+func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows one.
 func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -247,7 +263,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object, _ ...c
 	}
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
-		if typed, err := c.scheme.New(document.GroupVersionKind()); err == nil {
+		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, typed); err != nil {
 				return err
 			}

@@ -92,6 +92,7 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
 		outcome.within(mendedAfter)
 	}
+	outcome.within(p.Kube.Own.Again(owner))
 	if result.Retry {
 		outcome.within(retryAfter)
 	}

@@ -10,15 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -41,16 +38,6 @@ type simulated struct {
 
 // namespaces are the labels of the one namespace.
 var namespaces = map[string]map[string]string{"default": {"team": "a"}}
-
-var scheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(s); err != nil {
-			panic(err)
-		}
-	}
-	return s
-}()
 
 var setKey = simulation.Key{Kind: kind, Name: "mesh"}
 
@@ -86,7 +73,7 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 func (s *simulated) startManager() {
 	s.Restart()
 	s.queue = simulation.NewQueue(s.Cluster, setKey.Name)
-	api := reconcile.NewAPI(s.Client(scheme), s.APIReader(scheme), slim.Any, s.Now)
+	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods(), Namespace: "kruise-system"}
 	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s, Parallel: 1}}
 }

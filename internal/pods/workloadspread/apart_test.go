@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -91,7 +92,7 @@ func TestWhichPodsAreThere(t *testing.T) {
 	if err := c.Delete(t.Context(), pod("d", "ending", "")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := (&kubeReader{&Kube{Reader: c}}).Placed(t.Context(), &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
+	found, err := (&kubeReader{&Kube{API: &reconcile.API{Live: c}}}).Placed(t.Context(), &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
 		[]string{"p", "id", "x", "others", "none", "elsewhere", "ending", "never"})
 	if err != nil || !cmp.Equal(keysOf(found), []string{"id", "p"}) {
 		t.Error(keysOf(found), err)

@@ -2,51 +2,28 @@ package workloadspread
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// Cluster is what applying needs of the API server. Errors are those of apimachinery.
-type Cluster interface {
-	// PatchPod sends a strategic merge patch.
-	PatchPod(ctx context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error)
-	// DeletePod deletes exactly this version.
-	DeletePod(ctx context.Context, pod *corev1.Pod) error
-}
 
 // Recorder records events. It must not block.
 type Recorder interface {
 	Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string)
 }
 
-// Kinds of the objects that own writes are tracked for.
-const (
-	KindPod    ownwrites.Kind = "Pod"
-	KindSpread ownwrites.Kind = "WorkloadSpread"
-)
-
-// errChanged ends applying without being an error of the user's: another pass goes on from what is found then.
-var errChanged = errors.New("the world changed meanwhile")
-
 // Applier carries plans out.
 type Applier struct {
-	Cluster Cluster
-	Status  StatusWriter
-	Events  Recorder
-	Own     *ownwrites.Tracker
-	Now     func() time.Time
+	API    *reconcile.API
+	Status StatusWriter
+	Events Recorder
 	// Parallel bounds the requests that one WorkloadSpread has in flight.
 	Parallel int
 }
@@ -72,7 +49,7 @@ type Result struct {
 func (r *Result) add(err error) (failed bool) {
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
-	case errors.Is(err, errChanged) || apierrors.IsConflict(err):
+	case reconcile.Changed(err):
 		r.Retry = true
 	default:
 		r.Err = errors.Join(r.Err, err)
@@ -133,18 +110,13 @@ func (a *Applier) pods(ctx context.Context, plan *Plan, result *Result, adopted 
 
 // pod sends one patch: deletion cost and adoption together.
 func (a *Applier) pod(ctx context.Context, plan *Plan, w *PodWrite) error {
-	metadata := maps.Clone(w.Metadata)
-	metadata["uid"], metadata["resourceVersion"] = w.Pod.UID, w.Pod.ResourceVersion
-	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	body, err := reconcile.MergePatch(w.Pod, w.Metadata, nil)
 	if err != nil {
-		return fmt.Errorf("encoding patch of pod %s: %w", w.Pod.Name, err)
+		return err
 	}
-	patched, err := a.Cluster.PatchPod(ctx, w.Pod, body)
-	if err != nil {
-		a.doubt(plan, KindPod, w.Pod, err)
+	if _, err := reconcile.Patch(ctx, a.API.For(plan.Spread.UID), w.Pod, body, ""); err != nil {
 		return fmt.Errorf("patching pod %s: %w", w.Pod.Name, err)
 	}
-	a.Own.Changed(plan.Spread.UID, KindPod, patched, a.Now())
 	return nil
 }
 
@@ -152,17 +124,19 @@ func (a *Applier) status(ctx context.Context, plan *Plan, result *Result) error 
 	var change StatusChange
 	written, err := a.Status.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
 		if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation || newest.DeletionTimestamp != nil {
-			return nil, errChanged
+			return nil, reconcile.ErrChanged
 		}
 		change = plan.StatusOn(newest)
 		return statusPatch(newest, &change.Status)
 	})
 	if err != nil {
-		a.doubt(plan, KindSpread, plan.Spread, err)
+		if !reconcile.Changed(err) {
+			a.API.For(plan.Spread.UID).Failed(plan.Spread, err)
+		}
 		return fmt.Errorf("writing status: %w", err)
 	}
 	if written != nil {
-		a.Own.Changed(plan.Spread.UID, KindSpread, written, a.Now())
+		a.API.Own.Changed(plan.Spread.UID, written, a.API.Now())
 		result.Written = &change
 	}
 	plan.Status = change
@@ -170,18 +144,8 @@ func (a *Applier) status(ctx context.Context, plan *Plan, result *Result) error 
 }
 
 func (a *Applier) delete(ctx context.Context, plan *Plan, pod *corev1.Pod) error {
-	if err := a.Cluster.DeletePod(ctx, pod); err != nil {
-		a.doubt(plan, KindPod, pod, err)
+	if err := a.API.For(plan.Spread.UID).Delete(ctx, pod); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
 	}
-	a.Own.Deleted(plan.Spread.UID, KindPod, pod, a.Now())
 	return nil
-}
-
-// doubt remembers that a write may have happened although it was answered with an error.
-func (a *Applier) doubt(plan *Plan, kind ownwrites.Kind, object metav1.Object, err error) {
-	if errors.Is(err, errChanged) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		return
-	}
-	a.Own.Unsure(plan.Spread.UID, ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}}, a.Now())
 }

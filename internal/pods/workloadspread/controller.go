@@ -18,16 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
@@ -41,7 +41,7 @@ type Options struct {
 	// Workers is how many WorkloadSpreads are worked on at the same time (WS-185).
 	Workers int
 	// RateLimiter is the back-off of failing WorkloadSpreads; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
 	// Workloads reads targets and tells of their changes.
@@ -91,7 +91,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
-	kube := &Kube{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Pods: options.Pods, Workloads: options.Workloads}
+	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	var status StatusWriter = PlainStatusWriter{kube}
 	if options.Booker != nil {
 		status = SharedStatusWriter{options.Booker, kube}
@@ -101,8 +102,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
 	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
-	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{Cluster: kube, Status: status,
-		Events: recorder{mgr.GetEventRecorder(controllerName)}, Own: ownwrites.NewTracker(), Now: time.Now, Parallel: inFlight}}
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
+		Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
@@ -119,7 +120,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func targetKey(target Reference) string { return target.String() + "/" + target.Name }
 
@@ -149,8 +150,8 @@ func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
 	}
 }
 
-func requestFor(namespace, name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+func requestFor(namespace, name string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their controller (WS-120).
@@ -265,20 +266,20 @@ func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, n
 	r.Eventf(spread, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	name, begin := request.NamespacedName, r.pass.Applier.Now()
+// Reconcile implements the reconciler of the library.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	name, begin := request.NamespacedName, r.pass.Applier.API.Now()
 	spread, err := r.pass.Reader.Spread(ctx, name)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	if spread == nil {
 		r.memory.Is(name, "")
-		return reconcile.Result{}, nil
+		return ctrl.Result{}, nil
 	}
 	r.memory.Is(name, spread.UID)
 	if wait := r.memory.Wait(name, begin); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name)
 	pods := 0
@@ -287,10 +288,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.memory.Passed(name, begin, pods)
 	logger := log.FromContext(ctx)
-	switch {
-	case outcome.Pending != "":
-		logger.V(4).Info("Waiting for the cache", "for", outcome.Pending)
-	case outcome.Plan != nil:
+	if outcome.Plan != nil {
 		r.meters.observe(name, outcome)
 		if text := outcome.Plan.Headline(); r.memory.News(name, text) {
 			logger.V(2).Info("Plan", "summary", []string{text})

@@ -19,23 +19,24 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // requested is what a queue has been asked for.
 type requested struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	names []string
 }
 
-func (q *requested) Add(r reconcile.Request) { q.names = append(q.names, r.String()) }
+func (q *requested) Add(r ctrl.Request) { q.names = append(q.names, r.String()) }
 
 // cachedSpreads is a client with WorkloadSpreads, indexed as the manager's.
 func cachedSpreads(t *testing.T, objects ...client.Object) client.Client {
@@ -50,6 +51,11 @@ func cachedSpreads(t *testing.T, objects ...client.Object) client.Client {
 		}).Build()
 }
 
+func cachedAPI(t *testing.T, objects ...client.Object) *reconcile.API {
+	t.Helper()
+	return &reconcile.API{Client: cachedSpreads(t, objects...)}
+}
+
 func spreadTo(name, namespace, apiVersion, kind, target string) *appsv1beta1.WorkloadSpread {
 	spread := makeSpread()
 	spread.Name, spread.Namespace, spread.UID, spread.ResourceVersion = name, namespace, types.UID("uid-"+namespace+name), ""
@@ -59,7 +65,7 @@ func spreadTo(name, namespace, apiVersion, kind, target string) *appsv1beta1.Wor
 
 // WS-120: which events of pods ask for which WorkloadSpreads.
 func TestPodEvents(t *testing.T) {
-	r := &reconciler{kube: &kubeReader{&Kube{Client: cachedSpreads(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), spreadTo("set", "default", "apps.kruise.io/v1alpha1", "CloneSet", "api"),
+	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), spreadTo("set", "default", "apps.kruise.io/v1alpha1", "CloneSet", "api"),
 		spreadTo("custom", "default", "x.io/v1", "Rollout", "r"), spreadTo("elsewhere", "other", "apps/v1", "Deployment", "web"))}}}
 	h := &podEvents{r: r, versioned: versions}
 	stranger := makePod("p", homeless)
@@ -125,7 +131,7 @@ func TestPodEvents(t *testing.T) {
 
 // WS-013, WS-121: a change of a workload asks for its WorkloadSpread, whatever version that names.
 func TestEventsOfTargets(t *testing.T) {
-	r := &reconciler{kube: &kubeReader{&Kube{Client: cachedSpreads(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"), spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
+	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"), spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
 		spreadTo("advanced", "default", "apps.kruise.io/v1beta1", "StatefulSet", "web"))}}}
 	for name, test := range map[string]struct {
 		namespace string
@@ -189,7 +195,7 @@ func TestPodsOfTarget(t *testing.T) {
 	if !toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
 		t.Fatal("not synced")
 	}
-	k := &kubeReader{&Kube{Client: cachedSpreads(t, objects...), Pods: index}}
+	k := &kubeReader{&Kube{API: &reconcile.API{Client: cachedSpreads(t, objects...)}, Pods: index}}
 	fallback := func(text string) func(context.Context) (labels.Selector, error) {
 		return func(context.Context) (labels.Selector, error) {
 			if text == "" {
@@ -236,7 +242,7 @@ func TestPodsOfTarget(t *testing.T) {
 func TestSharedStatusWriter(t *testing.T) {
 	stored := spreadTo("ws", "default", "apps/v1", "Deployment", "web")
 	c := cachedSpreads(t, stored)
-	kube := &Kube{Client: c, Reader: c}
+	kube := &Kube{API: &reconcile.API{Client: c, Live: c}}
 	read := func() *appsv1beta1.WorkloadSpread {
 		spread, err := kube.GetSpread(t.Context(), wsName)
 		if err != nil {
@@ -277,7 +283,7 @@ func TestSharedStatusWriter(t *testing.T) {
 	if diff := cmp.Diff([]int64{41, 42, 50}, seen); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return nil, errChanged }); !errors.Is(err, errChanged) {
+	if _, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return nil, reconcile.ErrChanged }); !errors.Is(err, reconcile.ErrChanged) {
 		t.Error(err)
 	}
 	if written, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return nil, nil }); written != nil || err != nil {

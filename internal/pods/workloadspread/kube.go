@@ -19,8 +19,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Followed are workloads whose changes are told. Kinds is one.
@@ -36,9 +36,7 @@ var _ Followed = (*Kinds)(nil)
 
 // Kube reads from the caches and writes to the API server.
 type Kube struct {
-	// Client reads from the caches; Reader from the API server.
-	Client client.Client
-	Reader client.Reader
+	*reconcile.API
 	// Pods finds pods in the caches.
 	Pods *podindex.Index
 	// Workloads reads targets.
@@ -47,7 +45,6 @@ type Kube struct {
 
 var (
 	_ Reader       = &kubeReader{}
-	_ Cluster      = (*Kube)(nil)
 	_ SpreadClient = (*Kube)(nil)
 )
 
@@ -63,6 +60,7 @@ func (k *kubeReader) Spread(ctx context.Context, name types.NamespacedName) (*ap
 		}
 		return nil, fmt.Errorf("reading WorkloadSpread %s: %w", name, err)
 	}
+	spread, _ = reconcile.Newest(k.Own, spread.UID, spread, true)
 	return spread, nil
 }
 
@@ -95,6 +93,15 @@ func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 
 // Pods implements Reader.
 func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *Target) ([]*corev1.Pod, error) {
+	pods, err := k.found(ctx, spread, target)
+	there := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		there[pod.UID] = true
+	}
+	return reconcile.Laid(k.Own, spread.UID, pods, func(pod *corev1.Pod) bool { return there[pod.UID] }), err
+}
+
+func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *Target) ([]*corev1.Pod, error) {
 	filter, err := Filter(spread)
 	if err != nil {
 		return nil, fmt.Errorf("target filter: %w", err)
@@ -155,7 +162,7 @@ func (k *kubeReader) Node(ctx context.Context, name string) (*corev1.Node, error
 func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]byte, error) {
 	pod := &unstructured.Unstructured{}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if err := k.Reader.Get(ctx, name, pod); err != nil {
+	if err := k.Live.Get(ctx, name, pod); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -185,7 +192,7 @@ func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 	list := &metav1.PartialObjectMetadataList{}
 	for {
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := k.Reader.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce), client.Continue(list.Continue)); err != nil {
+		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce), client.Continue(list.Continue)); err != nil {
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
 		}
 		for i := range list.Items {
@@ -200,51 +207,10 @@ func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 // podsAtOnce is how many pods are listed with one request.
 const podsAtOnce = 500
 
-// Cached implements Reader.
-func (k *kubeReader) Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-	return get(ctx, k.Client, object, client.UnsafeDisableDeepCopy)
-}
-
-// Live implements Reader.
-func (k *kubeReader) Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-	return get(ctx, k.Reader, object)
-}
-
-func get(ctx context.Context, reader client.Reader, object ownwrites.Object, options ...client.GetOption) (metav1.Object, error) {
-	var found client.Object
-	switch object.Kind {
-	case KindPod:
-		found = &corev1.Pod{}
-	case KindSpread:
-		found = &appsv1beta1.WorkloadSpread{}
-	default:
-		return nil, fmt.Errorf("unknown kind %q", object.Kind)
-	}
-	if err := reader.Get(ctx, object.NamespacedName, found, options...); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading %s %s: %w", object.Kind, object.Name, err)
-	}
-	return found, nil
-}
-
-// PatchPod implements Cluster.
-func (k *Kube) PatchPod(ctx context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
-	patched := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	return patched, k.Client.Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, body))
-}
-
-// DeletePod implements Cluster.
-func (k *Kube) DeletePod(ctx context.Context, pod *corev1.Pod) error {
-	uid, version := pod.UID, pod.ResourceVersion
-	return k.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}, client.Preconditions{UID: &uid, ResourceVersion: &version})
-}
-
 // GetSpread implements SpreadClient.
 func (k *Kube) GetSpread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
 	spread := &appsv1beta1.WorkloadSpread{}
-	return spread, k.Reader.Get(ctx, name, spread)
+	return spread, k.Live.Get(ctx, name, spread)
 }
 
 // PatchSpreadStatus implements SpreadClient.

@@ -247,7 +247,7 @@ func TestListedVersionThatIsGone(t *testing.T) {
 // WS-028: a scale that may not be read is told of, and does not fail in silence for ever.
 func TestForbiddenScaleIsTold(t *testing.T) {
 	s := simulate(1, makeSpread(), 1)
-	s.pass.Reader = forbiddenPods{simReader{s}}
+	s.pass.Reader = forbiddenPods{s.reader}
 	outcome, err := s.pass.Run(t.Context(), wsName)
 	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != ReasonReplicasUnknown || !strings.Contains(err.Error(), "no rights") {
 		t.Errorf("%v, %v", outcome.Plan, err)

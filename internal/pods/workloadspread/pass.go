@@ -14,12 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -39,9 +37,6 @@ type Reader interface {
 	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
 	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns those that are there.
 	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
-	// Cached and Live read the metadata of one object from the cache and from the API server.
-	Cached(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
-	Live(ctx context.Context, object ownwrites.Object) (metav1.Object, error)
 }
 
 // Pass brings one WorkloadSpread a step further.
@@ -73,8 +68,6 @@ type Outcome struct {
 	// Deleted are the pods that were given up; Lost are the bookings that expired.
 	Deleted []*corev1.Pod
 	Lost    []LostBooking
-	// Pending is what the cache has to show before a plan can be made.
-	Pending string
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
 }
@@ -94,20 +87,16 @@ func (o *Outcome) within(after time.Duration) {
 	}
 }
 
-// Run makes one pass: it waits until the caches show what was written, plans, and applies. An error means that something failed that trying
+// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed that trying
 // again may mend.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
 	spread, err := p.Reader.Spread(ctx, name)
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
 		return Outcome{}, err // WS-131
 	}
-	owner, now := spread.UID, p.Applier.Now()
-	pending, err := p.Applier.Own.Pending(ctx, owner, p.Reader.Cached, p.Reader.Live, now)
-	if err != nil {
+	owner, now := spread.UID, p.Applier.API.Now()
+	if err := p.Applier.API.Own.Settle(ctx, owner, now); err != nil {
 		return Outcome{}, err
-	}
-	if pending != "" {
-		return Outcome{Pending: pending, After: ownwrites.DoubtAfter / 2}, nil
 	}
 	// Only now: what was read before the writes were found settled may be older than they are.
 	if spread, err = p.Reader.Spread(ctx, name); err != nil || spread == nil || spread.UID != owner {
@@ -149,6 +138,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.within(wait)
 	}
 	result := p.Applier.Apply(ctx, plan, wait == 0)
+	if again := p.Applier.API.Own.Again(owner); again > 0 {
+		outcome.within(again)
+	}
 	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
@@ -195,7 +187,7 @@ func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, k
 
 // Forget drops what is remembered of a WorkloadSpread that is gone.
 func (p *Pass) Forget(owner types.UID) {
-	p.Applier.Own.Forget(owner)
+	p.Applier.API.Own.Forget(owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.examined, owner)
@@ -256,7 +248,7 @@ func (p *Pass) learn(plan *Plan, result *Result) {
 		if err == nil {
 			retries.Done(uid)
 		} else {
-			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.Now())
+			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.API.Now())
 		}
 	}
 }
@@ -390,7 +382,7 @@ func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *co
 
 // statusMayWait tells for how long the status need not be written. It remembers that it is written otherwise.
 func (p *Pass) statusMayWait(plan *Plan) time.Duration {
-	now, owner := p.Applier.Now(), plan.Spread.UID
+	now, owner := p.Applier.API.Now(), plan.Spread.UID
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {

@@ -71,7 +71,7 @@ func (c counting) Whole(ctx context.Context, name types.NamespacedName) ([]byte,
 func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", nil, zone("elsewhere"))), 3)
 	reads := 0
-	s.pass.Reader = counting{simReader{s}, &reads}
+	s.pass.Reader = counting{s.reader, &reads}
 	rests(t, s)
 	for range 5 {
 		s.queue.Add()
@@ -214,7 +214,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", "50%")), 2)
 	target := webTarget(0)
 	target.DesiredError = errors.New("path spec.x: there is none")
-	s.pass.Reader = failing{simReader{s}, target}
+	s.pass.Reader = failing{s.reader, target}
 	for range 3 {
 		if _, err := s.pass.Run(t.Context(), wsName); err == nil {
 			t.Error("the pass does not fail")
@@ -240,7 +240,7 @@ func TestAVersionThatIsNotKnownYet(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", nil)), 2)
 	target := webTarget(2)
 	target.Latest, target.LatestError = "", errors.New("not yet")
-	s.pass.Reader = failing{simReader{s}, target}
+	s.pass.Reader = failing{s.reader, target}
 	if _, err := s.pass.Run(t.Context(), wsName); err == nil {
 		t.Error("the pass does not fail")
 	}

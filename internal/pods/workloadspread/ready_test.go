@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
 // WS-026, WS-027: until it is known what users list, pods of such kinds are not let go without a subset, and nobody's status is emptied;
@@ -63,8 +62,8 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	s.deliver(1 << 20)
 	before := s.spread().Status
 	s.startManager()
-	s.pass.Applier.Own = ownwrites.NewTracker()
-	s.pass.Reader = unlisted{simReader{s}, kindsOf(t, AllowList{}, "")}
+	s.pass.Applier.API.Own.Forget(s.spread().UID)
+	s.pass.Reader = unlisted{s.reader, kindsOf(t, AllowList{}, "")}
 	for range 3 {
 		s.queue.Add()
 		s.manage()

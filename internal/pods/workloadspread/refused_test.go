@@ -243,7 +243,7 @@ func (u unreadable) Whole(ctx context.Context, name types.NamespacedName) ([]byt
 func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 20, zone("a", "b", "c"))), 3)
 	tried := 0
-	s.pass.Reader = unreadable{simReader{s}, "web-v1-002", &tried}
+	s.pass.Reader = unreadable{s.reader, "web-v1-002", &tried}
 	for range 300 {
 		s.queue.Add()
 		s.deliver(1 << 20)
@@ -253,7 +253,7 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a == nil || a.Replicas != 2 || tried < 4 || tried > 6 {
 		t.Errorf("%+v; it was read %d times in 30 s", a, tried)
 	}
-	s.pass.Reader = simReader{s}
+	s.pass.Reader = s.reader
 	rests(t, s)
 	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a.Replicas != 3 {
 		t.Errorf("%+v", a)

@@ -1,9 +1,7 @@
 package workloadspread
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,13 +15,15 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // simulated is a manager on a simulated cluster, with a Deployment, the pod webhooks, and a scheduler.
 type simulated struct {
 	*simulation.Cluster
+	reader simReader
 	pass   *Pass
 	window time.Duration
 	events []string
@@ -53,6 +53,12 @@ const latestVersion = "latest"
 // simulate begins with a Deployment of so many pods that no webhook has seen.
 func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *simulated {
 	s := &simulated{Cluster: simulation.New(seed), window: UnschedulableWindow, full: map[string]bool{}}
+	s.Slim = func(object any) (any, error) {
+		if _, deployment := object.(*appsv1.Deployment); deployment { // it tells its latest version
+			return object, nil
+		}
+		return slim.Any(object)
+	}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{latestVersion: "v1"}}}
 	deployment.Spec.Replicas = &replicas
 	s.Store(deploymentKey, deployment)
@@ -73,8 +79,10 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 func (s *simulated) startManager() {
 	s.Restart()
 	s.queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
-	s.pass = &Pass{Reader: simReader{s}, Versioned: versions, Window: s.window,
-		Applier: Applier{Cluster: simWriter{s}, Status: PlainStatusWriter{simWriter{s}}, Events: s, Own: ownwrites.NewTracker(), Now: s.Now, Parallel: 1}}
+	api := s.API()
+	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
+	s.pass = &Pass{Reader: s.reader, Versioned: versions, Window: s.window,
+		Applier: Applier{API: api, Status: PlainStatusWriter{s.reader.Kube}, Events: s, Parallel: 1}}
 }
 
 // Event implements Recorder.
@@ -93,7 +101,7 @@ func (s *simulated) manage() bool {
 		s.told(outcome.Plan)
 	}
 	if s.trace {
-		fmt.Printf("--- %s pending %q after %s err %v\n", s.Now().Format("15:04:05.000"), outcome.Pending, outcome.After, err)
+		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05.000"), outcome.After, err)
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
@@ -361,93 +369,18 @@ func (s *simulated) describe() string {
 	return b.String()
 }
 
-// simReader reads the manager's cache.
-type simReader struct{ s *simulated }
-
-func (r simReader) Spread(_ context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	spread, _ := r.s.Cached(simulation.Key{Kind: "WorkloadSpread", Name: name.Name}).(*appsv1beta1.WorkloadSpread)
-	return spread, nil
+// simReader is the manager's reader, but for workloads: the Deployment tells its latest version itself, and all pods are its own.
+type simReader struct {
+	*kubeReader
+	s *simulated
 }
 
 func (r simReader) Target(context.Context, *appsv1beta1.WorkloadSpread) (*Target, bool, error) {
 	return targetFrom(r.s.Cached(deploymentKey)), true, nil
 }
 
-func (r simReader) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) ([]*corev1.Pod, error) {
+func (r simReader) Pods(_ context.Context, spread *appsv1beta1.WorkloadSpread, _ *Target) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
-	for _, object := range r.s.List("Pod", true) {
-		pods = append(pods, object.(*corev1.Pod))
-	}
-	return pods, nil
-}
-
-func (r simReader) Node(_ context.Context, name string) (*corev1.Node, error) {
-	node, _ := r.s.Cached(simulation.Key{Kind: "Node", Name: name}).(*corev1.Node)
-	return node, nil
-}
-
-func (r simReader) Placed(_ context.Context, _ *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
-	if r.s.Dead() {
-		return nil, simulation.ErrDead
-	}
-	found := map[string]bool{}
-	for _, pod := range r.s.all() {
-		placed, _ := pub.ParsePlacement(pod.Annotations)
-		if key := cmp.Or(placed.UID, pod.Name); slices.Contains(keys, key) && pod.DeletionTimestamp == nil {
-			found[key] = true
-		}
-	}
-	return found, nil
-}
-
-func (r simReader) Whole(_ context.Context, name types.NamespacedName) ([]byte, error) {
-	if r.s.Dead() {
-		return nil, simulation.ErrDead
-	}
-	object := r.s.Get(podKey(name.Name))
-	if object == nil {
-		return nil, nil
-	}
-	return json.Marshal(object)
-}
-
-func (r simReader) Cached(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if found := r.s.Cached(simulation.Key{Kind: string(object.Kind), Name: object.Name}); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-func (r simReader) Live(_ context.Context, object ownwrites.Object) (metav1.Object, error) {
-	if r.s.Dead() {
-		return nil, simulation.ErrDead
-	}
-	if found := r.s.Get(simulation.Key{Kind: string(object.Kind), Name: object.Name}); found != nil {
-		return found, nil
-	}
-	return nil, nil
-}
-
-type simWriter struct{ s *simulated }
-
-func (w simWriter) PatchPod(_ context.Context, pod *corev1.Pod, body []byte) (*corev1.Pod, error) {
-	object, err := w.s.Patch(podKey(pod.Name), body, "")
-	patched, _ := object.(*corev1.Pod)
-	return patched, err
-}
-
-func (w simWriter) DeletePod(_ context.Context, pod *corev1.Pod) error {
-	return w.s.Delete(podKey(pod.Name), pod)
-}
-
-func (w simWriter) GetSpread(context.Context, types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	object, err := w.s.Live(spreadKey)
-	spread, _ := object.(*appsv1beta1.WorkloadSpread)
-	return spread, err
-}
-
-func (w simWriter) PatchSpreadStatus(_ context.Context, _ *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread, error) {
-	object, err := w.s.Patch(spreadKey, body, "status")
-	spread, _ := object.(*appsv1beta1.WorkloadSpread)
-	return spread, err
+	r.Kube.Pods.All(func(pod *corev1.Pod) bool { pods = append(pods, pod); return true })
+	return reconcile.Laid(r.Own, spread.UID, pods, func(*corev1.Pod) bool { return true }), nil
 }

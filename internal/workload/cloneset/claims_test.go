@@ -17,8 +17,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -277,7 +275,7 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		}
 		s.managed(50 * time.Second)
 		s.Answer = nil
-		if err := s.Client(scheme).Create(t.Context(), late.pod); err != nil {
+		if err := s.Client().Create(t.Context(), late.pod); err != nil {
 			t.Fatal(err)
 		}
 		s.Pass(20 * time.Second)
@@ -363,7 +361,7 @@ func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	set.Name = strings.Repeat("w", maxNameLength)
 	cluster, asked := simulation.New(1), ""
 	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
-	a := Applier{API: reconcile.NewAPI(cluster.Client(scheme), cluster.APIReader(scheme), slim.Any, time.Now)}
+	a := Applier{API: cluster.API()}
 	if err := a.to(&Plan{Set: set}).missing(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(set.Name, "7d9f44cb88") {
 		t.Errorf("asked for %q, %v", asked, err)
 	}

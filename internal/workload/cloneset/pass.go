@@ -121,6 +121,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
+	outcome.within(p.Kube.Own.Again(owner))
 	if result.Retry {
 		outcome.within(retryAfter)
 	}

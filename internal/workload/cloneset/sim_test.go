@@ -12,15 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -67,7 +64,7 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 func (s *simulated) startManager(features Features) {
 	s.Restart()
 	s.wake = true
-	api := reconcile.NewAPI(s.Client(scheme), s.APIReader(scheme), slim.Any, s.Now)
+	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods()}
 	s.serveJobs(s.servesJobs)
 	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: Applier{API: api, Events: s, Parallel: 1}}
@@ -153,16 +150,6 @@ func (s *simulated) change(change func(*appsv1beta1.CloneSet)) {
 		set.Generation++
 	})
 }
-
-var scheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(s); err != nil {
-			panic(err)
-		}
-	}
-	return s
-}()
 
 func nodeKey(name string) simulation.Key { return simulation.Key{Kind: "Node", Name: name} }
 
