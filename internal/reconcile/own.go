@@ -221,8 +221,12 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 		return seen != nil && !older(seen, w.object), nil // one of the same name from before does not do
 	}
 	actual, err := o.live(ctx, w.object)
-	if err != nil || actual != nil && actual.GetUID() == w.object.GetUID() {
-		return false, err // it exists: the cache will show it
+	if err == nil && actual != nil && actual.GetUID() == w.object.GetUID() { // it exists: the cache will show it
+		o.remember(owner, &write{created, actual, now})
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	if o.Leaked != nil {
 		o.Leaked(owner)

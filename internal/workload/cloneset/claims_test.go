@@ -339,7 +339,8 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	}
 }
 
-// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, not by every plan (CS-073 (part)).
+// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, and again every two seconds until they do, not by
+// every plan (CS-073 (part)).
 func TestLateCachesAreWaitedFor(t *testing.T) {
 	s := atRest(t, makeSet(2), Features{})
 	former, reads := s.set().Status.UpdateRevision, 0
@@ -350,8 +351,8 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	s.Hide(revisionKey(former))
 	s.change(image("nginx:2"))
 	s.managed(10 * time.Second)
-	if reads != 1 {
-		t.Errorf("%d reads of revisions", reads)
+	if reads < 1 || reads > 1+5 {
+		t.Errorf("%d reads of revisions in 10 s", reads)
 	}
 }
 
