@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/metadata"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -227,6 +228,20 @@ func TestWatchesFollowTheGates(t *testing.T) {
 			if err := addControllers(t.Context(), nil, nil, gates, nil, nil, nil); err != nil { // would panic on the missing manager
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// ND-182: the gate, which is on by default, decides about hashes of the environment and restarts because of them; TestPlan of the reports shows
+// both without it.
+func TestReportsFollowTheGate(t *testing.T) {
+	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false, "InPlaceUpdateEnvFromMetadata=true": true} {
+		gates, err := features.Parse(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := reporting(gates, metadata.Options{}).EnvFromMetadata; got != want {
+			t.Errorf("%q: %v", list, got)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ND-018, ND-030 to ND-032: what is tried, in order; on Windows one pipe, whatever is asked for.
+// ND-018, ND-030, ND-031, ND-032: what is tried, in order; on Windows one pipe, whatever is asked for.
 func TestCandidates(t *testing.T) {
 	names := func(goos, socketFile string) string {
 		var all []string
