@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ND-013, ND-020, ND-022: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
+// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
 // mandatory.
 func TestOptions(t *testing.T) {
 	t.Setenv("NODE_NAME", "node-a")
@@ -133,7 +133,7 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
-// ND-021, ND-060: the user agent, and events by component with the node as host, as the API server gets them.
+// ND-021, ND-060, OPS-022 (part): the user agent, and events by component with the node as host, as the API server gets them.
 func TestEventsNameComponentAndNode(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	body := make(chan string, 1)

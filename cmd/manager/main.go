@@ -46,6 +46,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
@@ -56,6 +57,9 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=leases,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
+
+// userAgent is that of what the manager asks for, with the name of the controller that does where one does (OPS-022).
+const userAgent = "kruise-manager"
 
 func main() {
 	ctx := ctrl.SetupSignalHandler()
@@ -254,7 +258,8 @@ func restConfig(o *options) (*rest.Config, error) {
 	}
 	// Priority and fairness of the API server decide; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
-	cfg.UserAgent = "kruise-manager"
+	cfg.UserAgent = userAgent
+	cfg.Wrap(useragent.Wrap(userAgent))
 	return cfg, nil
 }
 
