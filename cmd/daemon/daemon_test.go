@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// ND-045, ND-046: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
+// ND-045, ND-046, OPS-091: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
 func TestHealth(t *testing.T) {
 	now := time.Unix(0, 0)
 	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 	usable = nil
 	expect("/readyz", 500, "crrInformerSynced: not synced")
 	now = now.Add(time.Hour)
-	expect("/healthz", 500, "crrInformerSynced: not synced")
+	expect("/healthz", 500, "crrInformerSynced: not synced") // it names the check
 	synced, usable = nil, errors.New("gone for a moment")
 	expect("/healthz", 200, "ok")
 	expect("/readyz", 500, "gone for a moment")

@@ -44,6 +44,7 @@ import (
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
@@ -154,10 +155,16 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showLeadership serves the gauge kruise_manager_is_leader (OPS-092).
+// showLeadership serves the gauge kruise_manager_is_leader, and what is counted of the lease (OPS-092).
 func showLeadership(mgr ctrl.Manager) error {
-	elected := mgr.Elected()
-	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
+	if err := metrics.Registry.Register(leadership(mgr.Elected())); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return leadermetrics.Register(metrics.Registry)
+}
+
+func leadership(elected <-chan struct{}) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
 		select {
 		case <-elected:
 			return 1
@@ -165,10 +172,6 @@ func showLeadership(mgr ctrl.Manager) error {
 			return 0
 		}
 	})
-	if err := metrics.Registry.Register(gauge); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	return nil
 }
 
 func scheme() (*runtime.Scheme, error) {

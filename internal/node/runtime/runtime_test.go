@@ -72,7 +72,7 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 	}
 }
 
-// ND-033, ND-190: a runtime without CRI v1 is refused with that reason.
+// ND-033, ND-190, OPS-121: a runtime without CRI v1 is refused with that reason.
 func TestOldRuntimesAreRefused(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
