@@ -295,6 +295,7 @@ func TestRecordedTermination(t *testing.T) {
 func TestTheNextDaemonGoesOn(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.add("app", "app:1", "a", 1, nil)
+	w.add("side", "side:1", "", 2, nil)
 	w.cri.Set(func(s *fakecri.Server) {
 		s.Restart = func(old fakecri.Container) *fakecri.Container {
 			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1, []string{"V=b"}
