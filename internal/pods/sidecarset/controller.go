@@ -32,6 +32,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when roles are written (SS-281).
@@ -95,7 +96,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("building the SidecarSet controller: %w", err)
 	}

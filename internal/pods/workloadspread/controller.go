@@ -28,6 +28,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
@@ -112,7 +113,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("building the WorkloadSpread controller: %w", err)
 	}
