@@ -14,10 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/metadata"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ND-013, ND-020, ND-022: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
+// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
 // mandatory.
 func TestOptions(t *testing.T) {
 	t.Setenv("NODE_NAME", "node-a")
@@ -45,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// ND-045, ND-046: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
+// ND-045, ND-046, OPS-091: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
 func TestHealth(t *testing.T) {
 	now := time.Unix(0, 0)
 	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
@@ -65,7 +66,7 @@ func TestHealth(t *testing.T) {
 	usable = nil
 	expect("/readyz", 500, "crrInformerSynced: not synced")
 	now = now.Add(time.Hour)
-	expect("/healthz", 500, "crrInformerSynced: not synced")
+	expect("/healthz", 500, "crrInformerSynced: not synced") // it names the check
 	synced, usable = nil, errors.New("gone for a moment")
 	expect("/healthz", 200, "ok")
 	expect("/readyz", 500, "gone for a moment")
@@ -132,7 +133,7 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
-// ND-021, ND-060: the user agent, and events by component with the node as host, as the API server gets them.
+// ND-021, ND-060, OPS-022 (part): the user agent, and events by component with the node as host, as the API server gets them.
 func TestEventsNameComponentAndNode(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	body := make(chan string, 1)
@@ -227,6 +228,20 @@ func TestWatchesFollowTheGates(t *testing.T) {
 			if err := addControllers(t.Context(), nil, nil, gates, nil, nil, nil); err != nil { // would panic on the missing manager
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// ND-182: the gate, which is on by default, decides about hashes of the environment and restarts because of them; TestPlan of the reports shows
+// both without it.
+func TestReportsFollowTheGate(t *testing.T) {
+	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false, "InPlaceUpdateEnvFromMetadata=true": true} {
+		gates, err := features.Parse(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := reporting(gates, metadata.Options{}).EnvFromMetadata; got != want {
+			t.Errorf("%q: %v", list, got)
 		}
 	}
 }

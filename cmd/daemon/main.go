@@ -225,8 +225,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if !watchesPods { // ND-056
 		return nil
 	}
-	return metadata.Setup(mgr, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops,
-		EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata)})
+	return metadata.Setup(mgr, reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
+}
+
+// reporting adds what the gates say of reports on pods (ND-182).
+func reporting(gates *features.Gates, options metadata.Options) metadata.Options {
+	options.EnvFromMetadata = gates.Enabled(features.InPlaceUpdateEnvFromMetadata)
+	return options
 }
 
 // informers are the checks of the caches, by the names of the reference (ND-045).

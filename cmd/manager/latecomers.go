@@ -17,6 +17,9 @@ import (
 // servedEvery is how often kinds are looked for that were not served at the start.
 const servedEvery = 10 * time.Second
 
+// tries are how often kinds are looked for at the start while the API server does not answer, and with what pauses between (OPS-031).
+var tries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
+
 // latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the manager has started.
 type latecomer struct {
 	kinds  []string
@@ -31,7 +34,7 @@ var _ manager.LeaderElectionRunnable = &latecomer{}
 // it is nil.
 func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error, kinds ...string) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
-	switch missing, err := l.missing(); {
+	switch missing, err := l.atStart(ctx); {
 	case err != nil:
 		return err
 	case missing == "":
@@ -46,6 +49,16 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 		return fmt.Errorf("adding what waits for %v: %w", kinds, err)
 	}
 	return nil
+}
+
+// atStart is missing at the start: an API server that does not answer is asked again a few times. Then the manager ends with that error; a kind
+// that nothing is known of is never taken for one that is not served.
+func (l *latecomer) atStart(ctx context.Context) (missing string, err error) {
+	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(context.Context) (bool, error) {
+		missing, err = l.missing()
+		return err == nil, nil
+	})
+	return missing, err
 }
 
 // missing names a kind that is not served. That nothing can be found out is an error, and no missing kind.

@@ -16,21 +16,26 @@ import (
 type mapper struct {
 	meta.RESTMapper
 	answer atomic.Pointer[error]
+	asked  atomic.Int32
 }
 
 func (m *mapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	m.asked.Add(1)
 	if err := m.answer.Load(); err != nil {
 		return nil, *err
 	}
 	return &meta.RESTMapping{}, nil
 }
 
-// CRR-055, IMG-050: controllers of kinds that come after the manager's start are started then, once; neither a kind that is missing nor an API server
+// CRR-055, IMG-050, OPS-031: controllers of kinds that come after the manager's start are started then, once; neither a kind that is missing nor an API server
 // that is away for a moment leaves them out.
 func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 		m, started := &mapper{}, 0
+		if servedEvery != 10*time.Second {
+			t.Errorf("kinds are looked for every %s", servedEvery)
+		}
 		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, every: servedEvery, setup: func(context.Context) error { started++; return nil }}
 		m.answer.Store(&away)
 		if missing, err := l.missing(); missing != "" || err == nil {
@@ -53,4 +58,41 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 			t.Errorf("%v, started %d times", err, started)
 		}
 	})
+}
+
+// OPS-031: an API server that does not answer at the start is asked four times, within 15.5 s. A kind is missing only if it said so; if it never
+// answered, that is an error.
+func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
+	lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
+	for name, test := range map[string]struct {
+		back    time.Duration
+		then    *error
+		missing string
+		fails   bool
+		took    time.Duration
+		asked   int32
+	}{
+		"it answers":                    {asked: 1},
+		"the kind is not served":        {then: &lacking, missing: "NodeImage", asked: 1},
+		"back after a second":           {back: time.Second, took: 3 * time.Second, asked: 3},
+		"back, and lacks the kind":      {back: time.Second, then: &lacking, missing: "NodeImage", took: 3 * time.Second, asked: 3},
+		"back before the last question": {back: 15 * time.Second, took: 15500 * time.Millisecond, asked: 4},
+		"away for longer":               {back: time.Minute, fails: true, took: 15500 * time.Millisecond, asked: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &mapper{}
+				m.answer.Store(test.then)
+				if test.back > 0 {
+					m.answer.Store(&away)
+					time.AfterFunc(test.back, func() { m.answer.Store(test.then) })
+				}
+				began := time.Now()
+				missing, err := (&latecomer{kinds: []string{"NodeImage"}, mapper: m}).atStart(t.Context())
+				if took := time.Since(began); missing != test.missing || err != nil != test.fails || took != test.took || m.asked.Load() != test.asked {
+					t.Errorf("%q, %v, after %s and %d questions", missing, err, took, m.asked.Load())
+				}
+			})
+		})
+	}
 }

@@ -43,8 +43,10 @@ import (
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
@@ -55,6 +57,9 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=leases,verbs=get;create;update;patch
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
+
+// userAgent is that of what the manager asks for, with the name of the controller that does where one does (OPS-022).
+const userAgent = "kruise-manager"
 
 func main() {
 	ctx := ctrl.SetupSignalHandler()
@@ -149,10 +154,16 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showLeadership serves the gauge kruise_manager_is_leader (OPS-092).
+// showLeadership serves the gauge kruise_manager_is_leader, and what is counted of the lease (OPS-092).
 func showLeadership(mgr ctrl.Manager) error {
-	elected := mgr.Elected()
-	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
+	if err := metrics.Registry.Register(leadership(mgr.Elected())); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return leadermetrics.Register(metrics.Registry)
+}
+
+func leadership(elected <-chan struct{}) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
 		select {
 		case <-elected:
 			return 1
@@ -160,10 +171,6 @@ func showLeadership(mgr ctrl.Manager) error {
 			return 0
 		}
 	})
-	if err := metrics.Registry.Register(gauge); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
-	return nil
 }
 
 func scheme() (*runtime.Scheme, error) {
@@ -246,7 +253,8 @@ func restConfig(o *options) (*rest.Config, error) {
 	}
 	// Priority and fairness of the API server decide; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
-	cfg.UserAgent = "kruise-manager"
+	cfg.UserAgent = userAgent
+	cfg.Wrap(useragent.Wrap(userAgent))
 	return cfg, nil
 }
 

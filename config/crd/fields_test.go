@@ -97,6 +97,26 @@ func TestConvertedKindsNameTheService(t *testing.T) {
 	}
 }
 
+// OPS-073: v1beta1 is what is stored, and so what everything is converted to that an older installation has stored in v1alpha1, which is served, too.
+// TestOnlyTheBundleOfDefinitionsIsWritten shows that the manager leaves status.storedVersions alone, and TestRightsOnDefinitions that it could not change
+// them: it migrates nothing, which it may.
+func TestStoredVersions(t *testing.T) {
+	files, err := filepath.Glob("bases/*.yaml")
+	if err != nil || len(files) < 7 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		crd := readCRD(t, file)
+		got := ""
+		for _, version := range crd.Spec.Versions {
+			got += fmt.Sprintf("%s served %t stored %t; ", version.Name, version.Served, version.Storage)
+		}
+		if want := "v1alpha1 served true stored false; v1beta1 served true stored true; "; got != want {
+			t.Errorf("%s: %s", crd.Name, got)
+		}
+	}
+}
+
 func namesTheService(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) {
 	t.Helper()
 	path, port := "/convert", int32(443)

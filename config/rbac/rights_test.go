@@ -244,6 +244,65 @@ func TestRightsForDaemonKinds(t *testing.T) {
 	}
 }
 
+// OPS-073 (part): whatever the manager may do with definitions, it may not write their status, where the stored versions are.
+func TestRightsOnDefinitions(t *testing.T) {
+	seen := 0
+	for name, r := range roles(t) {
+		for _, rule := range r.Rules {
+			for _, resource := range rule.Resources {
+				if !strings.HasPrefix(resource, "customresourcedefinitions") {
+					continue
+				}
+				seen++
+				if resource != "customresourcedefinitions" || name != "kruise-certs-role" {
+					t.Errorf("%s: %+v", name, rule)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no role is about definitions")
+	}
+}
+
+// OPS-081: all that the manager may do in the whole cluster, verb by verb. Who adds a right adds it here, with the reason in what uses it.
+func TestRightsOfTheManager(t *testing.T) {
+	const read, manage = "get list watch", "create delete get list patch watch"
+	want := map[string]string{
+		"pods": manage, "persistentvolumeclaims": manage, "apps/controllerrevisions": manage,
+		"pods/status": "patch", "pods/resize": "patch",
+		"namespaces": read, "nodes": read,
+		"apps/deployments": read, "apps/replicasets": read, "apps/statefulsets": read, "batch/jobs": read,
+		"podtemplates": "create", "configmaps": "create get list patch watch", "secrets": "get",
+		"events": "create patch", "events.k8s.io/events": "create patch",
+		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
+		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
+		"apps.kruise.io/workloadspreads": read, "apps.kruise.io/workloadspreads/status": "get patch",
+		"apps.kruise.io/statefulsets":              read, // of OpenKruise, whose pods are spread
+		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
+		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
+		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",
+		"apps.kruise.io/imagelistpulljobs": "delete get list patch watch", "apps.kruise.io/imagelistpulljobs/status": "patch", "apps.kruise.io/imagelistpulljobs/finalizers": "update",
+	}
+	verbs := map[string][]string{}
+	for _, rule := range roles(t)["kruise-manager-role"].Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				name := strings.TrimPrefix(group+"/"+resource, "/")
+				verbs[name] = append(verbs[name], rule.Verbs...)
+			}
+		}
+	}
+	got := map[string]string{}
+	for name, list := range verbs {
+		slices.Sort(list)
+		got[name] = strings.Join(slices.Compact(list), " ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // named returns the names of the objects in the rules.
 func named(rules []rbacv1.PolicyRule) []string {
 	var names []string

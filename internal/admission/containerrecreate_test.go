@@ -28,7 +28,7 @@ func recreatable(changes ...func(*corev1.Pod)) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "node-a", TerminationGracePeriodSeconds: &grace,
 			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: &always}},
 			Containers: []corev1.Container{
-				{Name: "plain", Ports: ports},
+				{Name: "plain", Ports: ports, Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}}},
 				{Name: "exec", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}})},
 				{Name: "http", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
 				{Name: "tcp", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
@@ -87,7 +87,7 @@ func patched(t *testing.T, given string, body []byte) string {
 	return string(text)
 }
 
-// CRR-011, CRR-021, CRR-035 to CRR-040: what is written into a request, in both versions: at admission that which tells nothing of the pod, right
+// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions: at admission that which tells nothing of the pod, right
 // after that the facts about it, which the webhook lets whoever writes them write, but no others.
 func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {

@@ -11,6 +11,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -141,5 +142,35 @@ func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 				t.Errorf("%+v", answer.AdmissionResponse)
 			}
 		})
+	}
+}
+
+// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager, whatever
+// else stands there; without the ConfigMap, or the key, nothing may be set.
+func TestTheConfigurationOfTheInstallation(t *testing.T) {
+	const rules = `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]}]}`
+	config := func(namespace, name string, data map[string]string) []client.Object {
+		return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}}
+	}
+	set := &appsv1beta1.SidecarSet{}
+	if err := json.Unmarshal([]byte(`{"spec":{"patchPodMetadata":[{"annotations":{"ours/k":"v"}}]}}`), set); err != nil || len(set.Spec.PatchPodMetadata) != 1 {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		live    []client.Object
+		allowed bool
+	}{
+		"its key":                  {config("kruise-system", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), true},
+		"its key among others":     {config("kruise-system", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules, "PPS_Watch_Custom_Workload_WhiteList": "{", "WorkloadSpread_Watch_Custom_Workload_WhiteList": "{"}), true},
+		"other keys":               {config("kruise-system", "kruise-configuration", map[string]string{"PPS_Watch_Custom_Workload_WhiteList": rules, "WorkloadSpread_Watch_Custom_Workload_WhiteList": rules}), false},
+		"no keys":                  {config("kruise-system", "kruise-configuration", nil), false},
+		"no ConfigMap":             {nil, false},
+		"of another namespace":     {config("default", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
+		"a ConfigMap of that sort": {config("kruise-system", "configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
+	} {
+		errs := sidecarSetHandler(t, nil, test.live).whiteList(t.Context(), set)
+		if (len(errs) == 0) != test.allowed || !test.allowed && !strings.Contains(errs.ToAggregate().Error(), "whitelist not found") {
+			t.Errorf("%s: %v", name, errs)
+		}
 	}
 }

@@ -380,9 +380,6 @@ func (k *Keeper) rescope(ctx context.Context) bool {
 	return false
 }
 
-// NeedLeaderElection is false: every replica serves webhooks (OPS-032).
-func (k *Keeper) NeedLeaderElection() bool { return false }
-
 type watchedObject struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName

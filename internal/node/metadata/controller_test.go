@@ -288,3 +288,38 @@ func TestRecordedTermination(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// ND-003: what a daemon knows when it ends is found again by the next one, in the pod and in the runtime: what is reported already, and which container is to be
+// restarted; and the restart that the former one carried out is not carried out again. The simulations of restarts on request and of image pulls end the
+// daemon in between, too, and TestContainerIsConfined shows that there is no place where it could keep anything.
+func TestTheNextDaemonGoesOn(t *testing.T) {
+	w := newWorld(t, pod("b", updatingPod))
+	w.add("app", "app:1", "a", 1, nil)
+	w.add("side", "side:1", "", 2, nil)
+	w.cri.Set(func(s *fakecri.Server) {
+		s.Restart = func(old fakecri.Container) *fakecri.Container {
+			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1, []string{"V=b"}
+			return &old
+		}
+	})
+	next := func() {
+		runtimes := runtime.NewSet(runtime.Options{Root: w.cri.Root()})
+		runtimes.Look(t.Context())
+		w.r = newReconciler(w.api, w.api, Options{Runtimes: runtimes, Events: w.events, Stops: stop.NewStops(), EnvFromMetadata: true})
+		w.reconcile()
+	}
+	target := target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}
+	w.reconcile()
+	next()
+	if len(w.patches) != 1 || len(w.r.restarts.wanted) != 1 || !w.r.restarts.wanted[target] {
+		t.Fatalf("before the restart: %v, %v", w.patches, w.r.restarts.wanted)
+	}
+	if err := w.restart(target); err != nil {
+		t.Fatal(err)
+	}
+	next()
+	next()
+	if len(w.r.restarts.wanted) != 0 || len(w.cri.Calls("StopContainer")) != 1 || len(w.patches) != 2 || !strings.Contains(w.patches[1], "containerd://app-2") {
+		t.Errorf("after it: %v, %v, %v", w.r.restarts.wanted, w.cri.Calls("StopContainer"), w.patches)
+	}
+}

@@ -3,16 +3,21 @@ package metadata
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
 const noEnv = 86995377 // ND-104
@@ -79,7 +84,7 @@ func hash(value string) uint64 {
 	return number(inplace.EnvHash(p, &p.Spec.Containers[1]))
 }
 
-// ND-081 to ND-087, ND-091, ND-094, ND-101 to ND-103, ND-106, ND-110, ND-111, ND-116, ND-194, IPU-123, IPU-319, IPU-322.
+// ND-081, ND-083, ND-084, ND-085, ND-086, ND-087, ND-091, ND-094, ND-101, ND-103, ND-106, ND-110, ND-111, ND-116, ND-194, IPU-123, IPU-319, IPU-322.
 func TestPlan(t *testing.T) {
 	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
 	both := []runtime.Container{container("app", 1, "app:1"), container("side", 1, "side:1")}
@@ -100,15 +105,24 @@ func TestPlan(t *testing.T) {
 		gateOff    bool
 		want       want
 	}{
-		"first report, in the order of the statuses": {pod: pod("a"), containers: both,
+		"ND-083 first report, in the order of the statuses": {pod: pod("a"), containers: both,
+			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv)}}},
+		"ND-083 one that the runtime does not have is left out": {pod: pod("a"), containers: both[1:],
+			want: want{Report: []inplace.RuntimeContainer{row("side", 1, sideHash, noEnv)}}},
+		"ND-083 one that is not in the spec is left out": {pod: pod("a", func(p *corev1.Pod) {
+			debug := corev1.ContainerStatus{Name: "debug", ContainerID: "containerd://debug-1"}
+			p.Status.ContainerStatuses = append([]corev1.ContainerStatus{debug}, p.Status.ContainerStatuses...)
+		}), containers: append([]runtime.Container{container("debug", 1, "debug:1")}, both...),
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, hash("a")), row("side", 1, sideHash, noEnv)}}},
 		"environment not known: absent and asked for": {pod: pod("a"), containers: both, unknown: true,
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, 0), row("side", 1, sideHash, noEnv)}, Read: []string{"containerd://app-1"}}},
-		"without the gate no environment": {pod: pod("a"), containers: both, unknown: true, gateOff: true,
+		"ND-182 without the gate no environment": {pod: pod("a"), containers: both, unknown: true, gateOff: true,
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, appHash, 0), row("side", 1, sideHash, 0)}}},
 		"equal: nothing is written": {pod: pod("a", reported), containers: both},
-		"an entry is kept as it is, the missing environment is added": {pod: pod("a", report(row("app", 1, 5, 0), row("side", 1, sideHash, noEnv))), containers: both,
+		"ND-086 an entry is kept as it is, the missing environment is added": {pod: pod("a", report(row("app", 1, 5, 0), row("side", 1, sideHash, noEnv))), containers: both,
 			want: want{Report: []inplace.RuntimeContainer{row("app", 1, 5, hash("a")), row("side", 1, sideHash, noEnv)}}},
+		"ND-086 what an entry says of the environment is kept, too, though another one is known": {containers: both,
+			pod: pod("a", report(row("app", 1, 5, hash("z")), row("side", 1, sideHash, noEnv)))},
 		"the newest container is told of": {pod: pod("b", reported), containers: append([]runtime.Container{container("app", 2, "app:1")}, both...), unknown: true,
 			want: want{Report: []inplace.RuntimeContainer{row("app", 2, appHash, 0), row("side", 1, sideHash, noEnv)}, Read: []string{"containerd://app-2"}}},
 		"of one that does not run no environment": {pod: pod("a"), containers: []runtime.Container{container("app", 1, "app:1", exited)}, unknown: true,
@@ -145,9 +159,9 @@ func TestPlan(t *testing.T) {
 		"the image changes, too: left to kubelet": {pod: pod("b", reported, updatingPod, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "app:2" }), containers: both, want: want{Left: 1}},
 		"the image changes, kubelet's hash is missing": {pod: pod("b", reported, updatingPod, func(p *corev1.Pod) { p.Spec.Containers[1].Image = "app:2" }),
 			containers: []runtime.Container{container("app", 1, "app:1", func(c *runtime.Container) { c.PlainHash = 0 }), both[1]}, want: want{Left: 1}},
-		"it does not run: left alone": {pod: pod("b", reported, updatingPod), containers: []runtime.Container{container("app", 1, "app:1", exited), both[1]}},
-		"restart asked for":           {pod: pod("a", reported, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1", "side": "containerd://side-0"}})), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
-		"restart without the gate":    {pod: pod("b", reported, updatingPod, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})), containers: both, gateOff: true},
+		"it does not run: left alone":        {pod: pod("b", reported, updatingPod), containers: []runtime.Container{container("app", 1, "app:1", exited), both[1]}},
+		"restart asked for":                  {pod: pod("a", reported, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1", "side": "containerd://side-0"}})), containers: both, want: want{Restarts: []string{"containerd://app-1"}}},
+		"ND-182 without the gate no restart": {pod: pod("b", reported, updatingPod, state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})), containers: both, gateOff: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{Pod: test.pod, Containers: test.containers, Environments: known, EnvFromMetadata: !test.gateOff}
@@ -218,24 +232,63 @@ func TestEnvironmentHash(t *testing.T) {
 	}
 }
 
-// ND-088 to ND-091, ND-200: which events give reason to look; by name, whatever the orders are.
+// ND-102: what is expected is the pod's label or annotation as it is now, and what is actual is what the container has; what either does not
+// have counts as empty.
+func TestMissingValuesAreEmpty(t *testing.T) {
+	for of, path := range map[string]string{"label": "metadata.labels['a']", "annotation": "metadata.annotations['a']"} {
+		c := &corev1.Container{Env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"b": "1"}, Annotations: map[string]string{"b": "1"}}}
+		const empty, one = "3524302846", "143497458" // ND-104
+		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"B": "1"}); expected != empty || actual != empty {
+			t.Errorf("%s: missing: expected %s, actual %s", of, expected, actual)
+		}
+		p.Labels["a"], p.Annotations["a"] = "", ""
+		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"A": ""}); expected != empty || actual != empty {
+			t.Errorf("%s: empty: expected %s, actual %s", of, expected, actual)
+		}
+		if of == "label" {
+			p.Labels["a"] = "1"
+		} else {
+			p.Annotations["a"] = "1"
+		}
+		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"A": "1"}); expected != one || actual != one {
+			t.Errorf("%s: set: expected %s, actual %s", of, expected, actual)
+		}
+	}
+}
+
+// ND-088, ND-089, ND-090, ND-091, ND-200: which events give reason to look; by name, whatever the orders are. TestEventsAreCoalesced tells when.
 func TestTriggers(t *testing.T) {
 	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
 	reported := report(row("side", 1, sideHash, noEnv), row("app", 1, appHash, hash("a")))
 	restarted := func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "containerd://app-2" }
 	asked := state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})
+	turned := func(p *corev1.Pod) { slices.Reverse(p.Status.ContainerStatuses) }
+	debugged := func(p *corev1.Pod) { // more statuses than the spec has containers
+		p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "debug", ContainerID: "containerd://debug-1"}, {Name: "more"}}, p.Status.ContainerStatuses...)
+	}
 	for name, test := range map[string]struct {
 		before, now *corev1.Pod
 		initial     bool
 		gateOff     bool
 		want        bool
 	}{
-		"at start without a report":                      {now: pod("a"), initial: true},
-		"at start with a report that fits":               {now: pod("a", reported), initial: true},
-		"at start with a report of another container":    {now: pod("a", reported, restarted), initial: true, want: true},
-		"at start with another environment":              {now: pod("b", reported), initial: true, want: true},
-		"the same without the gate":                      {now: pod("b", reported), initial: true, gateOff: true},
-		"at start without a report, a restart asked for": {now: pod("a", asked), initial: true, want: true},
+		"at start without a report":                               {now: pod("a"), initial: true},
+		"at start with a report that fits":                        {now: pod("a", reported), initial: true},
+		"at start with a report of another container":             {now: pod("a", reported, restarted), initial: true, want: true},
+		"at start with another environment":                       {now: pod("b", reported), initial: true, want: true},
+		"the same without the gate":                               {now: pod("b", reported), initial: true, gateOff: true},
+		"at start without a report, a restart asked for":          {now: pod("a", asked), initial: true, want: true},
+		"at start without a report, an environment to be changed": {now: pod("a", state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})), initial: true, want: true},
+		"at start without a report, the one to restart has been":  {now: pod("a", asked, restarted), initial: true},
+		"at start without a report, the one to restart has ended": {now: pod("a", asked, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}), initial: true},
+		"reported, in another order":                {before: pod("a", reported), now: pod("a", reported, turned)},
+		"unreported, in another order":              {before: pod("a"), now: pod("a", turned)},
+		"reported, more statuses than containers":   {before: pod("a", reported, debugged), now: pod("a", reported, debugged)},
+		"reported, more statuses, restarted":        {before: pod("a", reported, debugged), now: pod("a", reported, restarted, debugged), want: true},
+		"the environment changed, without the gate": {before: pod("b", reported), now: pod("a", reported), gateOff: true},
 		"new":                                            {now: pod("a"), want: true},
 		"new and not started":                            {now: pod("a", func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })},
 		"unreported, nothing changed":                    {before: pod("a"), now: pod("a")},
@@ -254,5 +307,50 @@ func TestTriggers(t *testing.T) {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// delays is a queue that writes down what it is given, and for when.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	after map[string]time.Duration
+}
+
+func (d *delays) AddAfter(item reconcile.Request, after time.Duration) { d.after[item.Name] = after }
+
+// ND-088, ND-090: an event waits for others of its pod for a second; the pods that were there at the start are not new ones.
+func TestEventsAreCoalesced(t *testing.T) {
+	h := (&reconciler{own: ownwrites.NewTracker(), readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
+	q := &delays{after: map[string]time.Duration{}}
+	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
+	h.Create(t.Context(), event.CreateEvent{Object: pod("a", named("new"))}, q)
+	h.Create(t.Context(), event.CreateEvent{Object: pod("a", named("old")), IsInInitialList: true}, q)
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("a", named("changed")), ObjectNew: pod("b", named("changed"))}, q)
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("a", named("same")), ObjectNew: pod("a", named("same"))}, q)
+	h.Delete(t.Context(), event.DeleteEvent{Object: pod("a", named("deleted"))}, q)
+	if diff := cmp.Diff(map[string]time.Duration{"new": time.Second, "changed": time.Second}, q.after); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ND-082: pods whose controller is of our group, in whatever version, and pods with a sidecar of ours; no others.
+func TestEligible(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"v1beta1":               {func(*corev1.Pod) {}, true},
+		"v1alpha1":              {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps.kruise.io/v1alpha1" }, true},
+		"a version of tomorrow": {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps.kruise.io/v9" }, true},
+		"another group":         {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" }, false},
+		"a group like ours":     {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps.kruise.io.example/v1" }, false},
+		"an unreadable group":   {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps.kruise.io/v1/v2" }, false},
+		"not the controller":    {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, false},
+		"no owner":              {func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
+		"with a sidecar":        {func(p *corev1.Pod) { p.OwnerReferences, p.Annotations[pub.SidecarSetHash] = nil, "{}" }, true},
+	} {
+		if got := Eligible(pod("a", test.change)); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

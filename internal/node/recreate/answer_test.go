@@ -74,6 +74,42 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 	}
 }
 
+// CRR-091: while a container is being stopped for one request, nothing is done for another one of the same pod but to tell that it waits, however
+// often somebody looks, whatever container it is about; TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother is about other pods.
+func TestRequestsOfOnePodTakeTurns(t *testing.T) {
+	w, now := quiet(t, lasting)
+	stops := slow{w, make(chan struct{}), make(chan struct{})}
+	w.r.runtimeOf = func(string) (Runtime, error) { return stops, nil }
+	look := func() {
+		t.Helper()
+		w.sync()
+		if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "p"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look()
+	look()
+	<-stops.begun
+	second := request(states(), force, lasting, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Name, r.UID, r.Status.Phase = "second", "2", ""
+		r.Spec.Containers = r.Spec.Containers[1:]
+	})
+	if err := w.api.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		look() // a second stop would close a channel that is closed
+	}
+	if list := w.all(); list[1].Status.Phase != pending || list[1].Status.ContainerRecreateStates != nil || now().Status.ContainerRecreateStates[0].IsKilled {
+		t.Errorf("%+v", list)
+	}
+	close(stops.end)
+	w.settle()
+	if !now().Status.ContainerRecreateStates[0].IsKilled {
+		t.Errorf("the first is not recorded: %+v", now().Status)
+	}
+}
+
 // CRR-100, CRR-060: a request that waits for a runtime is answered; it is carried out when the runtime is there.
 func TestAnsweredWithoutRuntime(t *testing.T) {
 	w, now := quiet(t)

@@ -73,7 +73,7 @@ func end() runtime.Container {
 	return c
 }
 
-// CRR-109 to CRR-131, rule by rule.
+// CRR-110 to CRR-131, rule by rule.
 func TestEvaluate(t *testing.T) {
 	st := func(name string, phase appsv1beta1.ContainerRecreateRequestPhase, killed bool, message ...string) State {
 		s := State{Name: name, Phase: phase, IsKilled: killed}
@@ -142,6 +142,14 @@ func TestEvaluate(t *testing.T) {
 			containers: []runtime.Container{end(), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-130 killed and still there: not again": {request: request(states(st("a", pending, true), st("b", succeeded, true))), containers: alike,
 			want: Plan{Waiting: "container a has to end"}},
+		"CRR-115 it runs as when the request was made, and was stopped for it": {request: request(states(st("a", recreating, true), st("b", succeeded, true))), containers: alike,
+			states: []State{st("a", pending, true), st("b", succeeded, true)}, want: Plan{Record: true}},
+		"CRR-115 it runs as when the request was made, and was not stopped": {request: request(states(st("a", recreating, false), st("b", succeeded, true))), containers: alike,
+			states: []State{st("a", pending, false), st("b", succeeded, true)}, want: Plan{Record: true}},
+		"CRR-117 the states are in the order of the spec": {request: request(states(st("b", pending, false), st("a", pending, false))), containers: alike,
+			states: []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-117 what changed is recorded before anything is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))), containers: alike[1:],
+			states: []State{st("a", pending, true, notFound), st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-125 Fail ends the request": {request: request(states(st("a", failed, false, "kill container error: x"), st("b", pending, false))), containers: alike,
 			states: []State{st("a", failed, false, "kill container error: x"), st("b", failed, false, givenUp)}, want: Plan{Record: true, Complete: true, Phase: completed}},
 		"CRR-125 Ignore goes on":                {request: request(ignore, states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},

@@ -99,7 +99,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// CRR-091 (part), CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The restart of
+// CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The restart of
 // another tenant goes on at once, and no more stops of the first tenant run at a time than a namespace may have.
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()

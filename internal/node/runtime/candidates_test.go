@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// ND-018, ND-030 to ND-032: what is tried, in order; on Windows one pipe, whatever is asked for.
+// ND-018 (part), ND-030, ND-031, ND-032, OPS-026 (part), OPS-121 (part): what is tried, in order; on Windows one pipe, whatever is asked for.
 func TestCandidates(t *testing.T) {
 	names := func(goos, socketFile string) string {
 		var all []string
@@ -22,6 +22,9 @@ func TestCandidates(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+		if strings.Contains(got, "dockershim") { // OPS-121
+			t.Errorf("got %s", got)
 		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/afloat-project/afloat/internal/node/runtime"
@@ -31,8 +33,9 @@ func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 	return r
 }
 
-// ND-031, ND-034, ND-035, ND-037, CRR-100: what was tried and why it cannot be used is told until there is something to use, and then
-// containers are found by the scheme of their IDs.
+// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: what was tried and why it cannot be used is told, and logged, until there is something to use,
+// and then containers are found by the scheme of their IDs. TestCandidates has the whole list, TestRuntimeComesLateAndRestarts shows that it is tried
+// again, and TestOldRuntimesAreRefused what has to be served.
 func TestRuntimesAreFoundAndTold(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
@@ -45,12 +48,22 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 	if err := set.Ready(); err == nil {
 		t.Error("ready without a look")
 	}
-	set.Look(t.Context())
+	var logged strings.Builder
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, text string) { logged.WriteString(text + "\n") }, funcr.Options{}))
+	set.Look(ctx)
 	err := set.Ready()
 	for _, want := range []string{s.Path + ": listing images: ", "content store is broken", "crio.sock: not a socket", "cri-dockerd.sock: no such file",
 		"k3s/containerd/containerd.sock: no such file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
+		}
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("%q is not logged: %s", want, logged.String())
+		}
+	}
+	if before := logged.Len(); before > 0 {
+		if set.Look(ctx); logged.Len() != before {
+			t.Errorf("the same is logged again: %s", logged.String()[before:])
 		}
 	}
 	if _, err := set.ForContainer("containerd://a"); !errors.Is(err, runtime.ErrUnavailable) {
@@ -72,7 +85,18 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 	}
 }
 
-// ND-033, ND-190: a runtime without CRI v1 is refused with that reason.
+// ND-030 (part), OPS-026 (part): where the daemon runs in its pod, sockets are looked for below the mounted folder of the host.
+func TestSocketsOfTheHost(t *testing.T) {
+	for file, want := range map[string]string{"": "unix:///hostvarrun/k3s/containerd/containerd.sock: no such file", "my.sock": "unix:///hostvarrun/my.sock: no such file"} {
+		set := runtime.NewSet(runtime.Options{SocketFile: file})
+		set.Look(t.Context())
+		if err := set.Ready(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", file, err)
+		}
+	}
+}
+
+// ND-033, ND-190, OPS-121: a runtime without CRI v1 is refused with that reason.
 func TestOldRuntimesAreRefused(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {

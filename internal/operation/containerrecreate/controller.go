@@ -31,6 +31,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/recreate"
 	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;patch;delete
@@ -78,7 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		For(&appsv1beta1.ContainerRecreateRequest{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podEvents)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
-		Complete(r)
+		Complete(useragent.Of("containerrecreaterequest", r))
 	if err != nil {
 		return fmt.Errorf("building the ContainerRecreateRequest controller: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/recreate"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its node. Either is nil if it does not exist.
@@ -65,7 +66,7 @@ func (f *filler) setup(mgr ctrl.Manager, options Options) error {
 			return ok && Unfilled(request)
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, NeedLeaderElection: &everywhere}).
-		Complete(f)
+		Complete(useragent.Of("containerrecreaterequest-facts", f))
 	if err != nil {
 		return fmt.Errorf("building the controller that fills ContainerRecreateRequests: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// CRR-035 (part), CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and whatever the others' caches
+// CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and whatever the others' caches
 // show; while a replica of an earlier release refuses that it is tried again; and it is never filled in from another pod of that name.
 func TestRequestsAreFilledIn(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -33,11 +33,14 @@ func TestRequestsAreFilledIn(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{pub.NodeType: pub.VirtualNode}}}
 	for name, test := range map[string]struct {
 		pod    func(*corev1.Pod)
+		node   string // the value of its label type, if it is not a virtual one
 		answer error
 		after  time.Duration
 		want   string // of what becomes of it
 	}{
 		"filled in":                   {want: "node-a virtual-kubelet c://app"},
+		"on another sort of node":     {node: "gpu", want: "node-a c://app"},
+		"on a node without label":     {node: "-", want: "node-a c://app"},
 		"refused by an older replica": {answer: apierrors.NewForbidden(schema.GroupResource{}, "restart", errors.New("immutable")), after: tryAnotherReplica},
 		"somebody writes meanwhile":   {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")), after: retryConflict},
 		"another pod of that name":    {pod: func(p *corev1.Pod) { p.UID = "pod-2" }},
@@ -50,11 +53,19 @@ func TestRequestsAreFilledIn(t *testing.T) {
 			if test.pod != nil {
 				test.pod(pod)
 			}
+			node := node.DeepCopy()
+			switch test.node {
+			case "":
+			case "-":
+				node.Labels = nil
+			default:
+				node.Labels[pub.NodeType] = test.node
+			}
 			request := &appsv1beta1.ContainerRecreateRequest{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: "pod-1"}},
 				Spec:       appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
 			writes := 0
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node.DeepCopy(), pod, request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, pod, request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if test.answer != nil {
 						return test.answer

@@ -32,6 +32,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
@@ -115,7 +116,7 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 		Watches(&appsv1beta1.NodeImage{}, mapping.ofNodeImages()).
 		Watches(&corev1.Pod{}, mapping.ofPods()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.JobWorkers, RateLimiter: options.limiter()}).
-		Complete(r)
+		Complete(useragent.Of("imagepulljob", r))
 	if err != nil {
 		return fmt.Errorf("building the ImagePullJob controller: %w", err)
 	}

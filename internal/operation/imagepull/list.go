@@ -29,6 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
@@ -256,7 +257,7 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		For(&appsv1beta1.ImageListPullJob{}).
 		Owns(&appsv1beta1.ImagePullJob{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: listWorkers, RateLimiter: options.limiter()}).
-		Complete(r)
+		Complete(useragent.Of("imagelistpulljob", r))
 	if err != nil {
 		return fmt.Errorf("building the ImageListPullJob controller: %w", err)
 	}

@@ -27,6 +27,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
@@ -107,7 +108,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			r.ofJob(ctx, e.Object, queue)
 		}}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.NodeWorkers, RateLimiter: options.limiter()}).
-		Complete(r)
+		Complete(useragent.Of("nodeimage", r))
 	if err != nil {
 		return fmt.Errorf("building the NodeImage controller: %w", err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner references see to that.
@@ -75,7 +76,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of("containerlaunchpriority", r))
 	if err != nil {
 		return fmt.Errorf("building the container launch priority controller: %w", err)
 	}

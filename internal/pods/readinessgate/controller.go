@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -51,7 +52,7 @@ func Setup(mgr ctrl.Manager) error {
 			return ok && Plan(pod, time.Time{}) != nil
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of("podreadiness", r))
 	if err != nil {
 		return fmt.Errorf("building the pod readiness controller: %w", err)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -94,7 +95,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("building the SidecarSet controller: %w", err)
 	}

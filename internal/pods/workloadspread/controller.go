@@ -27,6 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -113,7 +114,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(r)
+		Complete(useragent.Of(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("building the WorkloadSpread controller: %w", err)
 	}

@@ -250,3 +250,28 @@ func TestListed(t *testing.T) {
 		t.Error("nothing is listed any more", l.Err())
 	}
 }
+
+// OPS-013: kinds are listed under their key of ConfigMap kruise-configuration, in JSON, whatever stands under other keys; an absent key lists nothing.
+// TestTheConfigurationOfTheInstallation is about the key of SidecarSets; that of PersistentPodStates means nothing to anybody yet. That the ConfigMap is the one
+// in the namespace of the manager is shown by TestWorkloadSpreadOfAListedKind on a real API server, too.
+func TestTheKeyOfListedKinds(t *testing.T) {
+	if ConfigMapName != "kruise-configuration" || AllowListKey != "WorkloadSpread_Watch_Custom_Workload_WhiteList" {
+		t.Error(ConfigMapName, AllowListKey)
+	}
+	const text = `{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`
+	for name, test := range map[string]struct {
+		data map[string]string
+		want bool
+	}{
+		"its key":              {map[string]string{AllowListKey: text}, true},
+		"its key among others": {map[string]string{AllowListKey: text, "PPS_Watch_Custom_Workload_WhiteList": "{", "SidecarSet_PatchPodMetadata_WhiteList": "{"}, true},
+		"other keys":           {map[string]string{"PPS_Watch_Custom_Workload_WhiteList": text, "SidecarSet_PatchPodMetadata_WhiteList": text}, false},
+		"no keys":              {nil, false},
+	} {
+		l := &Listed{log: logr.Discard()}
+		l.read(&corev1.ConfigMap{Data: test.data})
+		if got := (&Kinds{listed: l.Kinds, ready: l.Ready}).Known(gameKind.GroupKind()); got != test.want || l.Err() != nil {
+			t.Errorf("%s: %v %v", name, got, l.Err())
+		}
+	}
+}

@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -90,7 +91,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		kube.pulls = newPullWatch(mgr, toOwner)
 		builder = builder.WatchesRawSource(source.Func(kube.pulls.start))
 	}
-	if err := builder.Complete(r); err != nil {
+	if err := builder.Complete(useragent.Of("cloneset", r)); err != nil {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
 	}
 	return nil

@@ -161,7 +161,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	}
 	pod := before.(*corev1.Pod)
 	if afterPod, ok := after.(*corev1.Pod); ok {
-		r.partitionHolds(pod, afterPod, limits)
+		r.partitionHolds(pod, afterPod, limits, set)
 		for i := range pod.Spec.Containers {
 			if pod.Spec.Containers[i].Image != afterPod.Spec.Containers[i].Image && readiness.Ready(pod) {
 				r.fail("image of pod %s changed while it was in service", pod.Name)
@@ -205,14 +205,17 @@ func (r *rolloutRun) newest() string {
 	return name
 }
 
-func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits) {
+// partitionHolds counts the pods that were moved already. Those that will go have successors, and do not count (CS-120 (part)).
+func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Limits, set *appsv1beta1.CloneSet) {
 	to := after.Labels[pub.ControllerRevisionHash]
 	if before.Labels[pub.ControllerRevisionHash] == to || r.pass.Features.PartitionRollback && !revision.SameLabel(to, r.newest()) {
 		return
 	}
 	moved := 1
 	for _, pod := range r.active() {
-		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to && pod.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) {
+		_, goes := pod.Labels[pub.SpecifiedDelete]
+		goes = goes || slices.Contains(set.Spec.ScaleStrategy.PodsToDelete, pod.Name) || pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete)
+		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to && !goes {
 			moved++
 		}
 	}

@@ -1,0 +1,103 @@
+package useragent
+
+import (
+	"context"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// OPS-022 (part): what a controller asks carries its name; what nobody's controller asks, before, between and after, that of the program alone.
+func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
+	var seen []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Method+" "+r.UserAgent())
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"ns","name":"p"}}`))
+	}))
+	defer server.Close()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	config := &rest.Config{Host: server.URL, UserAgent: "kruise-manager", WrapTransport: Wrap("kruise-manager")}
+	c, err := client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = "ns", "p"
+	read := func(ctx context.Context) {
+		t.Helper()
+		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Error(err)
+		}
+	}
+	controller := func(name string) reconcile.Reconciler {
+		return Of(name, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			read(ctx)
+			return reconcile.Result{RequeueAfter: 7}, c.Delete(ctx, pod.DeepCopy())
+		}))
+	}
+	read(t.Context())
+	for _, name := range []string{"cloneset", "sidecarset"} {
+		if result, err := controller(name).Reconcile(t.Context(), reconcile.Request{}); err != nil || result.RequeueAfter != 7 {
+			t.Error(result, err)
+		}
+	}
+	read(t.Context())
+	want := []string{"GET kruise-manager", "GET kruise-manager/cloneset", "DELETE kruise-manager/cloneset", "GET kruise-manager/sidecarset", "DELETE kruise-manager/sidecarset",
+		"GET kruise-manager"}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// OPS-022 (part): every controller of the manager has its name in what it asks, and it is the one that its metrics and logs have.
+func TestEveryControllerIsNamed(t *testing.T) {
+	named, completed := regexp.MustCompile(`ControllerManagedBy\(mgr\)\.Named\(([^)]*)\)`), regexp.MustCompile(`\bComplete\(useragent\.Of\(([^,]*), `)
+	controllers := 0
+	for _, dir := range []string{"../../operation", "../../pods", "../../workload"} {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			var names, agents []string
+			for _, m := range named.FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+			for _, m := range completed.FindAllSubmatch(text, -1) {
+				agents = append(agents, string(m[1]))
+			}
+			if strings.Count(string(text), "ControllerManagedBy(") != len(names) {
+				t.Errorf("%s: a controller without a name", path)
+			}
+			if diff := cmp.Diff(names, agents); diff != "" {
+				t.Errorf("%s (-controllers +user agents):\n%s", path, diff)
+			}
+			controllers += len(names)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if controllers < 10 {
+		t.Errorf("only %d controllers were found", controllers)
+	}
+}
