@@ -5,10 +5,7 @@ package waiting
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // EventReason is the reason of the event that tells of a wait.
@@ -70,13 +67,9 @@ type Progress struct {
 	Wait *Wait
 }
 
-// Memory knows since when workloads stand still, and what was told of it. It is safe for concurrent use.
-type Memory struct {
-	mu sync.Mutex
-	of map[types.UID]*memory
-}
-
-type memory struct {
+// Watch knows since when one workload stands still, and what was told of it. The zero value knows nothing.
+type Watch struct {
+	begun      bool
 	generation int64
 	since      time.Time
 	arrived    int
@@ -86,39 +79,25 @@ type memory struct {
 }
 
 // Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none is.
-func (m *Memory) Passed(owner types.UID, p Progress, now time.Time) (tell string, after time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	this := m.of[owner]
-	if this == nil || this.generation != p.Generation {
-		if m.of == nil {
-			m.of = map[types.UID]*memory{}
-		}
-		this = &memory{generation: p.Generation, since: now, arrived: p.Arrived, told: map[string]time.Time{}}
-		m.of[owner] = this
+func (w *Watch) Passed(p Progress, now time.Time) (tell string, after time.Duration) {
+	if !w.begun || w.generation != p.Generation {
+		*w = Watch{begun: true, generation: p.Generation, since: now, arrived: p.Arrived, told: map[string]time.Time{}}
 	}
-	this.complete = this.complete || p.Complete
-	held := p.Wait != nil && (!this.complete || p.Wait.Reason != NotReady)
-	if p.Moved || !this.held || p.Arrived > this.arrived { // pods that come and go in turn are no progress
-		this.since, this.arrived = now, max(p.Arrived, this.arrived)
+	w.complete = w.complete || p.Complete
+	held := p.Wait != nil && (!w.complete || p.Wait.Reason != NotReady)
+	if p.Moved || !w.held || p.Arrived > w.arrived { // pods that come and go in turn are no progress
+		w.since, w.arrived = now, max(p.Arrived, w.arrived)
 	}
-	if this.held = held; !held {
+	if w.held = held; !held {
 		return "", 0
 	}
-	due := this.since.Add(heldFor)
-	if again := this.told[p.Wait.Reason].Add(toldAgain); again.After(due) {
+	due := w.since.Add(heldFor)
+	if again := w.told[p.Wait.Reason].Add(toldAgain); again.After(due) {
 		due = again
 	}
 	if now.Before(due) {
 		return "", due.Sub(now)
 	}
-	this.told[p.Wait.Reason] = now
+	w.told[p.Wait.Reason] = now
 	return p.Wait.String(), toldAgain
-}
-
-// Forget drops what is known of a workload that is gone.
-func (m *Memory) Forget(owner types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, owner)
 }

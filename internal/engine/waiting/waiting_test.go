@@ -47,14 +47,11 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, begin := &Memory{}, time.Unix(1, 0)
+			w, begin := &Watch{}, time.Unix(1, 0)
 			for i, step := range steps {
-				if tell, after := m.Passed("x", step.p, begin.Add(step.at)); tell != step.tell || after != step.after {
+				if tell, after := w.Passed(step.p, begin.Add(step.at)); tell != step.tell || after != step.after {
 					t.Errorf("step %d: %q after %v, want %q after %v", i, tell, after, step.tell, step.after)
 				}
-			}
-			if m.Forget("x"); len(m.of) > 0 {
-				t.Error("a workload that is gone is remembered")
 			}
 		})
 	}

@@ -9,28 +9,44 @@ import (
 // What failed is tried again after a second, and after twice the time each time it fails again, up to a minute.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-// Retries tells when objects may be tried again that could not be written. The back-off of the queue is of the whole pass, which any event
-// calls for: without a pause of its own, one refused pod of a busy object would be tried at every event. The zero value holds nothing back.
-type Retries struct {
-	failed map[types.UID]retry
-}
-
-type retry struct {
+// Retry tells when something may be tried again that failed. The back-off of the queue is of the whole pass, which any event calls for: without a pause
+// of its own, one refused pod of a busy object would be tried at every event. The zero value holds nothing back.
+type Retry struct {
 	about, why string
 	wait       time.Duration
 	until      time.Time
 }
 
+// Failed notes that an attempt failed. about is what was tried: something else may be tried at once.
+func (r *Retry) Failed(about string, err error, now time.Time) {
+	wait := firstRetry
+	if r.wait > 0 && r.about == about {
+		wait = min(2*r.wait, lastRetry)
+	}
+	*r = Retry{about, err.Error(), wait, now.Add(wait)}
+}
+
+// Last returns how the last attempt failed, and until when the next one is held back; nothing if it did not, or if it was about something else.
+func (r *Retry) Last(about string) (until time.Time, why string) {
+	if r.about != about {
+		return time.Time{}, ""
+	}
+	return r.until, r.why
+}
+
+// Retries are those of many objects. The zero value holds nothing back.
+type Retries struct {
+	failed map[types.UID]Retry
+}
+
 // Failed notes that an object could not be written. about is what was tried: something else may be tried at once.
 func (r *Retries) Failed(uid types.UID, about string, err error, now time.Time) {
-	wait := firstRetry
-	if last, ok := r.failed[uid]; ok && last.about == about {
-		wait = min(2*last.wait, lastRetry)
-	}
 	if r.failed == nil {
-		r.failed = map[types.UID]retry{}
+		r.failed = map[types.UID]Retry{}
 	}
-	r.failed[uid] = retry{about, err.Error(), wait, now.Add(wait)}
+	retry := r.failed[uid]
+	retry.Failed(about, err, now)
+	r.failed[uid] = retry
 }
 
 // Done forgets an object: it was written.

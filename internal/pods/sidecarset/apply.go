@@ -2,14 +2,11 @@ package sidecarset
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -266,36 +263,12 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 // writeStatus patches what differs in the status.
 func (a *application) writeStatus(ctx context.Context, status *appsv1beta1.SidecarSetStatus) error {
 	set := a.plan.SidecarSet
-	changes, err := statusPatch(&set.Status, status)
-	if err != nil {
-		return err
-	}
-	body, err := reconcile.MergePatch(set, nil, map[string]any{"status": changes})
-	if err != nil {
+	body, err := reconcile.StatusPatch(set, &set.Status, status)
+	if err != nil || body == nil {
 		return err
 	}
 	if _, err := reconcile.Patch(ctx, a.Writer, set, body, "status"); err != nil {
 		return reconcile.Gone(fmt.Errorf("writing status: %w", err))
 	}
 	return nil
-}
-
-// statusPatch returns the members of the status that changed. The first status is written whole: the schema requires members that are zero.
-func statusPatch(old, new *appsv1beta1.SidecarSetStatus) (json.RawMessage, error) {
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, fmt.Errorf("encoding status: %w", err)
-	}
-	if equality.Semantic.DeepEqual(*old, appsv1beta1.SidecarSetStatus{}) {
-		before = []byte("{}")
-	}
-	after, err := json.Marshal(new)
-	if err != nil {
-		return nil, fmt.Errorf("encoding status: %w", err)
-	}
-	patch, err := jsonpatch.CreateMergePatch(before, after)
-	if err != nil {
-		return nil, fmt.Errorf("comparing status: %w", err)
-	}
-	return patch, nil
 }

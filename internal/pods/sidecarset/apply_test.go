@@ -77,7 +77,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Error(tried, diff, s.describe())
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.knowledge(s.set().UID).retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
+	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
 		t.Error(err, s.describe())
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
@@ -67,10 +66,8 @@ const atOnce = 32
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
-	pass    *Pass
-	meters  *meters
-	backOff *pacing.BackOff
-	memory  *pacing.Memory
+	pass   *Pass
+	meters *meters
 }
 
 // pauseAtMost is the longest pause between the plans of a SidecarSet, whose pods may be many.
@@ -86,16 +83,15 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
-	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
-	r.pass = &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: atOnce}}
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: atOnce}}}
+	loop := r.loop(pauseAtMost, options.RateLimiter)
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
 		Watches(&corev1.Pod{}, r.podEvents()).
 		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(useragent.Of(controllerName, r))
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()}).
+		Complete(useragent.Of(controllerName, loop))
 	if err != nil {
 		return fmt.Errorf("building the SidecarSet controller: %w", err)
 	}
@@ -213,32 +209,23 @@ func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
 	r.Eventf(pod, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
-// Reconcile implements the reconciler of the library.
-func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	name, key, begin := request.Name, request.NamespacedName, r.pass.Kube.Now()
-	owner, err := r.pass.Kube.Owner(ctx, name)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading SidecarSet: %w", err)
+func (r *reconciler) loop(atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: r.owner, Pass: r.run, Forget: r.forget}, atMost, limiter)
+}
+
+func (r *reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
+	return r.pass.Kube.Owner(ctx, name.Name)
+}
+
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, _ types.UID) (reconcile.Done, error) {
+	outcome, err := r.pass.Run(ctx, name.Name)
+	reconcile.Sooner(&outcome.After, outcome.Tell)
+	done := reconcile.Done{After: outcome.After}
+	if plan := outcome.Plan; plan != nil {
+		r.meters.observe(plan, outcome.Done)
+		done.Pods, done.Headline, done.Record = int(plan.Status.MatchedPods), plan.Headline(), plan.Record
 	}
-	r.memory.Is(key, owner)
-	if wait := r.memory.Wait(key, begin); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
-	outcome, err := r.pass.Run(ctx, name)
-	outcome.within(outcome.Tell)
-	pods := 0
-	if outcome.Plan != nil && err == nil {
-		pods = int(outcome.Plan.Status.MatchedPods)
-	}
-	r.memory.Passed(key, begin, pods)
-	logger := log.FromContext(ctx)
-	if outcome.Plan != nil {
-		r.meters.observe(outcome.Plan, outcome.Done)
-		if text := outcome.Plan.Headline(); r.memory.News(key, text) {
-			logger.V(2).Info("Plan", outcome.Plan.Record()...)
-		}
-	}
-	return r.backOff.Answer(request, outcome.After, err)
+	return done, err
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
@@ -57,23 +56,10 @@ func (p *Pass) say(plan *Plan, eventType, reason, message string) {
 // tell is say for a message of which only about makes it new.
 func (p *Pass) tell(plan *Plan, eventType, reason, about, message string) {
 	set := plan.SidecarSet
-	key := ""
 	if about != "" {
-		key = fmt.Sprintf("%d %s", set.Generation, about)
+		about = fmt.Sprintf("%d %s", set.Generation, about)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.said[set.UID][reason] == key {
-		return
-	}
-	if p.said == nil {
-		p.said = map[types.UID]map[string]string{}
-	}
-	if p.said[set.UID] == nil {
-		p.said[set.UID] = map[string]string{}
-	}
-	p.said[set.UID][reason] = key
-	if about != "" {
+	if p.memory.Of(set.UID).news.Is(reason, about) {
 		p.Applier.Events.Event(set, eventType, reason, message)
 	}
 }

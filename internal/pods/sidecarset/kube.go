@@ -31,7 +31,10 @@ type Kube struct {
 func (k *Kube) Set(ctx context.Context, name string) (*appsv1beta1.SidecarSet, error) {
 	set := &appsv1beta1.SidecarSet{}
 	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, set, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading SidecarSet: %w", err)
 	}
 	set, _ = reconcile.Newest(k.Own, set.UID, set, true)
 	return set, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Pass brings one SidecarSet a step further.
@@ -23,15 +23,17 @@ type Pass struct {
 	Applier  Applier
 	Features Features
 
-	mu sync.Mutex
-	// said is what events that repeat were last about, by reason.
-	said map[types.UID]map[string]string
-	// written is when the status was last written.
-	written map[types.UID]time.Time
-	// known is what plans have found out about pods. A SidecarSet is planned for by one worker at a time.
-	known map[types.UID]*Knowledge
-	// waits knows since when SidecarSets stand still.
-	waits waiting.Memory
+	memory reconcile.Memory[memory]
+}
+
+// memory is what a pass keeps of a SidecarSet for the next ones.
+type memory struct {
+	news   reconcile.News
+	status reconcile.StatusPace
+	// known is what plans have found out about pods.
+	known Knowledge
+	// waits knows since when the SidecarSet stands still.
+	waits waiting.Watch
 }
 
 // Outcome is what a pass did.
@@ -44,13 +46,6 @@ type Outcome struct {
 	After time.Duration
 	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
 	Tell time.Duration
-}
-
-// within sees to it that the pass is repeated after that time at the latest; 0 means not at all (CS-076).
-func (o *Outcome) within(after time.Duration) {
-	if after > 0 && (o.After == 0 || after < o.After) {
-		o.After = after
-	}
 }
 
 // retryAfter is when to come back if the world changed under a plan; usually an event is faster.
@@ -80,7 +75,8 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, p.knowledge(owner)
+	kept := p.memory.Of(owner)
+	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
 	plan := Make(*snapshot)
 	if overtaken, err := p.overtaken(ctx, plan); err != nil || overtaken {
 		return Outcome{After: time.Millisecond}, err
@@ -90,23 +86,23 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	p.announce(plan)
 	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
-		outcome.within(mendedAfter)
+		reconcile.Sooner(&outcome.After, mendedAfter)
 	}
-	outcome.within(p.Kube.Own.Again(owner))
+	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
 	if result.Retry {
-		outcome.within(retryAfter)
+		reconcile.Sooner(&outcome.After, retryAfter)
 	}
 	if result.NoRevision || equality.Semantic.DeepEqual(plan.SidecarSet.Status, plan.Status) {
 		return outcome, result.Err
 	}
-	if wait := p.statusMayWait(plan); wait > 0 {
-		outcome.within(wait)
+	if wait := kept.status.Wait(p.Kube.Now(), onlyNumbers(plan)); wait > 0 {
+		reconcile.Sooner(&outcome.After, wait)
 		return outcome, result.Err
 	}
 	final := Result{}
 	final.add(p.Applier.to(plan).writeStatus(ctx, &plan.Status))
 	if final.Retry {
-		outcome.within(retryAfter)
+		reconcile.Sooner(&outcome.After, retryAfter)
 	}
 	return outcome, errors.Join(result.Err, final.Err)
 }
@@ -127,24 +123,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *Plan) (bool, error) {
 // Forget drops what is remembered of a SidecarSet that is gone.
 func (p *Pass) Forget(owner types.UID) {
 	p.Kube.Own.Forget(owner)
-	p.waits.Forget(owner)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.said, owner)
-	delete(p.written, owner)
-	delete(p.known, owner)
-}
-
-func (p *Pass) knowledge(owner types.UID) *Knowledge {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known[owner] == nil {
-		if p.known == nil {
-			p.known = map[types.UID]*Knowledge{}
-		}
-		p.known[owner] = &Knowledge{}
-	}
-	return p.known[owner]
+	p.memory.Forget(owner)
 }
 
 // forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261). Nothing else of them is touched
@@ -164,29 +143,15 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
 	outcome := Outcome{}
 	if result.Retry {
-		outcome.within(retryAfter)
+		reconcile.Sooner(&outcome.After, retryAfter)
 	}
 	return outcome, result.Err
 }
 
-// statusEvery is how often a status is written of which nothing but the numbers of pods changes: those of a large set change faster than
-// anybody reads.
-const statusEvery = 500 * time.Millisecond
-
-// statusMayWait tells for how long the status need not be written. It remembers that it is written otherwise.
-func (p *Pass) statusMayWait(plan *Plan) time.Duration {
-	now, owner := p.Kube.Now(), plan.SidecarSet.UID
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// onlyNumbers tells whether nothing of the status but numbers of pods changes.
+func onlyNumbers(plan *Plan) bool {
 	old := plan.SidecarSet.Status
 	old.MatchedPods, old.UpdatedPods, old.ReadyPods, old.UpdatedReadyPods =
 		plan.Status.MatchedPods, plan.Status.UpdatedPods, plan.Status.ReadyPods, plan.Status.UpdatedReadyPods
-	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && equality.Semantic.DeepEqual(old, plan.Status) {
-		return wait
-	}
-	if p.written == nil {
-		p.written = map[types.UID]time.Time{}
-	}
-	p.written[owner] = now
-	return 0
+	return equality.Semantic.DeepEqual(old, plan.Status)
 }

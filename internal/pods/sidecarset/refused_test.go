@@ -9,12 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -44,7 +43,7 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 			s.manage()
 			s.deliver(1 << 20)
 		}
-		if late := s.Now().Sub(changed); s.set().Status.UpdatedReadyPods != 1 || late > 2*statusEvery {
+		if late := s.Now().Sub(changed); s.set().Status.UpdatedReadyPods != 1 || late > time.Second {
 			t.Errorf("web-1 is updated and ready; %s later status.updatedReadyPods is %d", late, s.set().Status.UpdatedReadyPods)
 		}
 		s.Pass(10 * time.Minute)
@@ -60,29 +59,17 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
 	s.change(imageNow("proxy", "proxy:2"))
 	s.deliver(1 << 20)
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
-	r := &reconciler{pass: s.pass, meters: newMeters(), backOff: pacing.NewBackOff(limiter)}
-	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "mesh"}}
-	if _, err := r.Reconcile(t.Context(), request); err == nil {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour)
+	loop := (&reconciler{pass: s.pass, meters: newMeters()}).loop(pauseAtMost, limiter)
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}}
+	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("web-0 was not refused")
 	}
 	s.deliver(1 << 20)
 	s.node.Step("web-1")
 	s.deliver(1 << 20)
-	if result, err := r.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil && r.backOff.When(request) > statusEvery {
+	if result, err := loop.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil && loop.BackOff().When(request) > time.Second {
 		t.Errorf("%+v %v: the status waits for an hour", result, err)
-	}
-}
-
-// TestTheEarliestOfAllDeadlinesCounts: several things may call for another pass, and none makes it later than what comes before (CS-076).
-func TestTheEarliestOfAllDeadlinesCounts(t *testing.T) {
-	var o Outcome
-	for _, after := range []time.Duration{0, time.Minute, time.Second, 0, time.Hour} {
-		o.within(after)
-	}
-	if o.After != time.Second {
-		t.Errorf("comes back after %s", o.After)
 	}
 }
 
@@ -181,11 +168,11 @@ func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 		return w.Key.Name == "web-0" || w.Key.Name == "web-1" && w.Subresource == "status"
 	}
 	s.change(imageNow("proxy", "proxy:2"))
-	r := &reconciler{pass: s.pass, meters: newMeters(), backOff: pacing.NewBackOff(nil)}
-	r.memory = pacing.NewMemory(0, r.forget)
+	r := &reconciler{pass: s.pass, meters: newMeters()}
+	loop := r.loop(0, nil)
 	for range 20 {
 		s.deliver(1 << 20)
-		_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "mesh"}})
+		_, _ = loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}})
 		s.Pass(time.Minute)
 	}
 	if n := testutil.ToFloat64(r.meters.actions.WithLabelValues("upgrade")); n != 2 {

@@ -16,6 +16,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -97,7 +98,7 @@ func (s *simulated) manage() bool {
 	}
 	outcome, err := s.pass.Run(context.Background(), setKey.Name)
 	if s.tells {
-		outcome.within(outcome.Tell)
+		reconcile.Sooner(&outcome.After, outcome.Tell)
 	}
 	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {

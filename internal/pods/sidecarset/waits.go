@@ -75,7 +75,7 @@ func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
 		Moved:      result.Done[Upgrade]+result.Done[Reset] > 0,
 		Wait:       plan.Waiting,
 	}
-	tell, after := p.waits.Passed(plan.SidecarSet.UID, progress, p.Kube.Now())
+	tell, after := p.memory.Of(plan.SidecarSet.UID).waits.Passed(progress, p.Kube.Now())
 	if tell != "" {
 		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
 	}

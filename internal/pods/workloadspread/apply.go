@@ -127,7 +127,7 @@ func (a *Applier) status(ctx context.Context, plan *Plan, result *Result) error 
 			return nil, reconcile.ErrChanged
 		}
 		change = plan.StatusOn(newest)
-		return statusPatch(newest, &change.Status)
+		return reconcile.StatusPatch(newest, &newest.Status, &change.Status)
 	})
 	if err != nil {
 		if !reconcile.Changed(err) {

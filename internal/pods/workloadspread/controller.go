@@ -24,7 +24,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
@@ -65,11 +64,9 @@ const controllerName = "workloadspread-controller"
 const byTarget = "workloadspread-target"
 
 type reconciler struct {
-	pass    *Pass
-	kube    *kubeReader
-	meters  *meters
-	backOff *pacing.BackOff
-	memory  *pacing.Memory
+	pass   *Pass
+	kube   *kubeReader
+	meters *meters
 }
 
 // pauseAtMost is the longest pause between the plans of a WorkloadSpread.
@@ -101,8 +98,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if options.Window == 0 {
 		options.Window = UnschedulableWindow
 	}
-	r := &reconciler{kube: &kubeReader{kube}, meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
-	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
+	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: r.owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
 		Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: inFlight}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
@@ -113,8 +110,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			options.Workloads.Tell(func(namespace string, changed Reference) { r.ofTarget(ctx, q, namespace, changed) })
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(useragent.Of(controllerName, r))
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()}).
+		Complete(useragent.Of(controllerName, loop))
 	if err != nil {
 		return fmt.Errorf("building the WorkloadSpread controller: %w", err)
 	}
@@ -267,35 +264,23 @@ func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, n
 	r.Eventf(spread, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
-// Reconcile implements the reconciler of the library.
-func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	name, begin := request.NamespacedName, r.pass.Applier.API.Now()
+func (r *reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 	spread, err := r.pass.Reader.Spread(ctx, name)
-	if err != nil {
-		return ctrl.Result{}, err
+	if err != nil || spread == nil {
+		return "", err
 	}
-	if spread == nil {
-		r.memory.Is(name, "")
-		return ctrl.Result{}, nil
-	}
-	r.memory.Is(name, spread.UID)
-	if wait := r.memory.Wait(name, begin); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
+	return spread.UID, nil
+}
+
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, _ types.UID) (reconcile.Done, error) {
 	outcome, err := r.pass.Run(ctx, name)
-	pods := 0
-	if outcome.Plan != nil && err == nil {
-		pods = len(outcome.Plan.members)
-	}
-	r.memory.Passed(name, begin, pods)
-	logger := log.FromContext(ctx)
-	if outcome.Plan != nil {
+	done := reconcile.Done{After: outcome.After}
+	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(name, outcome)
-		if text := outcome.Plan.Headline(); r.memory.News(name, text) {
-			logger.V(2).Info("Plan", "summary", []string{text})
-		}
+		done.Pods, done.Headline = len(plan.members), plan.Headline()
+		done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
 	}
-	return r.backOff.Answer(request, outcome.After, err)
+	return done, err
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

@@ -262,7 +262,7 @@ func TestSharedStatusWriter(t *testing.T) {
 	var seen []int64
 	decide := func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
 		seen = append(seen, newest.Status.ObservedGeneration)
-		return statusPatch(newest, &appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: newest.Status.ObservedGeneration + 1})
+		return reconcile.StatusPatch(newest, &newest.Status, &appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: newest.Status.ObservedGeneration + 1})
 	}
 	writer := SharedStatusWriter{booker, kube}
 	if written, err := writer.WriteStatus(t.Context(), old, decide); err != nil || written.Status.ObservedGeneration != 42 {

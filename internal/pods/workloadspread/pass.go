@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Reader is what a pass reads. Objects of caches must not be changed.
@@ -47,18 +47,20 @@ type Pass struct {
 	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-199).
 	Window time.Duration
 
-	mu sync.Mutex
+	memory reconcile.Memory[memory]
+}
+
+// memory is what a pass keeps of a WorkloadSpread for the next ones.
+type memory struct {
+	news   reconcile.News
+	status reconcile.StatusPace
 	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and those that could not
 	// be written keep their place until they are tried again.
-	examined map[types.UID]map[types.UID]examined
+	examined map[types.UID]examined
 	// retries are pods that could not be written, or deleted, when it was tried last.
-	retries map[types.UID]*pacing.Retries
+	retries pacing.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
-	looked map[types.UID]time.Time
-	// written is when a status was last written.
-	written map[types.UID]time.Time
-	// said is what events that repeat were last about, by reason.
-	said map[types.UID]map[string]string
+	looked time.Time
 }
 
 // Outcome is what a pass did.
@@ -77,15 +79,7 @@ const (
 	retryAfter = time.Second
 	// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
 	unknownAfter = time.Minute
-	// statusEvery is how often a status is written of which nothing but the number of pods and what becomes of bookings changes.
-	statusEvery = 500 * time.Millisecond
 )
-
-func (o *Outcome) within(after time.Duration) {
-	if o.After == 0 || after < o.After {
-		o.After = max(after, time.Millisecond)
-	}
-}
 
 // Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed that trying
 // again may mend.
@@ -108,7 +102,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		return outcome, err
 	}
 	if !known {
-		outcome.within(unknownAfter)
+		reconcile.Sooner(&outcome.After, unknownAfter)
 	}
 	plan := Make(*snapshot)
 	var lookErr error
@@ -125,22 +119,18 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		}
 		p.say(plan, plan.Reason, plan.Problem.Error())
 		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
-			outcome.within(unknownAfter)
+			reconcile.Sooner(&outcome.After, unknownAfter)
 		}
 		return outcome, plan.Problem
 	}
 	plan.looked(keys)
 	if !plan.Again.IsZero() {
-		outcome.within(plan.Again.Sub(now))
+		reconcile.Sooner(&outcome.After, max(plan.Again.Sub(now), time.Millisecond))
 	}
 	wait := p.statusMayWait(plan)
-	if wait > 0 {
-		outcome.within(wait)
-	}
+	reconcile.Sooner(&outcome.After, wait)
 	result := p.Applier.Apply(ctx, plan, wait == 0)
-	if again := p.Applier.API.Own.Again(owner); again > 0 {
-		outcome.within(again)
-	}
+	reconcile.Sooner(&outcome.After, p.Applier.API.Own.Again(owner))
 	p.learn(plan, &result)
 	p.announce(plan, &result)
 	outcome.Deleted = result.Deleted
@@ -148,10 +138,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.Lost = result.Written.Lost
 	}
 	if result.Retry {
-		outcome.within(retryAfter)
+		reconcile.Sooner(&outcome.After, retryAfter)
 	}
 	if at := plan.Status.again; !at.IsZero() {
-		outcome.within(at.Sub(now))
+		reconcile.Sooner(&outcome.After, max(at.Sub(now), time.Millisecond))
 	}
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
@@ -162,15 +152,11 @@ const lookEvery = 5 * time.Second
 // unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods may be behind
 // for longer than a booking lasts, while that of WorkloadSpreads is not.
 func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
-	p.mu.Lock()
-	due := now.Sub(p.looked[spread.UID]) >= lookEvery
-	if p.looked == nil {
-		p.looked = map[types.UID]time.Time{}
-	}
+	kept := p.memory.Of(spread.UID)
+	due := now.Sub(kept.looked) >= lookEvery
 	if due {
-		p.looked[spread.UID] = now
+		kept.looked = now
 	}
-	p.mu.Unlock()
 	var found map[string]bool
 	err := error(nil)
 	if due {
@@ -188,13 +174,7 @@ func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, k
 // Forget drops what is remembered of a WorkloadSpread that is gone.
 func (p *Pass) Forget(owner types.UID) {
 	p.Applier.API.Own.Forget(owner)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.examined, owner)
-	delete(p.retries, owner)
-	delete(p.looked, owner)
-	delete(p.written, owner)
-	delete(p.said, owner)
+	p.memory.Forget(owner)
 }
 
 func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time) (*Snapshot, bool, error) {
@@ -202,7 +182,7 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if err != nil {
 		return nil, false, err
 	}
-	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Held: p.retriesOf(spread.UID).All(aboutOf(spread), now)}
+	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Held: p.memory.Of(spread.UID).retries.All(aboutOf(spread), now)}
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
@@ -224,22 +204,9 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 // aboutOf is what pods are tried to be given.
 func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
 
-// retriesOf is used by one worker at a time.
-func (p *Pass) retriesOf(owner types.UID) *pacing.Retries {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.retries[owner] == nil {
-		if p.retries == nil {
-			p.retries = map[types.UID]*pacing.Retries{}
-		}
-		p.retries[owner] = &pacing.Retries{}
-	}
-	return p.retries[owner]
-}
-
 // learn keeps what came of the pods of a plan.
 func (p *Pass) learn(plan *Plan, result *Result) {
-	retries, present := p.retriesOf(plan.Spread.UID), make(map[types.UID]bool, len(plan.members))
+	retries, present := &p.memory.Of(plan.Spread.UID).retries, make(map[types.UID]bool, len(plan.members))
 	for _, m := range plan.members {
 		present[m.pod.UID] = true
 	}
@@ -274,10 +241,8 @@ type examined struct {
 // strangers reads the pods that are in no subset from the API server, since the caches keep little of the pods of others. That is done once
 // for each pod, and again if that may matter.
 func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
-	p.mu.Lock()
-	before := p.examined[s.Spread.UID]
-	p.mu.Unlock()
-	still, retries := map[types.UID]examined{}, p.retriesOf(s.Spread.UID)
+	kept := p.memory.Of(s.Spread.UID)
+	before, still, retries := kept.examined, map[types.UID]examined{}, &kept.retries
 	stays := func(pod *corev1.Pod) {
 		if e, ok := before[pod.UID]; ok && e.generation == s.Spread.Generation {
 			still[pod.UID] = e
@@ -340,12 +305,7 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 		}
 	}
 	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.examined == nil {
-		p.examined = map[types.UID]map[types.UID]examined{}
-	}
-	p.examined[s.Spread.UID] = still
+	kept.examined = still
 	return nil
 }
 
@@ -380,23 +340,14 @@ func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *co
 	return h.Sum64()
 }
 
-// statusMayWait tells for how long the status need not be written. It remembers that it is written otherwise.
+// statusMayWait tells for how long the status need not be written.
 func (p *Pass) statusMayWait(plan *Plan) time.Duration {
-	now, owner := p.Applier.API.Now(), plan.Spread.UID
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
 	adopts := slices.ContainsFunc(plan.Writes, func(w *PodWrite) bool { return w.Adopt != "" }) // which waits for the status
-	if wait := statusEvery - now.Sub(p.written[owner]); wait > 0 && !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status) {
-		return wait
-	}
-	if p.written == nil {
-		p.written = map[types.UID]time.Time{}
-	}
-	p.written[owner] = now
-	return 0
+	trifling := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
+	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), trifling)
 }
 
 // sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for
@@ -471,23 +422,11 @@ func few(names []string) string {
 
 // say records a warning if it is not what was said last for that reason of that generation; an empty message forgets it.
 func (p *Pass) say(plan *Plan, reason, message string) {
-	key := ""
+	about := ""
 	if message != "" {
-		key = fmt.Sprintf("%d %s", plan.Spread.Generation, message)
+		about = fmt.Sprintf("%d %s", plan.Spread.Generation, message)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.said[plan.Spread.UID][reason] == key {
-		return
-	}
-	if p.said == nil {
-		p.said = map[types.UID]map[string]string{}
-	}
-	if p.said[plan.Spread.UID] == nil {
-		p.said[plan.Spread.UID] = map[string]string{}
-	}
-	p.said[plan.Spread.UID][reason] = key
-	if message != "" {
+	if p.memory.Of(plan.Spread.UID).news.Is(reason, about) {
 		p.Applier.Events.Event(plan.Spread, corev1.EventTypeWarning, reason, message)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // controlledBy gives a pod another controller.
@@ -242,13 +243,13 @@ func TestStatusPatch(t *testing.T) {
 		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {subsetStatus("a", 1, 0, nil, nil)}, "v2": {subsetStatus("a", 0, 1, nil, nil)}}}
 	same := spread.Status.DeepCopy()
 	same.SubsetStatuses[0].CreatingPods = times{}
-	if body, err := statusPatch(spread, same); body != nil || err != nil {
+	if body, err := reconcile.StatusPatch(spread, &spread.Status, same); body != nil || err != nil {
 		t.Errorf("%s %v", body, err)
 	}
 	next := spread.Status.DeepCopy()
 	delete(next.VersionedSubsetStatuses, "v2")
 	next.VersionedSubsetStatuses["v1"][0].Replicas = 0
-	body, err := statusPatch(spread, next)
+	body, err := reconcile.StatusPatch(spread, &spread.Status, next)
 	want := `{"metadata":{"resourceVersion":"1","uid":"uid-ws"},"status":{"versionedSubsetStatuses":{"v1":[{"missingReplicas":0,"name":"a","replicas":0}],"v2":null}}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" || err != nil {
 		t.Error(err, diff)

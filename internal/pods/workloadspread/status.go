@@ -1,14 +1,10 @@
 package workloadspread
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -75,33 +71,4 @@ func inUse(list []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 
 func versionsOf(lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) []string {
 	return slices.Sorted(maps.Keys(lists))
-}
-
-// statusPatch is a JSON merge patch that makes a WorkloadSpread's status what it should be, of exactly that version; nil if it is that
-// already (WS-178).
-func statusPatch(newest *appsv1beta1.WorkloadSpread, status *appsv1beta1.WorkloadSpreadStatus) ([]byte, error) {
-	if equality.Semantic.DeepEqual(&newest.Status, status) {
-		return nil, nil
-	}
-	before, err := json.Marshal(&newest.Status)
-	if err != nil {
-		return nil, fmt.Errorf("encoding status: %w", err)
-	}
-	after, err := json.Marshal(status)
-	if err != nil {
-		return nil, fmt.Errorf("encoding status: %w", err)
-	}
-	changes, err := jsonpatch.CreateMergePatch(before, after)
-	if err != nil {
-		return nil, fmt.Errorf("comparing status: %w", err)
-	}
-	if string(changes) == "{}" {
-		return nil, nil
-	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": newest.UID, "resourceVersion": newest.ResourceVersion},
-		"status": json.RawMessage(changes)})
-	if err != nil {
-		return nil, fmt.Errorf("encoding patch of the status: %w", err)
-	}
-	return body, nil
 }

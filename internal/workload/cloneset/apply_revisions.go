@@ -69,11 +69,7 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	}
 	status := a.plan.Set.Status.DeepCopy()
 	status.CollisionCount = &collisions
-	changes, err := statusPatch(&a.plan.Set.Status, status)
-	if err != nil {
-		return err
-	}
-	body, err := reconcile.MergePatch(a.plan.Set, nil, map[string]any{"status": changes})
+	body, err := reconcile.StatusPatch(a.plan.Set, &a.plan.Set.Status, status)
 	if err != nil {
 		return err
 	}

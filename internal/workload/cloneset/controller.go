@@ -17,13 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
@@ -70,28 +68,26 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
 	kube := &Kube{API: api, Pods: options.Pods}
-	r := &reconciler{meters: meters, backOff: pacing.NewBackOff(options.RateLimiter)}
-	r.memory = pacing.NewMemory(pauseAtMost, r.forget)
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
+		Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: kube.Owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
 	api.Own.Leaked = func(owner types.UID) {
-		if name := r.memory.NameOf(owner); name.Name != "" {
+		if name := loop.NameOf(owner); name.Name != "" {
 			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
 		}
 	}
-	r.pass = &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}
-	r.client = mgr.GetClient()
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
 		For(&appsv1beta1.CloneSet{}).
 		Watches(&corev1.Pod{}, toOwner).
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
 		Watches(&appsv1.ControllerRevision{}, toOwner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff})
+		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()})
 	if options.Features.PreDownload {
 		kube.pulls = newPullWatch(mgr, toOwner)
 		builder = builder.WatchesRawSource(source.Func(kube.pulls.start))
 	}
-	if err := builder.Complete(useragent.Of("cloneset", r)); err != nil {
+	if err := builder.Complete(useragent.Of("cloneset", loop)); err != nil {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
 	}
 	return nil
@@ -126,52 +122,30 @@ func (r recorder) Event(set *appsv1beta1.CloneSet, eventType, reason, note strin
 }
 
 type reconciler struct {
-	pass    *Pass
-	client  client.Client
-	meters  *meters
-	backOff *pacing.BackOff
-	memory  *pacing.Memory
+	pass   *Pass
+	meters *meters
 }
 
 // pauseAtMost is the longest pause between the plans of a set.
 const pauseAtMost = time.Second
 
-// Reconcile implements the reconciler of the library.
-func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	set := &appsv1beta1.CloneSet{}
-	if err := r.client.Get(ctx, request.NamespacedName, set, client.UnsafeDisableDeepCopy); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			r.memory.Is(request.NamespacedName, "")
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("reading CloneSet: %w", err)
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
 	}
-	r.memory.Is(request.NamespacedName, set.UID)
-	begin := r.pass.Kube.Now()
-	if wait := r.memory.Wait(request.NamespacedName, begin); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
-	}
-	outcome, err := r.pass.Run(ctx, request.NamespacedName, set.UID)
-	outcome.within(outcome.Tell)
-	r.memory.Passed(request.NamespacedName, begin, pausing(outcome, err))
-	logger := log.FromContext(ctx)
+	outcome, err := r.pass.Run(ctx, name, owner)
+	reconcile.Sooner(&outcome.After, outcome.Tell)
+	done := reconcile.Done{After: outcome.After, Pods: pausing(outcome)}
 	if outcome.Plan != nil {
 		r.meters.observe(outcome)
-		if text := outcome.Plan.Headline(); r.memory.News(request.NamespacedName, text) { // OPS-096
-			logger.V(2).Info("Plan", outcome.Plan.Record()...)
-		}
+		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
 	}
-	if err != nil {
-		r.backOff.NotAfter(request, outcome.After)
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: outcome.After}, nil
+	return done, err
 }
 
-// pausing is how many pods make the next plan wait: none if there is more to be written or nothing was planned. After an error the queue
-// decides.
-func pausing(outcome Outcome, err error) int {
-	if outcome.Plan == nil || outcome.Unfinished || err != nil {
+// pausing is how many pods make the next plan wait: none if there is more to be written or nothing was planned.
+func pausing(outcome Outcome) int {
+	if outcome.Plan == nil || outcome.Unfinished {
 		return 0
 	}
 	return len(outcome.Plan.Verdicts)

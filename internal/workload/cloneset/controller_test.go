@@ -1,7 +1,6 @@
 package cloneset
 
 import (
-	"errors"
 	"testing"
 )
 
@@ -10,16 +9,14 @@ func TestPausing(t *testing.T) {
 	plan := &Plan{Verdicts: make([]*Verdict, 1000)}
 	tests := map[string]struct {
 		outcome Outcome
-		err     error
 		want    int
 	}{
-		"a pass":                   {outcome: Outcome{Plan: plan}, want: 1000},
-		"there is more to write":   {outcome: Outcome{Plan: plan, Unfinished: true}},
-		"the queue answers errors": {outcome: Outcome{Plan: plan}, err: errors.New("refused")},
+		"a pass":                 {outcome: Outcome{Plan: plan}, want: 1000},
+		"there is more to write": {outcome: Outcome{Plan: plan, Unfinished: true}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := pausing(tt.outcome, tt.err); got != tt.want {
+			if got := pausing(tt.outcome); got != tt.want {
 				t.Errorf("waits by %d pods, want %d", got, tt.want)
 			}
 		})

@@ -32,10 +32,7 @@ type foreignMemory struct {
 // tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns after which time a pass is due to
 // tell of more; 0 if there is nothing to tell.
 func (p *Pass) tellForeign(plan *Plan) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	uid := plan.Set.UID
-	memory := p.foreign[uid]
+	memory := &p.memory.Of(plan.Set.UID).foreign
 	if len(plan.ForeignImages) == 0 && memory.told == nil {
 		return 0
 	}
@@ -59,10 +56,7 @@ func (p *Pass) tellForeign(plan *Plan) time.Duration {
 		memory.last = now
 		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "ImageNotOfRevision", foreignWords(fresh))
 	}
-	if p.foreign == nil {
-		p.foreign = map[types.UID]foreignMemory{}
-	}
-	p.foreign[uid] = foreignMemory{told, memory.last}
+	memory.told = told
 	return after
 }
 

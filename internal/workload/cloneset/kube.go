@@ -47,6 +47,15 @@ type Kube struct {
 	pulls *pullWatch
 }
 
+// Owner returns the UID of a set in the cache, empty if there is none.
+func (k *Kube) Owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
+	set := &appsv1beta1.CloneSet{}
+	if err := k.Client.Get(ctx, name, set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading CloneSet: %w", err)
+	}
+	return set.UID, nil
+}
+
 // Set returns a set, and nil if it does not exist.
 func (k *Kube) Set(ctx context.Context, name types.NamespacedName, owner types.UID) (*appsv1beta1.CloneSet, error) {
 	set := &appsv1beta1.CloneSet{}

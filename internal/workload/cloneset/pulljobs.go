@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -89,13 +88,6 @@ func marksOf(r *appsv1.ControllerRevision) map[string]any {
 	return labels
 }
 
-// heldUntil is when jobs of the set may be written again.
-func (p *Pass) heldUntil(set *appsv1beta1.CloneSet) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pullsHeld[set.UID]
-}
-
 // pulled remembers what became of the plan's jobs: a failure is told once and tried again later, whatever else calls for a pass.
 func (p *Pass) pulled(plan *Plan, result Result) {
 	if result.PullError == nil {
@@ -105,12 +97,7 @@ func (p *Pass) pulled(plan *Plan, result Result) {
 		return
 	}
 	p.once(plan, corev1.EventTypeWarning, "FailedCreateImagePullJob", result.PullError.Error())
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pullsHeld == nil {
-		p.pullsHeld = map[types.UID]time.Time{}
-	}
-	p.pullsHeld[plan.Set.UID] = p.Kube.Now().Add(pullRetryAfter)
+	p.memory.Of(plan.Set.UID).pullsHeld = p.Kube.Now().Add(pullRetryAfter)
 }
 
 // deletePullJob deletes a job whatever its version: its status changes all the time.

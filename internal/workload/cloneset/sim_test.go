@@ -18,6 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -102,7 +103,7 @@ func (s *simulated) manage() bool {
 		}
 	}
 	if s.tells {
-		outcome.within(outcome.Tell)
+		reconcile.Sooner(&outcome.After, outcome.Tell)
 	}
 	if outcome.After > 0 {
 		s.due = s.Now().Add(outcome.After)

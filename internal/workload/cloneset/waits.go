@@ -88,7 +88,7 @@ func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
 			progress.Wait = &waiting.Wait{Reason: "FailedUpdate", Message: text}
 		}
 	}
-	tell, after := p.waits.Passed(plan.Set.UID, progress, p.Kube.Now())
+	tell, after := p.memory.Of(plan.Set.UID).waits.Passed(progress, p.Kube.Now())
 	if tell != "" {
 		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, waiting.EventReason, tell)
 	}

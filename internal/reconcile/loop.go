@@ -1,0 +1,74 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/afloat-project/afloat/internal/platform/pacing"
+)
+
+// Loop is the reconciler of a kind: it calls the kind's pass, spaces out the passes of large objects, logs plans that are news, and comes back when the
+// pass asks for that, whatever the back-off says.
+type Loop struct {
+	// Now tells the time.
+	Now func() time.Time
+	// Owner returns the UID of an object from the cache, empty if there is none.
+	Owner func(ctx context.Context, name types.NamespacedName) (types.UID, error)
+	// Pass brings an object a step further. It is called for one that is gone too, with an empty UID.
+	Pass func(ctx context.Context, name types.NamespacedName, owner types.UID) (Done, error)
+	// Forget drops what is kept of an object that is gone or was replaced by another of its name.
+	Forget func(name types.NamespacedName, owner types.UID)
+
+	memory  *pacing.Memory
+	backOff *pacing.BackOff
+}
+
+// Done is what a pass did.
+type Done struct {
+	// After is when to come back although nothing happens; 0 means not at all.
+	After time.Duration
+	// Pods make the next plan wait, so that more events come together; 0 if there is more to do at once.
+	Pods int
+	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record is the plan as keys and values.
+	Headline string
+	Record   func() []any
+}
+
+// NewLoop completes a Loop. No object waits for longer than atMost; limiter is the back-off of objects that fail, nil means the library's.
+func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
+	loop.memory, loop.backOff = pacing.NewMemory(atMost, loop.Forget), pacing.NewBackOff(limiter)
+	return &loop
+}
+
+// BackOff is the rate limiter that the controller of the loop must have.
+func (l *Loop) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return l.backOff }
+
+// NameOf is the name of the object with that UID, empty if it is not known.
+func (l *Loop) NameOf(owner types.UID) types.NamespacedName { return l.memory.NameOf(owner) }
+
+// Reconcile implements the reconciler of the library.
+func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	name, begin := request.NamespacedName, l.Now()
+	owner, err := l.Owner(ctx, name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	l.memory.Is(name, owner)
+	if wait := l.memory.Wait(name, begin); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	done, err := l.Pass(ctx, name, owner)
+	if err != nil {
+		done.Pods = 0 // the queue decides
+	}
+	l.memory.Passed(name, begin, done.Pods)
+	if done.Headline != "" && l.memory.News(name, done.Headline) {
+		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
+	}
+	return l.backOff.Answer(request, done.After, err)
+}

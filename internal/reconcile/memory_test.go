@@ -1,0 +1,144 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// Several things may call for another pass, and none makes it later than what comes before (CS-076 (part)).
+func TestSooner(t *testing.T) {
+	after := time.Duration(0)
+	for _, other := range []time.Duration{0, time.Minute, time.Second, 0, time.Hour} {
+		Sooner(&after, other)
+	}
+	if after != time.Second {
+		t.Errorf("comes back after %s", after)
+	}
+}
+
+// What is kept of an owner stays until it is forgotten, and is no other's.
+func TestMemory(t *testing.T) {
+	var m Memory[News]
+	m.Of("a").Is("Reason", "x")
+	m.Of("b").Is("Reason", "y")
+	if m.Of("a").Is("Reason", "x") || m.Of("b").Is("Reason", "y") {
+		t.Error("what was told is forgotten")
+	}
+	m.Forget("a")
+	if !m.Of("a").Is("Reason", "x") || m.Of("b").Is("Reason", "y") {
+		t.Error("another owner is forgotten")
+	}
+}
+
+// An event is news when it is about something else than the last one of its reason; that there is nothing to tell is no event (CS-237 (part)).
+func TestNews(t *testing.T) {
+	var n News
+	var told []bool
+	for _, about := range []string{"", "x", "x", "y", "", "y"} {
+		told = append(told, n.Is("Reason", about))
+	}
+	if diff := cmp.Diff([]bool{false, true, false, true, false, true}, told); diff != "" {
+		t.Error(diff)
+	}
+	if !n.Is("Other", "y") {
+		t.Error("the news of one reason are those of another")
+	}
+}
+
+// A status of which only numbers change is written twice a second at most; any other at once.
+func TestStatusPace(t *testing.T) {
+	var p StatusPace
+	steps := []struct {
+		at       time.Duration
+		trifling bool
+		want     time.Duration
+	}{
+		{0, true, 0},
+		{100 * time.Millisecond, true, 400 * time.Millisecond},
+		{200 * time.Millisecond, false, 0},
+		{600 * time.Millisecond, true, 100 * time.Millisecond},
+		{700 * time.Millisecond, true, 0},
+	}
+	for _, step := range steps {
+		if wait := p.Wait(noon.Add(step.at), step.trifling); wait != step.want {
+			t.Errorf("after %s: waits %s, want %s", step.at, wait, step.want)
+		}
+	}
+}
+
+type statusOf struct {
+	Replicas int    `json:"replicas"`
+	Message  string `json:"message,omitempty"`
+}
+
+// The first status is written whole, later ones by what differs; removed members are null, and nothing is written that is so already.
+func TestStatusPatch(t *testing.T) {
+	tests := map[string]struct {
+		old, new statusOf
+		want     string
+	}{
+		"the first, with a zero": {statusOf{}, statusOf{Message: "m"}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":"m","replicas":0}}`},
+		"a number":               {statusOf{1, "m"}, statusOf{2, "m"}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"replicas":2}}`},
+		"a member goes":          {statusOf{1, "m"}, statusOf{1, ""}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":null}}`},
+		"nothing":                {statusOf{1, "m"}, statusOf{1, "m"}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			body, err := StatusPatch(podOf("u", "1"), &tt.old, &tt.new)
+			if diff := cmp.Diff(tt.want, string(body)); diff != "" || err != nil {
+				t.Error(err, diff)
+			}
+		})
+	}
+}
+
+// A loop spaces out the passes of large objects, comes back when a pass asks for it whatever the back-off says, and forgets what is gone
+// (CS-076 (part), OPS-096 (part)).
+func TestLoop(t *testing.T) {
+	now, owner, passes := noon, types.UID("u"), 0
+	var forgotten []types.UID
+	done, fails := Done{Pods: 1000, After: time.Minute}, error(nil)
+	loop := NewLoop(Loop{
+		Now:   func() time.Time { return now },
+		Owner: func(context.Context, types.NamespacedName) (types.UID, error) { return owner, nil },
+		Pass: func(_ context.Context, _ types.NamespacedName, of types.UID) (Done, error) {
+			passes++
+			if of != owner {
+				t.Errorf("a pass over %s", of)
+			}
+			return done, fails
+		},
+		Forget: func(_ types.NamespacedName, of types.UID) { forgotten = append(forgotten, of) },
+	}, time.Second, workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour))
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
+	pass := func(want time.Duration) {
+		t.Helper()
+		if result, err := loop.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != want {
+			t.Errorf("%+v, %v; want %s", result, err, want)
+		}
+	}
+	pass(time.Minute)
+	pass(200 * time.Millisecond) // for more events of so many pods
+	if passes != 1 || loop.NameOf("u") != request.NamespacedName {
+		t.Errorf("%d passes; u is %s", passes, loop.NameOf("u"))
+	}
+	now, fails = now.Add(time.Second), errors.New("refused")
+	if _, err := loop.Reconcile(t.Context(), request); err == nil || loop.BackOff().When(request) != time.Minute {
+		t.Errorf("%v: what is due waits for the back-off", err)
+	}
+	fails = nil
+	pass(time.Minute) // after a failure the queue decides, and no pause
+	owner = ""
+	now = now.Add(time.Hour)
+	pass(time.Minute)
+	if diff := cmp.Diff([]types.UID{"u"}, forgotten); diff != "" || loop.NameOf("u").Name != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,56 @@
+package reconcile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// StatusPatch is a JSON merge patch that makes the status of exactly that version of an object what it should be, with the members alone that change;
+// nil if it is that already. old and new are pointers to structs of one type. The first status is written whole, since schemas require members that
+// are zero.
+func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
+	if equality.Semantic.DeepEqual(old, new) {
+		return nil, nil
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	if equality.Semantic.DeepEqual(reflect.ValueOf(old).Elem().Interface(), reflect.Zero(reflect.TypeOf(old).Elem()).Interface()) {
+		before = []byte("{}")
+	}
+	after, err := json.Marshal(new)
+	if err != nil {
+		return nil, fmt.Errorf("encoding status: %w", err)
+	}
+	changes, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		return nil, fmt.Errorf("comparing status: %w", err)
+	}
+	if string(changes) == "{}" {
+		return nil, nil
+	}
+	return MergePatch(object, nil, map[string]any{"status": json.RawMessage(changes)})
+}
+
+// statusEvery is how often a status is written of which nothing but numbers changes: the pods of a large set change faster than anybody reads.
+const statusEvery = 500 * time.Millisecond
+
+// StatusPace spaces out the writes of one status. The zero value lets the first one be written at once.
+type StatusPace struct{ written time.Time }
+
+// Wait is for how long a status need not be written; trifling tells that nothing but numbers changes. If it is 0, the status is to be written now,
+// which is remembered.
+func (p *StatusPace) Wait(now time.Time, trifling bool) time.Duration {
+	if wait := statusEvery - now.Sub(p.written); wait > 0 && trifling {
+		return wait
+	}
+	p.written = now
+	return 0
+}
