@@ -53,14 +53,15 @@ func seen(o *Own, cached *corev1.Pod) string {
 	if cached != nil {
 		list = append(list, cached)
 	}
-	for _, pod := range Laid(o, "owner", list, func(*corev1.Pod) bool { return true }) {
-		text := string(pod.UID) + pod.ResourceVersion
-		if pod.DeletionTimestamp != nil {
-			text += " going"
-		}
-		return text
+	left := Laid(o, "owner", list, func(*corev1.Pod) bool { return true })
+	if len(left) == 0 {
+		return "none"
 	}
-	return "none"
+	text := string(left[0].UID) + left[0].ResourceVersion
+	if left[0].DeletionTimestamp != nil {
+		text += " going"
+	}
+	return text
 }
 
 // CS-073, CS-074, CS-334: what a plan sees after each write, what a live read finds out, and that nothing is remembered for ever.

@@ -164,21 +164,22 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 	if _, pod := any(object).(*corev1.Pod); pod {
 		kind = types.StrategicMergePatchType
 	}
-	patch, err, none := client.RawPatch(kind, body), error(nil), *new(T)
-	if subresource != "" {
-		err = w.Client.SubResource(subresource).Patch(ctx, patched, patch)
-	} else {
-		err = w.Client.Patch(ctx, patched, patch)
-	}
-	if err != nil {
+	if err := w.send(ctx, patched, client.RawPatch(kind, body), subresource); err != nil {
 		w.Failed(object, err)
-		return none, err
+		return *new(T), err
 	}
 	if err := w.slim(patched); err != nil {
-		return none, err
+		return *new(T), err
 	}
 	w.Own.Changed(w.owner, patched, w.Now())
 	return patched, nil
+}
+
+func (w *Writer) send(ctx context.Context, object client.Object, patch client.Patch, subresource string) error {
+	if subresource != "" {
+		return w.Client.SubResource(subresource).Patch(ctx, object, patch)
+	}
+	return w.Client.Patch(ctx, object, patch)
 }
 
 // Read reads an object from the API server; the next plan knows what this one shows, whatever the caches have.

@@ -177,7 +177,7 @@ func TestRefusedPassesBackOff(t *testing.T) {
 	}
 	s.Answer = forbidding
 	late := time.Duration(0)
-	s.kube.API.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
+	s.kube.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
 	s.change(image("nginx:2"))
 	seen := false
 	for range 5 {
