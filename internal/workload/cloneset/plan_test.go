@@ -26,7 +26,7 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: func(int) int { return 0 }, Features: features})
+	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: counting(), Features: features})
 }
 
 // actions are the plan's verdicts in short.
