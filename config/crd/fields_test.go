@@ -60,7 +60,7 @@ func TestExplainShowsNoNumbersOfRequirements(t *testing.T) {
 			}
 			describe(crd.Spec.Names.Kind+" "+version.Name, version.Schema.OpenAPIV3Schema, func(path, description string) {
 				if number.MatchString(description) {
-					t.Errorf("%s: %q; numbers of requirements stand in a line of their own, as // +spec:CS-001, which is not generated", path, description)
+					t.Errorf("%s: %q; numbers of requirements stand in a line of their own, as // +spec:…, which is not generated", path, description)
 				}
 			})
 		}
