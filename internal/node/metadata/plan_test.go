@@ -224,6 +224,7 @@ func TestTriggers(t *testing.T) {
 	reported := report(row("side", 1, sideHash, noEnv), row("app", 1, appHash, hash("a")))
 	restarted := func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "containerd://app-2" }
 	asked := state(inplace.State{RestartContainers: map[string]string{"app": "containerd://app-1"}})
+	// IPU-129: which pods are reported, at which changes, and which are not at start; TestReportIsOnePatch has how.
 	for name, test := range map[string]struct {
 		before, now *corev1.Pod
 		initial     bool

@@ -14,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -213,6 +216,41 @@ func TestStateLivesOnThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted (TestRightsForDaemonKinds of the roles), and nothing else is.
+func TestResizeIsSentAsPatch(t *testing.T) {
+	var sent []string
+	record := func(what string) error { sent = append(sent, what); return nil }
+	kube := &Kube{Client: interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return record("get")
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return record("patch")
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return record("update")
+		},
+		SubResourceGet: func(_ context.Context, _ client.Client, name string, _ client.Object, _ client.Object, _ ...client.SubResourceGetOption) error {
+			return record("get " + name)
+		},
+		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+			return record("update " + name)
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, name string, _ client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			body, err := patch.Data(nil)
+			if patch.Type() != types.StrategicMergePatchType {
+				err = errors.New("of another type")
+			}
+			return errors.Join(err, record("patch "+name+" "+string(body)))
+		}})}
+	if _, err := kube.PatchPod(t.Context(), podOf("a", "web-1"), []byte(`{"spec":{}}`), "resize"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`patch resize {"spec":{}}`}, sent); diff != "" {
 		t.Error(diff)
 	}
 }

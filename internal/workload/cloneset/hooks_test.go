@@ -49,6 +49,7 @@ func (s *simulated) steps() *[]string {
 // CS-190, IPU-155: what each hook holds up, and what markPodNotReady does in each. A new pod that waits for its whole preNormal hook is shown by
 // TestANewPodWaitsForItsWholePreNormalHook.
 func TestWhatHooksHoldUp(t *testing.T) {
+	// IPU-143: the entries that steps looks for are those of hooks; TestRequestsHaveTheirOwnEntries of container restarts has theirs.
 	traffic := map[string]string{"traffic": "on"}
 	hooks := func(mark bool) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
