@@ -500,6 +500,12 @@ func TestRefusedGrowth(t *testing.T) {
 	if refused > 7 || len(s.events)-events > 7 {
 		t.Errorf("%d requests refused and %d events in 60 s", refused, len(s.events)-events)
 	}
+	before := refused
+	s.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once
+	s.managed(500 * time.Millisecond)
+	if refused != before+1 {
+		t.Errorf("%d requests after the spec changed", refused-before)
+	}
 	s.Refused = nil
 	if err := s.settle(300); err != nil {
 		t.Fatal(err)
