@@ -124,7 +124,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// WS-013, WS-121: a change of a workload asks for its WorkloadSpread, whatever version that names.
+// WS-013, WS-121 (part): a change of a workload asks for its WorkloadSpread, whatever version that names.
 func TestEventsOfTargets(t *testing.T) {
 	r := &reconciler{kube: &kubeReader{&Kube{Client: cachedSpreads(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"), spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
 		spreadTo("advanced", "default", "apps.kruise.io/v1beta1", "StatefulSet", "web"))}}}
