@@ -17,7 +17,7 @@ import (
 )
 
 // TestServedFieldsAreThoseOfTheSpecification covers the field list of every kind with its defaults and printed columns, CS-013, CS-016,
-// CS-017 (CloneSet), CRR-139, IMG-010, OPS-104, WS-019, WS-207.
+// CS-017 (CloneSet), CRR-139, IMG-010, OPS-104, SS-012 (TestDefaults of SidecarSets has the rest), WS-019, WS-207.
 func TestServedFieldsAreThoseOfTheSpecification(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -60,7 +60,7 @@ func TestExplainShowsNoNumbersOfRequirements(t *testing.T) {
 			}
 			describe(crd.Spec.Names.Kind+" "+version.Name, version.Schema.OpenAPIV3Schema, func(path, description string) {
 				if number.MatchString(description) {
-					t.Errorf("%s: %q; numbers of requirements stand in a line of their own, as // +spec:CS-001, which is not generated", path, description)
+					t.Errorf("%s: %q; numbers of requirements stand in a line of their own, as // +spec:…, which is not generated", path, description)
 				}
 			})
 		}

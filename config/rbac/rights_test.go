@@ -222,7 +222,7 @@ func TestAggregatedRoles(t *testing.T) {
 	}
 }
 
-// CRR-155, IMG-200: what the manager may do with the kinds of the node daemon and what they are about; nothing more is used.
+// CRR-155, IMG-200, IPU-116: what the manager may do with the kinds of the node daemon and what they are about; nothing more is used.
 func TestRightsForDaemonKinds(t *testing.T) {
 	got := map[string][]string{}
 	for _, rule := range roles(t)["kruise-manager-role"].Rules {
@@ -235,7 +235,7 @@ func TestRightsForDaemonKinds(t *testing.T) {
 		"nodeimages": "create delete get list patch watch", "nodeimages/status": "patch",
 		"imagepulljobs": "create delete get list patch watch", "imagepulljobs/status": "patch",
 		"imagelistpulljobs": "delete get list patch watch", "imagelistpulljobs/status": "patch",
-		"pods/status": "patch", "nodes": "get list watch", "secrets": "get",
+		"pods/status": "patch", "pods/resize": "patch", "nodes": "get list watch", "secrets": "get",
 	} {
 		verbs := slices.Sorted(slices.Values(got[resource]))
 		if diff := cmp.Diff(want, strings.Join(slices.Compact(verbs), " ")); diff != "" {

@@ -21,7 +21,7 @@ import (
 
 // thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95; where it is not reached,
 // what was reached stands here, and may only grow.
-var thresholds = map[string]int{"CRR": 98, "CS": 93, "IMG": 95, "IPU": 93, "ND": 99, "OPS": 98, "SS": 92, "WS": 93}
+var thresholds = map[string]int{"CRR": 98, "CS": 98, "IMG": 95, "IPU": 98, "ND": 99, "OPS": 98, "SS": 98, "WS": 98}
 
 func main() {
 	check := flag.Bool("check", false, "fail below the thresholds")

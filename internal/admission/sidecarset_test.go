@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,6 +89,30 @@ func TestOddSidecarSets(t *testing.T) {
 					t.Errorf("%+v", answer)
 				}
 			})
+		}
+	}
+}
+
+// SS-030: a refusal is 422 and tells all errors of all fields, as the API server's own does; in the version of whoever asked.
+func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		text := `{"apiVersion":"apps.kruise.io/` + version + `","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`
+		answer := sidecarSetHandler(t, nil, nil).validate(t.Context(), sidecarSetRequest(version, text))
+		if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || answer.Result.Reason != metav1.StatusReasonInvalid {
+			t.Fatalf("%+v", answer)
+		}
+		var fields []string
+		for _, cause := range answer.Result.Details.Causes {
+			fields = append(fields, cause.Field)
+			if told := cause.Field + ": " + cause.Message; !strings.Contains(answer.Result.Message, told) {
+				t.Errorf("%q is not in %q", told, answer.Result.Message)
+			}
+		}
+		for field, words := range map[string]string{"metadata.name": "Invalid value", "spec.selector": "no selector defined for SidecarSet",
+			"spec": "no initContainer or container defined for SidecarSet", "spec.updateStrategy.type": "Unsupported value"} {
+			if !slices.ContainsFunc(fields, func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }) || !strings.Contains(answer.Result.Message, words) {
+				t.Errorf("%s (%s) is not in %q", field, words, answer.Result.Message)
+			}
 		}
 	}
 }

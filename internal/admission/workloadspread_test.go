@@ -2,14 +2,20 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -40,6 +46,103 @@ func picky(template document) (int, any) {
 		}
 	}
 	return accepts(template)
+}
+
+// WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate; what leaves may leave.
+func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
+	good := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`)
+	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
+		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
+			w := workloadSpreads(t, &apiServer{answer: accepts})
+			w.on = on
+			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
+				response := review(t, inTime(w.validate), operation, text, old)
+				if response.Allowed != on || response.Result.Code != code || !on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
+					t.Errorf("gate %t, %s: %+v", on, operation, response)
+				}
+			}
+			leaving := strings.Replace(good, `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
+			if response := review(t, inTime(w.validate), admissionv1.Update, text, leaving); !response.Allowed {
+				t.Errorf("gate %t, one that is deleted: %+v", on, response)
+			}
+		}
+	}
+}
+
+// WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds that have one; workloads of the same name and of
+// another group or kind are not looked at. The API server completes and judges it, and what it finds is told below the patch.
+func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
+	kinds := []schema.GroupVersionKind{{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+		{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Group: "apps.kruise.io", Version: "v1beta1", Kind: "StatefulSet"}}
+	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "batch", Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "apps.kruise.io", Version: "v1beta1"}})
+	var workloads []client.Object
+	for _, kind := range kinds {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		mapper.Add(kind, meta.RESTScopeNamespace)
+		workload := &unstructured.Unstructured{Object: document{"metadata": document{"name": "web", "namespace": "shop"}, "spec": document{
+			"template": document{"spec": document{"containers": []any{document{"name": "main", "image": kind.Group + "/" + kind.Kind}}}}}}}
+		workload.SetGroupVersionKind(kind)
+		workloads = append(workloads, workload)
+	}
+	for i, kind := range kinds {
+		for _, exists := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s of %s, it exists: %t", kind.Kind, kind.Group, exists), func(t *testing.T) {
+				there := slices.Clone(workloads)
+				if !exists {
+					there = slices.Delete(there, i, i+1)
+				}
+				server := &apiServer{answer: func(template document) (int, any) {
+					for _, item := range template["spec"].(document)["containers"].([]any) {
+						if container := item.(document); container["image"] == "bad" {
+							return answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.containers[0].image", Message: "bad"})(template)
+						}
+					}
+					return accepts(template)
+				}}
+				w := workloadSpreads(t, server)
+				w.mapper, w.live = mapper, typeless{fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(there...).Build()}
+				ask := func(patch string) *admissionv1.AdmissionResponse {
+					server.asked = nil
+					return review(t, inTime(w.validate), admissionv1.Create, spreadOf("", `{"targetRef":{"apiVersion":"`+kind.GroupVersion().String()+`","kind":"`+kind.Kind+`","name":"web"},
+						"subsets":[{"name":"a"},{"name":"b","patch":`+patch+`}]}`), "")
+				}
+				response := ask(`{"metadata":{"labels":{"zone":"b"}}}`)
+				var judged []string
+				for _, asked := range server.asked {
+					template := asked["template"].(document)
+					labels, _ := template["metadata"].(document)["labels"].(document)
+					judged = append(judged, fmt.Sprint(template["spec"].(document)["containers"].([]any)[0].(document)["image"], " ", labels["zone"]))
+				}
+				var want []string
+				if exists {
+					want = []string{kind.Group + "/" + kind.Kind + " b"}
+				}
+				if diff := cmp.Diff(want, judged); diff != "" || !response.Allowed {
+					t.Errorf("%+v %s", response.Result, diff)
+				}
+				response = ask(`{"spec":{"containers":[{"name":"main","image":"bad"}]}}`)
+				want = nil
+				if exists {
+					want = []string{"spec.subsets[1].patch.spec.containers[0].image"}
+				}
+				if diff := cmp.Diff(want, fields(response)); diff != "" || response.Allowed == exists {
+					t.Errorf("%+v %s", response.Result, diff)
+				}
+			})
+		}
+	}
+}
+
+// typeless reads objects whose type metadata says nothing, as that of typed objects does.
+type typeless struct{ client.Reader }
+
+func (r typeless) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, o, options...)
+	if u, ok := o.(*unstructured.Unstructured); ok && err == nil {
+		delete(u.Object, "kind")
+		delete(u.Object, "apiVersion")
+	}
+	return err
 }
 
 // WS-044: what was accepted once, and would be refused today, stands in the way of nothing else.

@@ -371,7 +371,7 @@ func TestPodsAreSpread(t *testing.T) {
 		t.Error(got)
 	}
 	terms := first.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 { // WS-095
+	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 { // WS-095, WS-194
 		t.Errorf("%v, %v, %v", terms, first.Labels, first.Spec.Priority)
 	}
 	tolerations := 0

@@ -153,7 +153,7 @@ func fromJSON[T any](t *testing.T, text string) *T {
 	return value
 }
 
-// toBeta and toAlpha give the converted form, without the private annotation if hide is set.
+// CS-258: objects without the private annotation, as they are stored by the reference, convert to what they mean in either direction.
 func TestPlainForms(t *testing.T) {
 	cases := map[string]struct{ alpha, beta string }{
 		"CS-251 reuse off": {

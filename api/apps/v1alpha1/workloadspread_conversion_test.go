@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// WS-180 to WS-183: both round trips lose nothing, the bytes of patches included, and inputs stay.
+// WS-180 (part), WS-181, WS-182 (part), WS-183 (part): both round trips lose nothing, the bytes of patches included, and inputs stay.
 func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 	const patch = `{"metadata": {"labels":{"a":"b"}},  "spec":{"hologram":1}}`
 	for seed := range int64(300) {
@@ -44,6 +45,7 @@ func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 		beta := &v1beta1.WorkloadSpread{}
 		f.Fill(beta)
 		beta.TypeMeta = metav1.TypeMeta{}
+		statusesAreAlike(t, beta, WorkloadSpreadFromV1beta1(beta))
 		before := beta.DeepCopy()
 		alpha := WorkloadSpreadFromV1beta1(beta)
 		alphaBefore := alpha.DeepCopy()
@@ -56,9 +58,42 @@ func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 		alpha = &WorkloadSpread{}
 		f.Fill(alpha)
 		alpha.TypeMeta = metav1.TypeMeta{}
+		statusesAreAlike(t, alpha.ToV1beta1(), alpha)
 		if diff := cmp.Diff(alpha, WorkloadSpreadFromV1beta1(alpha.ToV1beta1())); diff != "" {
 			t.Fatalf("seed %d: v1alpha1 -> v1beta1 -> v1alpha1 (-in +out):\n%s", seed, diff)
 		}
+	}
+}
+
+// statusesAreAlike compares the documents of both: each member has its own name and value in the other, but for those of conditions.
+func statusesAreAlike(t *testing.T, beta *v1beta1.WorkloadSpread, alpha *WorkloadSpread) {
+	t.Helper()
+	beta, alpha = beta.DeepCopy(), alpha.DeepCopy()
+	lists, alphaLists := [][]v1beta1.WorkloadSpreadSubsetStatus{beta.Status.SubsetStatuses}, [][]WorkloadSpreadSubsetStatus{alpha.Status.SubsetStatuses}
+	for version := range beta.Status.VersionedSubsetStatuses {
+		lists, alphaLists = append(lists, beta.Status.VersionedSubsetStatuses[version]), append(alphaLists, alpha.Status.VersionedSubsetStatuses[version])
+	}
+	for i := range lists {
+		if len(lists[i]) != len(alphaLists[i]) || (lists[i] == nil) != (alphaLists[i] == nil) {
+			t.Fatalf("%d statuses, %d", len(lists[i]), len(alphaLists[i]))
+		}
+		for j := range lists[i] {
+			if (lists[i][j].CreatingPods == nil) != (alphaLists[i][j].CreatingPods == nil) || (lists[i][j].DeletingPods == nil) != (alphaLists[i][j].DeletingPods == nil) {
+				t.Errorf("%+v, %+v", lists[i][j], alphaLists[i][j])
+			}
+			lists[i][j].Conditions, alphaLists[i][j].Conditions = nil, nil
+		}
+	}
+	encoded, err := json.Marshal(beta.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := json.Marshal(alpha.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(encoded), string(other)); diff != "" {
+		t.Errorf("v1beta1 and v1alpha1 differ: %s", diff)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestStart(t *testing.T) {
 		update *Update
 		want   content
 	}{
-		"IPU-060 to 063, IPU-067, IPU-082, IPU-109, IPU-150, IPU-170, IPU-180 an image": {
+		"IPU-060 (part), IPU-061 (part), IPU-062, IPU-063, IPU-067, IPU-082, IPU-109, IPU-150, IPU-170, IPU-180 an image": {
 			webPod(), to("web-2", toImage("nginx:2"), 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true,` + batch + `}`},

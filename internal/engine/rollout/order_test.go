@@ -217,3 +217,42 @@ func TestDeletionCost(t *testing.T) {
 		t.Errorf("absent cost is %d", got)
 	}
 }
+
+// SS-213: sidecars are upgraded in the base order, over it the priority: the sum of the weights that match, or none of the keys, then the first key that a pod
+// has, then the number at the end of its value.
+func TestOrderOfSidecarUpgrades(t *testing.T) {
+	check(t, func(a, b Candidate) int {
+		pair := []Candidate{a, b}
+		if names(SortForSidecars(pair, pair, nil, nil))[0] == a.Pod.Name {
+			return -1
+		}
+		return 1
+	}, map[string]orderCase{
+		"not assigned":                   {unassigned, inPhase(corev1.PodPending)},
+		"Pending before Unknown":         {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
+		"Unknown before Running":         {inPhase(corev1.PodUnknown), notReady},
+		"not ready":                      {notReady, readySinceMinutes(5)},
+		"ready later":                    {readySinceMinutes(5), restarted(9)},
+		"the higher maximum of restarts": {restarted(0, 7), both(restarted(6, 6), createdAfterMinutes(9))},
+		"the newer":                      {createdAfterMinutes(1), nil},
+	})
+	weights := &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("tier", "a")},
+		{Weight: 4, MatchSelector: selecting("zone", "x")}, {Weight: 3, MatchSelector: selecting("new", "yes")}}}
+	keys := &pub.UpdatePriorityStrategy{OrderPriority: []pub.UpdatePriorityOrderTerm{{OrderedKey: "first"}, {OrderedKey: "second"}}}
+	for name, test := range map[string]struct {
+		priority *pub.UpdatePriorityStrategy
+		pods     []Candidate
+		want     []string
+	}{
+		"sums of weights, then as they are": {weights, []Candidate{candidate("none", notReady), candidate("five", labelled("tier", "a")),
+			candidate("seven", both(labelled("zone", "x"), labelled("new", "yes"))), candidate("five, not ready", both(labelled("tier", "a"), notReady))},
+			[]string{"seven", "five, not ready", "five", "none"}},
+		"keys, then numbers, larger first": {keys, []Candidate{candidate("second-3", labelled("second", "x-3")), candidate("first-2", labelled("first", "x-2")), candidate("first", labelled("first", "x")),
+			candidate("first-10", labelled("first", "x-10")), candidate("both", both(labelled("second", "99"), labelled("first", "x-1"))), candidate("neither", labelled("third", "9")), candidate("first, not ready", both(labelled("first", "y"), notReady))},
+			[]string{"neither", "first-10", "first-2", "both", "first, not ready", "first", "second-3"}},
+	} {
+		if diff := cmp.Diff(test.want, names(SortForSidecars(test.pods, test.pods, test.priority, nil))); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

@@ -90,7 +90,7 @@ func (w *world) pod() *corev1.Pod {
 
 // ND-080, ND-069, ND-087, ND-092: one patch of the status subresource that holds the annotation alone, guarded; at rest nothing is written.
 func TestReportIsOnePatch(t *testing.T) {
-	w := newWorld(t, pod("a"))
+	w := newWorld(t, pod("a")) // IPU-129: through a patch of the status subresource; TestTriggers has when, and of which pods
 	w.add("app", "app:1", "a", 1, nil)
 	before := w.pod()
 	w.reconcile()

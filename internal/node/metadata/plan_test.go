@@ -267,6 +267,7 @@ func TestTriggers(t *testing.T) {
 	debugged := func(p *corev1.Pod) { // more statuses than the spec has containers
 		p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "debug", ContainerID: "containerd://debug-1"}, {Name: "more"}}, p.Status.ContainerStatuses...)
 	}
+	// IPU-129: which pods are reported, at which changes, and which are not at start; TestReportIsOnePatch has how.
 	for name, test := range map[string]struct {
 		before, now *corev1.Pod
 		initial     bool

@@ -38,11 +38,15 @@ type restarter struct {
 	wanted map[target]bool
 }
 
+// restartPauses are those before the first attempt to stop a container and before each further one (ND-112).
+func restartPauses() workqueue.TypedRateLimiter[target] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry)
+}
+
 func newRestarter(r *reconciler) *restarter {
 	return &restarter{reconciler: r, wanted: map[target]bool{},
 		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"}, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry),
-			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
+			restartPauses(), workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
 }
 
 // want queues a container, once.

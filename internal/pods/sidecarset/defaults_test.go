@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SS-010 to SS-015, SS-D11: exactly these defaults; a second time nothing changes; what nobody knows stays.
+// SS-010 (part), SS-011, SS-012, SS-013 (part), SS-014, SS-015, SS-D11: exactly these defaults; a second time nothing changes; what nobody knows stays.
 func TestDefaults(t *testing.T) {
 	for name, test := range map[string]struct{ given, want string }{
 		"a set of nothing (SS-010)": {`{}`, `{updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},
@@ -18,7 +18,7 @@ func TestDefaults(t *testing.T) {
 		"metadata and revision": {`{patchPodMetadata: [{annotations: {a: b}}], injectionStrategy: {revision: {revisionName: r}}}`,
 			`{patchPodMetadata: [{annotations: {a: b}, patchPolicy: Retain}], injectionStrategy: {revision: {revisionName: r, policy: Always}},
 			  updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},
-		"containers (SS-011 to SS-013)": {`{containers: [{name: a, image: "i:1", future: 1, ports: [{containerPort: 1}], resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}],
+		"containers": {`{containers: [{name: a, image: "i:1", future: 1, ports: [{containerPort: 1}], resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}],
 			  env: [{name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}], resources: {limits: {cpu: 100u, memory: 1Gi}},
 			  livenessProbe: {httpGet: {port: 1}}, readinessProbe: {tcpSocket: {port: 1}, periodSeconds: 2}, startupProbe: {httpGet: {port: 1}},
 			  lifecycle: {postStart: {httpGet: {port: 1}}, preStop: {exec: {command: [x]}}}, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.labels['x']"}}}, {sourceContainerNameFrom: {}}]}],
@@ -34,7 +34,17 @@ func TestDefaults(t *testing.T) {
 			  initContainers: [{name: b, image: i, imagePullPolicy: Always, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, podInjectPolicy: AfterAppContainer,
 			  upgradeStrategy: {upgradeType: ColdUpgrade}, shareVolumePolicy: {type: disabled}, shareVolumeDevicePolicy: {}}],
 			  updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},
-		"volumes (SS-014)": {`{volumes: [{name: none}, {name: future, hologram: {}}, {name: h, hostPath: {path: /x}}, {name: s, secret: {secretName: s}}, {name: c, configMap: {name: c}},
+		"nothing else of a container (SS-015)": {`{containers: [{name: a, image: "i:1", command: [x], workingDir: /x, tty: true, stdinOnce: true,
+			  env: [{name: A, value: ""}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: D, valueFrom: {configMapKeyRef: {key: k}}}],
+			  envFrom: [{secretRef: {name: s}}], securityContext: {capabilities: {add: [X]}}, volumeMounts: [{name: v, mountPath: /x}], volumeDevices: [{name: b, devicePath: /b}],
+			  resources: {limits: {cpu: "1"}}, startupProbe: {tcpSocket: {port: 1}}, resourcesPolicy: {resourcesExpr: {limits: {cpu: cpu}}}, transferEnv: [{envName: E}]}]}`,
+			`{containers: [{name: a, image: "i:1", command: [x], workingDir: /x, tty: true, stdinOnce: true, imagePullPolicy: IfNotPresent, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File,
+			  podInjectPolicy: BeforeAppContainer, upgradeStrategy: {upgradeType: ColdUpgrade}, shareVolumePolicy: {type: disabled},
+			  env: [{name: A, value: ""}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: C, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: D, valueFrom: {configMapKeyRef: {key: k}}}],
+			  envFrom: [{secretRef: {name: s}}], securityContext: {capabilities: {add: [X]}}, volumeMounts: [{name: v, mountPath: /x}], volumeDevices: [{name: b, devicePath: /b}],
+			  resources: {limits: {cpu: "1"}}, startupProbe: {tcpSocket: {port: 1}, successThreshold: 1}, resourcesPolicy: {resourcesExpr: {limits: {cpu: cpu}}}, transferEnv: [{envName: E}]}],
+			  updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},
+		"volumes": {`{volumes: [{name: none}, {name: future, hologram: {}}, {name: h, hostPath: {path: /x}}, {name: s, secret: {secretName: s}}, {name: c, configMap: {name: c}},
 			  {name: d, downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}},
 			  {name: p, projected: {sources: [{serviceAccountToken: {path: t}}, {downwardAPI: {items: [{path: p, fieldRef: {fieldPath: metadata.name}}]}}]}}, {name: r, persistentVolumeClaim: {claimName: x}}]}`,
 			`{volumes: [{name: none, emptyDir: {}}, {name: future, hologram: {}}, {name: h, hostPath: {path: /x, type: ""}}, {name: s, secret: {secretName: s, defaultMode: 420}},

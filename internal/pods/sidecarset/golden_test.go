@@ -1,6 +1,8 @@
 package sidecarset
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -72,6 +74,47 @@ func TestGoldenHashes(t *testing.T) {
 				t.Errorf("the SidecarSet was changed: %s", cmp.Diff(string(before), string(after)))
 			}
 		})
+	}
+}
+
+// SS-017, SS-018: what is hashed, byte by byte: both lists or one, null for an absent one, the fields of a container in the order of its type and then those
+// of sidecars, without those that are empty, and with the escapes of encoding/json.
+func TestWhatIsHashed(t *testing.T) {
+	const policies = `"upgradeStrategy":{"upgradeType":"HotUpgrade","hotUpgradeEmptyImage":"e"},"shareVolumePolicy":{"type":"enabled"}`
+	const whole = `{"name":"a","IMAGEcommand":["\u003c\u003e\u0026"],"env":[{"name":"E","value":"é\""}],"resources":{"limits":{"cpu":"1"}},"imagePullPolicy":"Always","podInjectPolicy":"AfterAppContainer",` + policies +
+		`,"shareVolumeDevicePolicy":{"type":"disabled"},"transferEnv":[{"sourceContainerName":"s","envNames":["X"]}],"resourcesPolicy":{"targetContainersMode":"sum","targetContainersNameRegex":".*","resourcesExpr":{"limits":{"cpu":"cpu"}}}}`
+	const bare = `{"name":"net","IMAGEresources":{},RESTART"upgradeStrategy":{},"shareVolumePolicy":{}}`
+	input := func(name string, images, native bool) string {
+		image, restart := "", ""
+		if images {
+			image = `"image":"i:1",`
+		}
+		if native {
+			restart = `"restartPolicy":"Always",`
+		}
+		return strings.NewReplacer(`"IMAGE`, image+`"`, "RESTART", restart).Replace(name)
+	}
+	container := `{resourcesPolicy: {targetContainersMode: sum, targetContainersNameRegex: .*, resourcesExpr: {limits: {cpu: cpu}}}, transferEnv: [{envNames: [X], sourceContainerName: s}], shareVolumeDevicePolicy: {type: disabled},
+		shareVolumePolicy: {type: enabled}, upgradeStrategy: {hotUpgradeEmptyImage: e, upgradeType: HotUpgrade}, podInjectPolicy: AfterAppContainer, imagePullPolicy: Always, resources: {limits: {cpu: "1"}}, ports: [], args: [],
+		env: [{value: "é\"", name: E}], command: ["<>&"], image: "i:1", name: a}`
+	for name, test := range map[string]struct{ spec, want string }{
+		"one of all fields":                     {`containers: [` + container + `]`, `{"containers":[` + whole + `]}`},
+		"no containers, a native sidecar":       {`initContainers: [{name: net, image: "i:1", restartPolicy: Always}]`, `{"containers":null,"initContainers":[NATIVE]}`},
+		"no containers, a plain init container": {`initContainers: [{name: net, image: "i:1"}]`, `{"containers":null}`},
+		"a plain one beside a native one":       {`containers: [], initContainers: [{name: net, image: "i:1"}, {name: net, image: "i:1", restartPolicy: Always}]`, `{"containers":[],"initContainers":[PLAIN,NATIVE]}`},
+	} {
+		set := parse(t, `{spec: {volumes: [{name: v}], `+test.spec+`}}`)
+		for images, of := range map[bool]func(*appsv1beta1.SidecarSetSpec) (string, error){true: Hash, false: HashWithoutImage} {
+			text := strings.NewReplacer("NATIVE", input(bare, images, true), "PLAIN", input(bare, images, false), whole, input(whole, images, false)).Replace(test.want)
+			sum := sha256.Sum256([]byte(text))
+			want := []byte(hex.EncodeToString(sum[:]))
+			for i := range want {
+				want[i] = "bcdfghjklmnpqrstvwxz2456789"[int(want[i])%27]
+			}
+			if got, err := of(&set.Spec); err != nil || got != string(want) {
+				t.Errorf("%s, with images %t: %s is not that of %s, %v", name, images, got, text, err)
+			}
+		}
 	}
 }
 

@@ -287,7 +287,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// SS-160 to SS-162.
+// SS-160 (part), SS-161, SS-162: which annotations a SidecarSet may ask for, by an administrator's list.
 func TestWhiteList(t *testing.T) {
 	const rules = `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]},{"selector":{"matchLabels":{"team":"a"}},"allowedAnnotationKeyExprs":["theirs"]}]}`
 	for name, test := range map[string]struct {
@@ -295,7 +295,14 @@ func TestWhiteList(t *testing.T) {
 		gate               bool
 		text               string
 	}{
-		"nothing is patched":    {`{}`, `{}`, "", false, ""},
+		"nothing is patched":                         {`{}`, `{}`, "", false, ""},
+		"nothing is patched, and the list is broken": {`{}`, `{}`, "rules", false, ""},
+		"nothing is patched, and no rule applies":    {`{patchPodMetadata: []}`, `{}`, `{"rules":[]}`, false, ""},
+		"of several all must be allowed":             {`{patchPodMetadata: [{annotations: {ours/a: v}}, {annotations: {ours/b: v, k: v}}]}`, `{}`, rules, true, "spec.patchPodMetadata[1].annotations[k]: Forbidden: sidecarSet patch metadata annotation(k) is not allowed"},
+		"the union of the rules that apply":          {`{patchPodMetadata: [{annotations: {ours/a: v, theirs: v}}]}`, `{team: a, more: "1"}`, rules, false, ""},
+		"an invalid expression of a rule that does not apply": {`{patchPodMetadata: [{annotations: {ours/k: v}}]}`, `{}`,
+			`{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]},{"selector":{"matchLabels":{"team":"a"}},"allowedAnnotationKeyExprs":["("]}]}`, true, "rules[1].allowedAnnotationKeyExprs"},
+		"no rule that applies":  {`{patchPodMetadata: [{annotations: {theirs: v}}]}`, `{team: b}`, `{"rules":[{"selector":{"matchLabels":{"team":"a"}},"allowedAnnotationKeyExprs":["theirs"]}]}`, false, "sidecarSet patch metadata annotation is not allowed"},
 		"no list":               {`{patchPodMetadata: [{annotations: {k: v}}]}`, `{}`, "", false, "SidecarSet patch metadata whitelist not found"},
 		"no list, the gate":     {`{patchPodMetadata: [{annotations: {k: v}}]}`, `{}`, "", true, ""},
 		"allowed":               {`{patchPodMetadata: [{annotations: {ours/k: v}}]}`, `{}`, rules, false, ""},

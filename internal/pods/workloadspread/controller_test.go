@@ -101,7 +101,8 @@ func TestPodEvents(t *testing.T) {
 		"a placed pod was there at the start":      {create(makePod("p", in("a")), true), nil},
 		"a placed pod goes":                        {func(q *requested) { h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p", in("a"))}, q) }, []string{"default/ws"}},
 		"another pod goes":                         {func(q *requested) { h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p")}, q) }, nil},
-		"a placed pod ends":                        {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodSucceeded))), []string{"default/ws"}},
+		"a placed pod ends (WS-107)":               {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodSucceeded))), []string{"default/ws"}},
+		"a placed pod fails (WS-107)":              {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodFailed))), []string{"default/ws"}},
 		"a placed pod begins to be deleted":        {update(makePod("p", in("a")), makePod("p", in("a"), ending)), []string{"default/ws"}},
 		"a placed pod changes its version":         {update(makePod("p", in("a")), makePod("p", in("a"), version("v2"))), []string{"default/ws"}},
 		"its workload lets a placed pod go":        {update(placed(ofCloneSet), makePod("p", in("a"), func(p *corev1.Pod) { p.OwnerReferences = nil })), []string{"default/ws"}},
@@ -129,7 +130,7 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// WS-013, WS-121: a change of a workload asks for its WorkloadSpread, whatever version that names.
+// WS-013, WS-121 (part): a change of a workload asks for its WorkloadSpread, whatever version that names.
 func TestEventsOfTargets(t *testing.T) {
 	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"), spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
 		spreadTo("advanced", "default", "apps.kruise.io/v1beta1", "StatefulSet", "web"))}}}

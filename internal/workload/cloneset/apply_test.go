@@ -1,20 +1,29 @@
 package cloneset
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -70,14 +79,18 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy appsv1beta1.CloneSetPodUpdatePolicy
 		gone   bool
-	}{"InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true}, "InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false}} {
+		err    error
+	}{"InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true, nil}, "InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false, nil},
+		"a server without resize, InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true, apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
+		"a server without resize, InPlaceOnly":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false, apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
+		"forbidden, InPlaceIfPossible":               {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, false, apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("QoS"))}} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(1, policy(tt.policy), app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 			if err := s.settle(100); err != nil {
 				t.Fatal(err)
 			}
 			before := s.active()[0]
-			s.Answer = unresizable(nil)
+			s.Answer = unresizable(tt.err)
 			s.change(app("nginx:1", "a", "", cpu("3")))
 			for range 30 {
 				s.round()
@@ -112,6 +125,44 @@ func unresizable(err error) func(*simulation.Request) error {
 		}
 		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), r.Key.Name,
 			field.ErrorList{field.Invalid(field.NewPath("metadata"), r.Key.Name, "Pod QoS is immutable")})
+	}
+}
+
+// IPU-080: out of service, then the resize, then one write of the pod; where one of them fails none of the later ones is sent.
+func TestStepsOfAnUpdate(t *testing.T) {
+	steps := []simulation.Write{{Verb: "patch", Subresource: "status"}, {Verb: "patch", Subresource: "resize"}, {Verb: "patch"}}
+	for failing := range 4 {
+		s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+		name, begin := s.active()[0].Name, len(s.Writes)
+		refused := 0
+		s.Refused = func(w simulation.Write) bool {
+			if w.Key == podKey(name) && failing < 3 && w.Subresource == steps[failing].Subresource {
+				refused++
+				return true
+			}
+			return false
+		}
+		s.change(app("nginx:2", "a", "", cpu("3")))
+		for range 4 {
+			s.deliver(1 << 20)
+			s.wake = true
+			s.manage() // and nobody else acts
+		}
+		var got []simulation.Write
+		for _, w := range s.Writes[begin:] {
+			if w.Key == podKey(name) {
+				w.Key = simulation.Key{}
+				got = append(got, w)
+			}
+		}
+		// What failed is begun anew; a step that has succeeded need not be sent again.
+		want := steps[:failing:failing]
+		if failing == 3 {
+			want = steps
+		}
+		if got = slices.Compact(got); !slices.Equal(want, got) || refused == 0 && failing < 3 {
+			t.Errorf("step %d fails, %d times: %+v, want %+v", failing+1, refused, got, want)
+		}
 	}
 }
 
@@ -196,6 +247,42 @@ func TestStateLivesOnThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted (TestRightsForDaemonKinds of the roles), and nothing else is.
+func TestResizeIsSentAsPatch(t *testing.T) {
+	var sent []string
+	record := func(what string) error { sent = append(sent, what); return nil }
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return record("get")
+		},
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return record("patch")
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return record("update")
+		},
+		SubResourceGet: func(_ context.Context, _ client.Client, name string, _ client.Object, _ client.Object, _ ...client.SubResourceGetOption) error {
+			return record("get " + name)
+		},
+		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+			return record("update " + name)
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, name string, _ client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			body, err := patch.Data(nil)
+			if patch.Type() != types.StrategicMergePatchType {
+				err = errors.New("of another type")
+			}
+			return errors.Join(err, record("patch "+name+" "+string(body)))
+		}})
+	w := reconcile.NewAPI(c, c, slim.Any, time.Now).For("owner")
+	if _, err := reconcile.Patch(t.Context(), w, podOf("a", "web-1"), []byte(`{"spec":{}}`), "resize"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`patch resize {"spec":{}}`}, sent); diff != "" {
 		t.Error(diff)
 	}
 }

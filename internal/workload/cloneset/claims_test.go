@@ -3,6 +3,7 @@ package cloneset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func (s *simulated) managed(d time.Duration) {
 }
 
 // TestDeletedPodComesBackToItsData: a pod that somebody deleted comes back under its name, with its claim, whether it goes at once or takes
-// its grace period (CS-061 (part), CS-272 (part)).
+// its grace period (CS-061 (part), CS-272).
 func TestDeletedPodComesBackToItsData(t *testing.T) {
 	for name, remove := range map[string]func(*simulated, string){
 		"deleted":     func(s *simulated, name string) { s.EndGracefully(podKey(name)) },
@@ -84,7 +85,7 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 }
 
 // TestClaimsAreNotWaitedForWithoutEnd: the successor of a pod that does not go waits until 30 s after the pod should be gone, and says so; then
-// it gets a new name and a new claim. If the pod's node is lost it does so at once (CS-335 (part)).
+// it gets a new name and a new claim. If the pod's node is lost it does so at once (CS-272, CS-335 (part)).
 func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 	for name, lost := range map[string]bool{"a node that hangs": false, "a node that is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -95,15 +96,21 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			name, start := s.active()[0].Name, s.Now()
 			s.node.Frozen = map[string]bool{name: true}
 			s.EndGracefully(podKey(name))
-			s.managed(29 * time.Second)
-			if n := len(s.active()); (n == 2) != lost {
-				t.Fatalf("after %s there are %d active pods", s.Now().Sub(start), n)
+			for _, wait := range []time.Duration{time.Second, 28 * time.Second} {
+				s.managed(wait)
+				if n := len(s.active()); (n == 2) != lost {
+					t.Fatalf("after %s there are %d active pods", s.Now().Sub(start), n)
+				}
 			}
 			told := slices.ContainsFunc(s.events, func(event string) bool {
 				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) && strings.Contains(event, "00:00:30Z")
 			})
 			if told == lost {
 				t.Errorf("events: %q", s.events)
+			}
+			s.managed(2 * time.Second)
+			if n := len(s.active()); n != 2 {
+				t.Errorf("after %s there are %d active pods", s.Now().Sub(start), n)
 			}
 			if err := s.settle(100); err != nil {
 				t.Fatal(err)
@@ -121,6 +128,39 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 				t.Errorf("the claim of the former pod: %+v", held)
 			}
 		})
+	}
+}
+
+// TestWithoutReuseASuccessorIsNew: it has another name and another claim, at once, and the old claim goes with the old pod, not before it (CS-272).
+func TestWithoutReuseASuccessorIsNew(t *testing.T) {
+	s := atRest(t, makeSet(2, claims("1Gi"), withoutReuse), Features{})
+	name, before := s.active()[0].Name, s.data()
+	s.node.Frozen = map[string]bool{name: true}
+	s.EndGracefully(podKey(name))
+	s.managed(time.Second)
+	claim := s.Get(claimKey("data-" + name))
+	if len(s.active()) != 2 || s.data()[name] != "" || claim == nil || claim.GetUID() != before[name] || claim.GetDeletionTimestamp() != nil {
+		t.Errorf("while it ends: %v before, %v now, claim %+v", before, s.data(), claim)
+	}
+	s.node.Frozen = nil
+	if err := s.settle(100); err != nil {
+		t.Fatal(err)
+	}
+	if s.Get(claimKey("data-"+name)) != nil || s.Get(podKey(name)) != nil || len(s.data()) != 2 {
+		t.Errorf("when it has ended: %v before, %v now", before, s.data())
+	}
+}
+
+// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that it is not ready (CS-272).
+func TestLostNodes(t *testing.T) {
+	s := Snapshot{}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
+		s.lookAt(string(status), &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown}, {Type: corev1.NodeReady, Status: status}}}}, true)
+	}
+	s.lookAt("gone", &corev1.Node{}, false)
+	if !maps.Equal(s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true}) {
+		t.Errorf("%v", s.LostNodes)
 	}
 }
 
@@ -445,6 +485,12 @@ func TestRefusedGrowth(t *testing.T) {
 	}
 	if refused > 7 || len(s.events)-events > 7 {
 		t.Errorf("%d requests refused and %d events in 60 s", refused, len(s.events)-events)
+	}
+	before := refused
+	s.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once
+	s.managed(500 * time.Millisecond)
+	if refused != before+1 {
+		t.Errorf("%d requests after the spec changed", refused-before)
 	}
 	s.Refused = nil
 	if err := s.settle(300); err != nil {

@@ -63,7 +63,7 @@ func claimTemplateOf(document string) template.VolumeClaimTemplate {
 	return claim
 }
 
-// CS-040 to 045, CS-050, IPU-131: the documents sent to make a pod and its claims, whole. Fields that our types do not know reach both.
+// CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to make a pod and its claims, whole. Fields that our types do not know reach both.
 func TestPodAndClaimDocuments(t *testing.T) {
 	set := makeSet(1)
 	setTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"x"},"annotations":{"a":"b"},"finalizers":["x/f"]},
@@ -95,11 +95,26 @@ func TestPodAndClaimDocuments(t *testing.T) {
 		"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"bbbbb"},`+owner+`},"spec":{"accessModes":["ReadWriteOnce"]}}`, creation.Claims[1])
 }
 
-// IPU-131: the gate is added once.
-func TestTheGateIsAddedOnce(t *testing.T) {
-	set := makeSet(1)
-	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"readinessGates":[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"}],"containers":[]}}`)
-	sameDocument(t, `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"},{"conditionType":"KruisePodReady"}]`, planFor(set).Create[0].Pod["spec"].(map[string]any)["readinessGates"])
+// CS-044, IPU-131 (part): both gates are added whatever the policy, once, after the template's own.
+func TestGatesAreAddedOnce(t *testing.T) {
+	onDelete := func(set *appsv1beta1.CloneSet) {
+		set.Spec.UpdateStrategy = appsv1beta1.CloneSetUpdateStrategy{Type: appsv1beta1.OnDeleteCloneSetUpdateStrategyType}
+	}
+	for name, strategy := range map[string]func(*appsv1beta1.CloneSet){"in place if possible": policy(appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy),
+		"in place only": policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), "recreate": policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), "on delete": onDelete} {
+		t.Run(name, func(t *testing.T) {
+			for gates, want := range map[string]string{
+				`[]`:                        `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"KruisePodReady"}]`,
+				`[{"conditionType":"Own"}]`: `[{"conditionType":"Own"},{"conditionType":"InPlaceUpdateReady"},{"conditionType":"KruisePodReady"}]`,
+				`[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"}]`: `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"},{"conditionType":"KruisePodReady"}]`,
+				`[{"conditionType":"KruisePodReady"}]`:                             `[{"conditionType":"KruisePodReady"},{"conditionType":"InPlaceUpdateReady"}]`,
+			} {
+				set := makeSet(1, strategy)
+				setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"readinessGates":`+gates+`,"containers":[]}}`)
+				sameDocument(t, want, planFor(set).Create[0].Pod["spec"].(map[string]any)["readinessGates"])
+			}
+		})
+	}
 }
 
 // CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label cannot hold the name.

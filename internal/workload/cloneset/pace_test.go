@@ -1,6 +1,7 @@
 package cloneset
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,16 +159,19 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 	}
 }
 
-// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels have (IPU-061 (part)).
+// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels have (IPU-061).
 func TestRecordNamesTheRevision(t *testing.T) {
-	s := atRest(t, makeSet(1), Features{ShortHash: true})
-	s.change(image("nginx:2"))
-	if err := s.settle(100); err != nil {
-		t.Fatal(err)
-	}
-	state, err := inplace.StateOf(s.active()[0])
-	if err != nil || state.Revision != s.set().Status.UpdateRevision {
-		t.Errorf("%+v %v", state, err)
+	for _, short := range []bool{true, false} {
+		s := atRest(t, makeSet(1), Features{ShortHash: short})
+		s.change(image("nginx:2"))
+		if err := s.settle(100); err != nil {
+			t.Fatal(err)
+		}
+		var record struct{ Revision string }
+		err := json.Unmarshal([]byte(s.active()[0].Annotations[pub.InPlaceUpdateState]), &record)
+		if err != nil || record.Revision == "" || record.Revision != s.set().Status.UpdateRevision || (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision) == short {
+			t.Errorf("short labels %t: %+v %v", short, record, err)
+		}
 	}
 }
 

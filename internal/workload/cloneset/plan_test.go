@@ -26,7 +26,7 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: func(int) int { return 0 }, Features: features})
+	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: counting(), Features: features})
 }
 
 // actions are the plan's verdicts in short.
@@ -116,6 +116,17 @@ func TestVerdicts(t *testing.T) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 		}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
+		"IPU-120 one that is admitted now is unavailable still: no other one is taken out": {makeSet(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
+		"IPU-120 but within the budget one is, in the same pass": {makeSet(3, second, maxUnavailable(2)), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old, "c": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
+		"IPU-120 refreshed without any update that is due": {makeSet(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "keep: UpToDate"}},
+		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {makeSet(1, holding("x")), Features{ExcludePreparingDelete: true}, all[:1], map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
+				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+			})}, map[string]string{"a": "wait: LifecycleHook", "+": "created"}},
 		"IPU-120 paused: the same": {makeSet(1, second, paused(true)), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))}, map[string]string{"a": "patch: InPlaceUpdateComplete"}},
 		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
@@ -141,7 +152,12 @@ func TestVerdicts(t *testing.T) {
 			for pod, make := range tt.pods {
 				pods = append(pods, make(pod))
 			}
-			if diff := cmp.Diff(tt.want, actions(planOf(tt.set, tt.features, tt.revisions, pods...))); diff != "" {
+			plan := planOf(tt.set, tt.features, tt.revisions, pods...)
+			got := actions(plan)
+			if len(plan.Create) > 0 && tt.want["+"] != "" {
+				got["+"] = "created"
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -313,6 +329,45 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	}
 	if len(plan.Create) != 1 || plan.Create[0].ID != "ccccc" {
 		t.Errorf("%+v", plan.Create)
+	}
+	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of the pod says.
+	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod { return podOf(name, one.Name, options...) }
+	relabelled := func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "other" }
+	in := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.Phase = phase }
+	}
+	going := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }
+	foreign := func(pod *corev1.Pod) {
+		yes := true
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Name: "else", UID: "else", Controller: &yes}}
+	}
+	for name, tt := range map[string]struct {
+		pods, strangers []*corev1.Pod
+		age             time.Duration
+		want            string
+	}{
+		"active":                         {[]*corev1.Pod{named("web-x", relabelled)}, nil, time.Hour, ""},
+		"failed":                         {[]*corev1.Pod{named("web-x", relabelled, in(corev1.PodFailed))}, nil, time.Hour, "web-x"},
+		"succeeded":                      {[]*corev1.Pod{named("web-x", in(corev1.PodSucceeded))}, nil, time.Hour, "web-x"},
+		"terminating":                    {[]*corev1.Pod{named("web-x", going)}, nil, time.Hour, "web-x"},
+		"of another controller":          {nil, []*corev1.Pod{named("web-x", foreign)}, time.Hour, "web-x"},
+		"of another name, by its label":  {[]*corev1.Pod{named("mine", func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" }, going)}, nil, time.Hour, "mine"},
+		"none, a minute after the claim": {nil, nil, time.Minute, "deleted"},
+		"none, less than a minute after the claim": {nil, nil, time.Minute - time.Second, ""},
+		"another one, whose label says it is its":  {[]*corev1.Pod{named("web-y", func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" })}, nil, time.Hour, "deleted"},
+	} {
+		of := claim("x")
+		of.CreationTimestamp = metav1.NewTime(planTime.Add(-tt.age))
+		plan := Make(Snapshot{Set: set, Pods: tt.pods, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime, Random: counting()})
+		got := ""
+		for _, fate := range plan.ClaimFates {
+			if got = "deleted"; fate.HandTo != nil {
+				got = fate.HandTo.Name
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -159,10 +161,11 @@ func TestFailedConditions(t *testing.T) {
 	}
 }
 
-// CS-048, CS-086, CS-220 to 222: what the status counts, and when the update revision becomes the current one.
+// CS-048, CS-086, CS-220, CS-221 (part), CS-222 (part): what the status counts, and when the update revision becomes the current one.
 func TestCounts(t *testing.T) {
 	from, to := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	failedPod := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	succeeded := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }
 	updating := func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = "Updating" }
 	preparing := func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = "PreparingDelete" }
@@ -174,9 +177,12 @@ func TestCounts(t *testing.T) {
 	}{
 		"inactive pods do not count; ready but not settled is not available": {4, from.Name,
 			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready), podOf("d", from.Name, preparing),
-				podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating)},
+				podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 4, ReadyReplicas: 3, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
+		"pods that are not active are replaced at once": {4, from.Name, []*corev1.Pod{podOf("a", to.Name), podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
+			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedReadyReplicas: 1,
+				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
 		"CS-086 all updated, ready or not: current": {2, from.Name, []*corev1.Pod{podOf("a", to.Name, unready), podOf("b", to.Name)},
 			appsv1beta1.CloneSetStatus{Replicas: 2, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 2, CurrentRevision: to.Name}},
@@ -198,7 +204,19 @@ func TestCounts(t *testing.T) {
 			if diff := cmp.Diff(tt.want, plan.Status); diff != "" {
 				t.Error(diff)
 			}
+			if want := int(tt.replicas - tt.want.Replicas); len(plan.Create) != want {
+				t.Errorf("%d pods are created, want %d", len(plan.Create), want)
+			}
 		})
+	}
+	controlled := func(uid types.UID) *corev1.Pod {
+		return podOf("a", to.Name, func(pod *corev1.Pod) {
+			yes := true
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"}, {Kind: "CloneSet", UID: uid, Controller: &yes}}
+		})
+	}
+	if got := indexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
+		t.Errorf("the pod is found as one of %v", got)
 	}
 }
 
@@ -243,6 +261,33 @@ func TestHistory(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// CS-222: which generation and which selector the status is of, its revisions, and how many names collided so far.
+func TestWhatTheStatusIsOf(t *testing.T) {
+	from, to, other := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")), storedRevision(3, image("nginx:9"))
+	other.Name = to.Name
+	for name, test := range map[string]struct {
+		newest        *appsv1.ControllerRevision
+		before, after *int32
+	}{"no name collides": {to, new(int32(4)), new(int32(4))}, "the first one does": {other, nil, new(int32(1))}} {
+		t.Run(name, func(t *testing.T) {
+			set := makeSet(2, image("nginx:2"))
+			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "a"}}, {Key: "old", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			set.Generation, set.Status.ObservedGeneration, set.Status.CurrentRevision, set.Status.CollisionCount = 7, 6, from.Name, test.before
+			plan := planFor(set, func(s *Snapshot) {
+				s.Pods, s.Revisions = []*corev1.Pod{podOf("a", from.Name)}, []*appsv1.ControllerRevision{from, test.newest}
+			})
+			want := appsv1beta1.CloneSetStatus{ObservedGeneration: 7, CurrentRevision: from.Name, UpdateRevision: plan.UpdateRevision,
+				CollisionCount: test.after, LabelSelector: "app=web,app in (a,web),!old"}
+			got := appsv1beta1.CloneSetStatus{ObservedGeneration: plan.Status.ObservedGeneration, CurrentRevision: plan.Status.CurrentRevision,
+				UpdateRevision: plan.Status.UpdateRevision, CollisionCount: plan.Status.CollisionCount, LabelSelector: plan.Status.LabelSelector}
+			if diff := cmp.Diff(want, got); diff != "" || (plan.UpdateRevision == to.Name) != (test.newest == to) {
+				t.Errorf("update revision %s; %s", plan.UpdateRevision, diff)
 			}
 		})
 	}

@@ -1,0 +1,173 @@
+package inplace
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+)
+
+// barrier is the environment that makes a container start by the key.
+func barrier(key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "p-barrier"}, Key: key}}}
+}
+
+// IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container without that variable has none. When the
+// variable is given to a pod is shown by TestLaunch of the admission of pods.
+func TestLaunchPriority(t *testing.T) {
+	other := barrier("p_7")
+	other.Name = "MINE"
+	for name, test := range map[string]struct {
+		env      []corev1.EnvVar
+		priority int
+		has      bool
+	}{
+		"no environment":            {nil, 0, false},
+		"another variable":          {[]corev1.EnvVar{other, {Name: "X", Value: "p_7"}}, 0, false},
+		"a literal value":           {[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv, Value: "p_7"}}, 0, false},
+		"another source":            {[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "p_7"}}}}, 0, false},
+		"the key of something else": {[]corev1.EnvVar{barrier("q_7")}, 0, false},
+		"no integer":                {[]corev1.EnvVar{barrier("p_x")}, 0, false},
+		"a priority":                {[]corev1.EnvVar{{Name: "X", Value: "1"}, barrier("p_7")}, 7, true},
+		"none is not 0":             {[]corev1.EnvVar{barrier("p_0")}, 0, true},
+		"below 0":                   {[]corev1.EnvVar{barrier("p_-3")}, -3, true},
+		"a large one":               {[]corev1.EnvVar{barrier("p_2147483647")}, 2147483647, true},
+	} {
+		if priority, has := launchPriority(&corev1.Container{Env: test.env}); priority != test.priority || has != test.has {
+			t.Errorf("%s: %d %t", name, priority, has)
+		}
+	}
+}
+
+// IPU-065, IPU-101, IPU-104, IPU-303: whatever a container has to change, those without priority and those of the highest one go first, together, and what
+// is left is in the members of the state for later batches; each of these is chosen from what is left in the same way, until all is written.
+func TestBatchesOfAllKindsOfChange(t *testing.T) {
+	keys := map[string]string{"free": "", "bare": "", "top": "p_10", "peak": "p_10", "mid": "p_5", "centre": "p_5", "low": "p_-1"}
+	value := "2"
+	kinds := map[string]func(*Parts, string){
+		"image": func(p *Parts, name string) { p.Images[name] = name + ":2" },
+		"metadata": func(p *Parts, name string) {
+			if p.Refs[name] = (RefMetadata{Annotations: map[string]*string{"of-" + name: &value}}); name == "mid" {
+				p.Refs[name] = RefMetadata{Labels: map[string]*string{"of-" + name: &value}}
+			}
+		},
+		"resources": func(p *Parts, name string) {
+			p.Resources[name] = corev1.ResourceRequirements{Limits: quantities("cpu", "2")}
+		},
+	}
+	for name, kind := range maps.Clone(kinds) {
+		kinds[name+" of one, images of others"] = func(p *Parts, container string) {
+			if container == "top" || container == "mid" {
+				kind(p, container)
+			} else {
+				p.Images[container] = container + ":2"
+			}
+		}
+	}
+	for name, kind := range kinds {
+		for _, test := range []struct{ changed, batches []string }{
+			{[]string{"free", "top", "mid", "low"}, []string{"free top", "mid", "low"}},
+			{[]string{"peak", "bare", "top", "centre", "free", "mid", "low"}, []string{"bare free peak top", "centre mid", "low"}},
+			{[]string{"mid", "centre"}, []string{"centre mid"}},
+			{[]string{"low", "mid"}, []string{"mid", "low"}}, // others are higher, but have nothing to change
+			{[]string{"free", "bare"}, []string{"bare free"}},
+			{[]string{"low", "free"}, []string{"free low"}},
+		} {
+			pod := webPod()
+			pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
+			for _, container := range slices.Sorted(maps.Keys(keys)) {
+				c := corev1.Container{Name: container, Image: container + ":1"}
+				if keys[container] != "" {
+					c.Env = []corev1.EnvVar{barrier(keys[container])}
+				}
+				pod.Spec.Containers = append(pod.Spec.Containers, c)
+				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, runs(container, c.Image, "sha-1", "c-"+container, noon.Add(-time.Hour)))
+			}
+			parts := Parts{Images: map[string]string{}, Refs: map[string]RefMetadata{}, Resources: map[string]corev1.ResourceRequirements{}}
+			for _, container := range test.changed {
+				kind(&parts, container)
+			}
+			update := to("web-2", &Change{Parts: parts}, 0)
+			write := func(steps ...func(*corev1.Pod, time.Time) (*podpatch.Patch, error)) {
+				t.Helper()
+				for _, step := range steps {
+					patch, err := step(pod, noon)
+					if err != nil {
+						t.Fatal(err)
+					}
+					pod = applied(t, pod, patch)
+				}
+			}
+			write(update.Resize, update.Start)
+			var written [][]string
+			left := parts.Names()
+			for round := range 10 {
+				state, err := StateOf(pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := state.remaining()
+				batch := slices.DeleteFunc(slices.Clone(left), func(container string) bool { return slices.Contains(next.Names(), container) })
+				written, left = append(written, batch), next.Names()
+				if (state.PreCheckBeforeNext == nil) != (len(left) == 0) || state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
+					t.Errorf("%s of %v, batch %d: check %+v", name, test.changed, round, state.PreCheckBeforeNext)
+				}
+				// What is left is what was asked for, under the member of its kind, and nothing of it is written yet; the rest is.
+				kept := parts.only(func(container string) bool { return slices.Contains(left, container) })
+				var members map[string]json.RawMessage
+				if err := json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateState]), &members); err != nil {
+					t.Fatal(err)
+				}
+				for member, kind := range map[string]any{"nextContainerImages": kept.Images, "nextContainerRefMetadata": kept.Refs, "nextContainerResources": kept.Resources} {
+					want, _ := json.Marshal(kind)
+					empty := string(want) == "{}" || string(want) == "null"
+					if got, there := members[member]; there == empty || !empty && string(got) != string(want) {
+						t.Errorf("%s of %v, batch %d: %s is %s, want %s", name, test.changed, round, member, got, want)
+					}
+				}
+				for i := range pod.Spec.Containers {
+					container := &pod.Spec.Containers[i]
+					waits := slices.Contains(left, container.Name)
+					if _, changes := parts.Images[container.Name]; changes && (container.Image == container.Name+":1") != waits {
+						t.Errorf("%s of %v, batch %d: %s has %s", name, test.changed, round, container.Name, container.Image)
+					}
+					if _, changes := parts.Refs[container.Name]; changes && (pod.Annotations["of-"+container.Name]+pod.Labels["of-"+container.Name] == "") != waits {
+						t.Errorf("%s of %v, batch %d: metadata %v %v", name, test.changed, round, pod.Labels, pod.Annotations)
+					}
+					if _, changes := parts.Resources[container.Name]; changes && (container.Resources.Limits.Cpu().String() != "2") != waits {
+						t.Errorf("%s of %v, batch %d: %s has %v", name, test.changed, round, container.Name, container.Resources)
+					}
+				}
+				if len(left) == 0 {
+					break
+				}
+				for i := range pod.Status.ContainerStatuses { // kubelet and the node daemon do all that was written
+					status := &pod.Status.ContainerStatuses[i]
+					image := containerOf(pod, status.Name).Image
+					*status = runs(status.Name, image, "sha-"+image, status.ContainerID+"'", noon.Add(time.Minute))
+					status.Ready = true
+				}
+				write(ContinueResize, Continue)
+			}
+			var want, got [][]string
+			for _, batch := range test.batches {
+				want = append(want, strings.Fields(batch))
+			}
+			for _, batch := range written {
+				got = append(got, slices.Sorted(slices.Values(batch)))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s of %v: %s", name, test.changed, diff)
+			}
+		}
+	}
+}
