@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,12 +111,7 @@ func (a *application) all(ctx context.Context) Result {
 	result.GrowthError = a.growClaims(ctx, &result)
 	result.add(&result.ScaleError, result.GrowthError)
 	end := a.Now().Add(max(passTime, pacing.Pause(len(a.plan.Verdicts)+len(a.plan.Create), pauseAtMost)))
-	starts := func(v *Verdict) bool { return v.Action == UpdateInPlace || v.Action == Recreate }
-	// What brings pods back into service goes before what makes new ones, and that before what takes others out.
-	a.verdicts(ctx, &result, end, func(v *Verdict) bool { return !starts(v) })
-	result.CreateError = a.create(ctx, end, &result)
-	result.add(&result.ScaleError, result.CreateError)
-	a.verdicts(ctx, &result, end, starts)
+	a.pods(ctx, end, &result)
 	if a.plan.PrunePodsToDelete {
 		err := a.prune(ctx)
 		result.Pruned = err == nil
@@ -135,60 +129,72 @@ func (a *application) all(ctx context.Context) Result {
 // otherwise be carried out for many seconds in which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
 
-// verdicts carries out those decisions that are chosen, as long as there is time.
-func (a *application) verdicts(ctx context.Context, result *Result, end time.Time, chosen func(*Verdict) bool) {
-	writing := slices.DeleteFunc(slices.Clone(a.plan.Verdicts), func(v *Verdict) bool { return v.Action == Keep || v.Action == Wait || !chosen(v) })
+// pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into service goes before what
+// makes new ones, and that before what takes others out. No request waits for the slowest of those before it. Once a creation failed no further one
+// begins: it would fail too (CS-047).
+func (a *application) pods(ctx context.Context, end time.Time, result *Result) {
+	var mends, starts []*Verdict
+	for _, v := range a.plan.Verdicts {
+		switch v.Action {
+		case Keep, Wait:
+		case UpdateInPlace, Recreate:
+			starts = append(starts, v)
+		default:
+			mends = append(mends, v)
+		}
+	}
 	var mu sync.Mutex
-	panics := parallel.Do(ctx, len(writing), a.Parallel, func(i int) error {
-		late := a.Now().After(end)
-		var scaleErr, updateErr error
-		if !late {
-			scaleErr, updateErr = a.verdict(ctx, writing[i])
-		}
+	creations, failed := a.plan.Create, false
+	panics := parallel.Do(ctx, len(mends)+len(creations)+len(starts), a.Parallel, func(i int) error {
 		mu.Lock()
-		defer mu.Unlock()
+		late, skip := a.Now().After(end), failed
 		result.Unfinished = result.Unfinished || late
-		refused := reconcile.Refused(scaleErr) || reconcile.Refused(updateErr)
-		if refused {
-			result.RefusedObjects = append(result.RefusedObjects, writing[i].Pod.UID)
+		mu.Unlock()
+		if late {
+			return nil
 		}
-		if writing[i].Action == UpdateInPlace && !late {
-			result.Updated = result.Updated || updateErr == nil
-			if refused {
-				result.Refused = updateErr
-			}
+		switch first := len(mends); {
+		case i < first:
+			a.carryOut(ctx, mends[i], &mu, result)
+		case i >= first+len(creations):
+			a.carryOut(ctx, starts[i-first-len(creations)], &mu, result)
+		case !skip:
+			err := a.createOne(ctx, creations[i-first])
+			mu.Lock()
+			defer mu.Unlock()
+			count(&result.Created, err == nil)
+			failed = failed || err != nil
+			result.CreateError = errors.Join(result.CreateError, err)
+			result.add(&result.ScaleError, err)
 		}
-		switch {
-		case late:
-		case errors.Is(updateErr, errRecreated):
-			result.Done = append(result.Done, &Verdict{Pod: writing[i].Pod, Action: Recreate, Reason: ReasonUpdateRefused})
-		case scaleErr == nil && updateErr == nil:
-			result.Done = append(result.Done, writing[i])
-		}
-		result.add(&result.ScaleError, scaleErr)
-		result.add(&result.UpdateError, updateErr)
 		return nil
 	})
 	result.add(&result.UpdateError, errors.Join(panics...))
 }
 
-// create makes pods in rounds of 1, 2, 4 ... parallel requests; a failure ends it after the running round (CS-047).
-func (a *application) create(ctx context.Context, end time.Time, result *Result) error {
-	for start, round := 0, 1; start < len(a.plan.Create); start, round = start+round, min(round*2, max(a.Parallel, 1)) {
-		if a.Now().After(end) {
-			result.Unfinished = true
-			return nil
-		}
-		batch := a.plan.Create[start:min(start+round, len(a.plan.Create))]
-		errs := parallel.Do(ctx, len(batch), a.Parallel, func(i int) error { return a.createOne(ctx, batch[i]) })
-		for _, err := range errs {
-			count(&result.Created, err == nil)
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
+// carryOut carries out one decision, and notes what came of it.
+func (a *application) carryOut(ctx context.Context, v *Verdict, mu *sync.Mutex, result *Result) {
+	scaleErr, updateErr := a.verdict(ctx, v)
+	mu.Lock()
+	defer mu.Unlock()
+	refused := reconcile.Refused(scaleErr) || reconcile.Refused(updateErr)
+	if refused {
+		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
+	}
+	if v.Action == UpdateInPlace {
+		result.Updated = result.Updated || updateErr == nil
+		if refused {
+			result.Refused = updateErr
 		}
 	}
-	return nil
+	switch {
+	case errors.Is(updateErr, errRecreated):
+		result.Done = append(result.Done, &Verdict{Pod: v.Pod, Action: Recreate, Reason: ReasonUpdateRefused})
+	case scaleErr == nil && updateErr == nil:
+		result.Done = append(result.Done, v)
+	}
+	result.add(&result.ScaleError, scaleErr)
+	result.add(&result.UpdateError, updateErr)
 }
 
 func (a *application) createOne(ctx context.Context, creation Creation) error {

@@ -27,34 +27,46 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestCreationInRounds: 1, 2, 4 ... pods at a time; a failure ends creation after the running round (CS-047).
-func TestCreationInRounds(t *testing.T) {
-	for failing, want := range map[int]int{1: 0, 2: 2, 3: 2, 4: 6, 7: 6, 0: 10} { // which request fails, and how many of 10 pods there are
-		t.Run(fmt.Sprint("request ", failing), func(t *testing.T) {
-			s := simulate(1, makeSet(10), Features{})
-			requests := 0
-			s.pass.Applier.Parallel = 16
+// TestCreationIsAStream: once a creation failed no further one begins, and those that run end; after that one pod shows whether creation is possible
+// again before the others follow (CS-047).
+func TestCreationIsAStream(t *testing.T) {
+	for _, atOnce := range []int{1, 16} {
+		t.Run(fmt.Sprint(atOnce, " at once"), func(t *testing.T) {
+			s := simulate(1, makeSet(100), Features{})
+			s.pass.Applier.Parallel = atOnce
+			requests, refusesFrom := 0, 5
 			s.Answer = func(r *simulation.Request) error {
 				if r.Verb == "create" && r.Key.Kind == "Pod" {
-					if requests++; requests == failing {
+					if requests++; requests >= refusesFrom {
 						return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("over quota"))
 					}
 				}
 				return nil
 			}
 			s.deliver(1 << 20)
-			snapshot, err := s.kube.Snapshot(t.Context(), s.set())
-			if err != nil {
-				t.Fatal(err)
+			if _, err := s.run(); err == nil || len(s.pods()) != 4 || requests > 4+atOnce {
+				t.Fatalf("%d pods after %d requests; %v", len(s.pods()), requests, err)
 			}
-			snapshot.Now, snapshot.Random = s.Now(), s.Rand.IntN
-			err = s.pass.Applier.to(Make(*snapshot)).create(t.Context(), s.Now(), &Result{})
-			if got := len(s.pods()); got != want || (err == nil) != (failing == 0) {
-				t.Errorf("%d pods, want %d; %v", got, want, err)
+			asked := requests
+			s.Pass(firstAttempt)
+			if _, err := s.run(); err == nil || requests != asked+1 {
+				t.Errorf("%d pods are tried at the second attempt; %v", requests-asked, err)
+			}
+			refusesFrom, asked = 1<<20, requests
+			s.Pass(2 * firstAttempt)
+			outcome, err := s.run()
+			if err != nil || requests != asked+1 || outcome.After > time.Millisecond {
+				t.Errorf("%d pods are tried when it is possible again, the next after %s; %v", requests-asked, outcome.After, err)
+			}
+			if _, err := s.run(); err != nil || len(s.pods()) != 100 {
+				t.Errorf("%d pods; %v", len(s.pods()), err)
 			}
 		})
 	}
 }
+
+// firstAttempt is when creation is tried again after it failed once.
+const firstAttempt = time.Second
 
 // TestEventsHoldNoSpec: messages name the object and the error, never what is in the pod (CS-236, CS-350).
 func TestEventsHoldNoSpec(t *testing.T) {

@@ -93,8 +93,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	p.announce(plan)
 	kept.learn(plan, result, p.Kube.Now())
 	p.pulled(plan, result)
-	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished, Done: result.Done, Created: result.Created}
-	if result.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
+	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.CreateError == nil, Done: result.Done, Created: result.Created}
+	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))

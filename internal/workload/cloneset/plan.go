@@ -141,6 +141,8 @@ type Plan struct {
 	Verdicts []*Verdict
 	// Create are the pods to make.
 	Create []Creation
+	// Probing: creation failed a moment ago, and one pod is created to see whether it is possible again.
+	Probing bool
 	// ClaimFates are what becomes of claims without an active pod.
 	ClaimFates []ClaimFate
 	// History are the revisions to delete (CS-088).

@@ -84,6 +84,10 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 		p.say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(scale.Missing, "pod"), p.CreationError)
 		scale.Create = 0
 	}
+	if scale.Create > 1 && p.CreationError != "" { // after a failure one pod shows whether creation is possible again (CS-047)
+		p.Probing = true
+		scale.Create, scale.CreateOld = 1, min(scale.CreateOld, 1)
+	}
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).
