@@ -27,14 +27,19 @@ const (
 	unsure                   // it may have happened: a live read tells which of the above it was
 )
 
-// id identifies an object: objects of one Go type are of one kind, but for documents, which are not tracked.
+// id identifies an object: objects of one Go type are of one kind, but for those of which there is metadata alone, which say what they are.
 type id struct {
-	kind reflect.Type
+	of   reflect.Type
+	kind string
 	name types.NamespacedName
 }
 
 func idOf(object client.Object) id {
-	return id{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}
+	kind := ""
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		kind = metadata.Kind
+	}
+	return id{reflect.TypeOf(object), kind, client.ObjectKeyFromObject(object)}
 }
 
 // write is one own write. It is not changed once it is remembered.
@@ -237,6 +242,9 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 // read returns the object of the same type and name, nil if there is none.
 func read(ctx context.Context, reader client.Reader, like client.Object, options ...client.GetOption) (client.Object, error) {
 	found := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
+	if metadata, ok := found.(*metav1.PartialObjectMetadata); ok {
+		metadata.SetGroupVersionKind(like.GetObjectKind().GroupVersionKind())
+	}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(like), found, options...); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -276,17 +284,22 @@ func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) boo
 	return kept
 }
 
-// Newest is Laid for one object; nil if there is none.
+// Newest is Laid for one object, of which the type and the name must be known though the cache has none.
 func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T, bool) {
-	var list []T
-	if exists {
-		list = []T{cached}
+	for _, w := range o.open(owner) {
+		if idOf(w.object) != idOf(cached) {
+			continue
+		}
+		var have client.Object
+		if exists {
+			have = cached
+		}
+		if newest, there := w.over(have); there {
+			return newest.(T), true
+		}
+		return cached, false
 	}
-	name := client.ObjectKeyFromObject(cached)
-	for _, object := range Laid(o, owner, list, func(object T) bool { return client.ObjectKeyFromObject(object) == name }) {
-		return object, true
-	}
-	return cached, false
+	return cached, exists
 }
 
 // over returns what is there of an object after the write, given what the cache has, which is nil for nothing.

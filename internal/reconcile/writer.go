@@ -65,15 +65,15 @@ func Gone(err error) error {
 	return err
 }
 
-// clearly tells whether the API server refused a request, so that nothing was done.
-func clearly(err error) bool {
+// Clearly tells whether the API server refused a request, so that nothing was done.
+func Clearly(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
 // Refused tells whether the API server refused what was asked of this very object, and may refuse it again.
 func Refused(err error) bool {
-	return clearly(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+	return Clearly(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 }
 
 // Ending tells whether an object was not created because its namespace is being deleted, which is nothing to tell anybody.
@@ -96,7 +96,7 @@ func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
 // Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent.
 func (w *Writer) Failed(object client.Object, err error) {
-	if !clearly(err) {
+	if !Clearly(err) {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups="",roleName=kruise-daemon-role,resources=pods,verbs=get;list;watch
@@ -41,8 +41,6 @@ const (
 	// ownWrite is how long the cache may take to show our own write (ND-092).
 	ownWrite = 30 * time.Second
 	workers  = 10
-
-	podKind ownwrites.Kind = "Pod"
 )
 
 // Options configure the controller.
@@ -59,7 +57,7 @@ type reconciler struct {
 	client client.Client
 	// live reads from the API server.
 	live     client.Reader
-	own      *ownwrites.Tracker
+	own      *reconcile.Own
 	clock    clock.WithDelayedExecution
 	readings *readings
 	restarts *restarter
@@ -67,7 +65,7 @@ type reconciler struct {
 }
 
 func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
-	r := &reconciler{Options: options, client: c, live: live, own: ownwrites.NewTracker(), clock: clock.RealClock{},
+	r := &reconciler{Options: options, client: c, live: live, own: &reconcile.Own{Cache: c, Live: live}, clock: clock.RealClock{},
 		readings: newReadings(),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
 			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
@@ -86,7 +84,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}). // ND-059
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[ctrl.Request]()}). // ND-059
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of runtime metadata: %w", err)
@@ -95,12 +93,12 @@ func Setup(mgr ctrl.Manager, options Options) error {
 }
 
 func (r *reconciler) handler() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	enqueue := func(before, now client.Object, initial bool, q queue) {
 		pod, ok := now.(*corev1.Pod)
 		former, _ := before.(*corev1.Pod)
 		if ok && triggers(former, pod, initial, r.EnvFromMetadata) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, coalesce)
+			q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, coalesce)
 		}
 	}
 	return handler.Funcs{
@@ -114,17 +112,18 @@ func (r *reconciler) handler() handler.EventHandler {
 }
 
 // Reconcile reports on one pod.
-func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := r.client.Get(ctx, request.NamespacedName, pod); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if stale, err := r.stale(ctx, pod); err != nil || stale {
-		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, err
+	if err := r.own.Settle(ctx, pod.UID, r.clock.Now()); err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking for own writes: %w", err)
 	}
+	pod, _ = reconcile.Newest(r.own, pod.UID, pod, true) // ND-092
 	plan, err := r.observe(ctx, pod)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	for _, left := range plan.Left {
 		log.FromContext(ctx).V(1).Info("Left to kubelet", "what", left)
@@ -134,20 +133,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if plan.Report != "" {
 		if conflict, err := r.report(ctx, pod, plan.Report); err != nil || conflict {
-			return reconcile.Result{RequeueAfter: time.Second}, err
+			return ctrl.Result{RequeueAfter: time.Second}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
-}
-
-// stale tells whether the pod of the cache is older than what was written here (ND-092).
-func (r *reconciler) stale(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	read := func(context.Context, ownwrites.Object) (metav1.Object, error) { return pod, nil }
-	pending, err := r.own.Pending(ctx, pod.UID, read, read, r.clock.Now())
-	if err != nil {
-		return false, fmt.Errorf("looking for own writes: %w", err)
-	}
-	return pending != "", nil
+	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
 // observe looks at the runtime and makes the plan. An environment that cannot be read is left out, and asked for again (ND-106).
@@ -216,7 +205,10 @@ func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) 
 		return false, fmt.Errorf("reporting on the pod: %w", err)
 	}
 	r.reports.WithLabelValues("written").Inc()
-	r.own.Changed(pod.UID, podKind, written, r.clock.Now())
+	if _, err := slim.NodePod(written); err != nil {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	r.own.Changed(pod.UID, written, r.clock.Now())
 	r.clock.AfterFunc(ownWrite, func() { r.own.Forget(pod.UID) })
 	return false, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 const noEnv = 86995377 // ND-104
@@ -321,7 +321,7 @@ func (d *delays) AddAfter(item reconcile.Request, after time.Duration) { d.after
 
 // ND-088, ND-090: an event waits for others of its pod for a second; the pods that were there at the start are not new ones.
 func TestEventsAreCoalesced(t *testing.T) {
-	h := (&reconciler{own: ownwrites.NewTracker(), readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
+	h := (&reconciler{own: &own.Own{}, readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
 	q := &delays{after: map[string]time.Duration{}}
 	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
 	h.Create(t.Context(), event.CreateEvent{Object: pod("a", named("new"))}, q)

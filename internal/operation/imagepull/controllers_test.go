@@ -24,7 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // told gathers events as "object: reason note", from as many goroutines as tell of them.
@@ -225,7 +225,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}})
 	events := &told{}
 	m := newMeters()
-	r := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config", Copies: m.copies}, Own: ownwrites.NewTracker(),
+	r := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config", Copies: m.copies}, Own: &own.Own{Cache: c, Live: c},
 		Now: func() time.Time { return noon }, Random: func() float64 { return 0 }, meters: m}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}
 	if _, err := r.Reconcile(t.Context(), request); err == nil {
@@ -287,7 +287,7 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 				}
 				return c.List(ctx, list, opts...)
 			}})
-			r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: ownwrites.NewTracker(), Now: func() time.Time { return noon }}
+			r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
 			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			if apierrors.IsNotFound(got) != test.deleted || (err == nil) != test.deleted {
@@ -321,7 +321,7 @@ func TestListTellsWhatItDoes(t *testing.T) {
 			},
 		}).Build()
 	events := &told{}
-	r := &ListReconciler{Client: c, Live: c, Events: events, Own: ownwrites.NewTracker(), Now: func() time.Time { return noon }}
+	r := &ListReconciler{Client: c, Live: c, Events: events, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
 	expect := func(what string, want ...string) {
 		t.Helper()
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})

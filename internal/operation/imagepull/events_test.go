@@ -21,7 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 func fakeClient(t *testing.T, objects ...client.Object) client.Client {
@@ -183,7 +183,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	c := fakeClient(t, objects...)
 	recorder := events.NewFakeRecorder(100)
 	now := noon
-	r := &JobReconciler{Client: c, Live: c, Events: recorder, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: ownwrites.NewTracker(),
+	r := &JobReconciler{Client: c, Live: c, Events: recorder, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
 		Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
 	key := client.ObjectKeyFromObject(job)
 	pass := func() {

@@ -23,16 +23,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
@@ -49,16 +48,13 @@ const (
 	atOnce       = 16
 )
 
-// KindNodeImage is the kind of a job's own writes.
-const KindNodeImage ownwrites.Kind = "NodeImage"
-
 // JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
 type JobReconciler struct {
 	Client  client.Client
 	Live    client.Reader
 	Events  events.EventRecorder
 	Secrets *Secrets
-	Own     *ownwrites.Tracker
+	Own     *reconcile.Own
 	Options Options
 	Now     func() time.Time
 	Random  func() float64
@@ -104,7 +100,7 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 	meters := newMeters()
 	r := &JobReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagepulljob-controller"),
 		Secrets: &Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: options.Namespace, Copies: meters.copies},
-		Own:     ownwrites.NewTracker(), Options: options, Now: time.Now, Random: rand.Float64, meters: meters}
+		Own:     &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Options: options, Now: time.Now, Random: rand.Float64, meters: meters}
 	for _, collector := range r.meters.all() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
@@ -123,12 +119,12 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *JobReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	job := &appsv1beta1.ImagePullJob{}
 	if err := r.Client.Get(ctx, request.NamespacedName, job); err != nil {
 		if !apierrors.IsNotFound(err) {
-			return reconcile.Result{}, fmt.Errorf("reading ImagePullJob: %w", err)
+			return ctrl.Result{}, fmt.Errorf("reading ImagePullJob: %w", err)
 		}
 		r.meters.forget(request.NamespacedName)
 		return again(r.Secrets.Release(ctx, request.NamespacedName)) // whatever a former life left (IMG-119)
@@ -137,8 +133,8 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
-		if pending, err := r.Own.Pending(ctx, job.UID, reading(r.Client), reading(r.Live), s.Now); err != nil || pending != "" {
-			return reconcile.Result{RequeueAfter: retryConflict}, err
+		if err := r.Own.Settle(ctx, job.UID, s.Now); err != nil {
+			return ctrl.Result{}, err
 		}
 		if err := r.complete(ctx, &s); err != nil {
 			return again(err)
@@ -160,18 +156,19 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request reconcile.Request
 		r.mu.Unlock()
 	}
 	after := plan.After
+	reconcile.Sooner(&after, r.Own.Again(job.UID))
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return ctrl.Result{RequeueAfter: after}, nil
 }
 
 // again makes of a conflict another try, at once rather than after a back-off.
-func again(err error) (reconcile.Result, error) {
+func again(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: retryConflict}, nil
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
 	}
-	return reconcile.Result{}, err
+	return ctrl.Result{}, err
 }
 
 // complete reads nodes and secrets of a running job.
@@ -193,6 +190,10 @@ func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) error {
 	}
 	for i := range owned.Items {
 		s.Owned = append(s.Owned, &owned.Items[i])
+	}
+	s.Owned = reconcile.Laid(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool { return slices.Contains(indexOwners(node), string(job.UID)) })
+	for i, node := range s.Nodes {
+		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
 	}
 	r.mu.Lock()
 	s.Refused = maps.Clone(r.refused[job.UID])
@@ -422,12 +423,12 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 		err = patchExactly(ctx, r.Client, patched, false, map[string]any{"spec": imagesPatch(node, images)})
 		switch {
 		case err == nil:
-			r.Own.Changed(job, KindNodeImage, patched, r.Now())
+			r.Own.Changed(job, patched, r.Now())
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil // the node has gone
 		case !apierrors.IsConflict(err) || try == tries:
-			r.Own.Unsure(job, ownwrites.Object{Kind: KindNodeImage, NamespacedName: types.NamespacedName{Name: node.Name}}, r.Now())
+			r.Own.Unsure(job, node, r.Now())
 			return fmt.Errorf("patching NodeImage %s: %w", node.Name, err)
 		}
 		fresh := &appsv1beta1.NodeImage{}
@@ -450,15 +451,4 @@ func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Ti
 		}
 	}
 	return time.Time{}, false
-}
-
-// reading reads NodeImages for the memory of own writes.
-func reading(reader client.Reader) ownwrites.Read {
-	return func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-		node := &appsv1beta1.NodeImage{}
-		if err := reader.Get(ctx, object.NamespacedName, node); err != nil {
-			return nil, client.IgnoreNotFound(err)
-		}
-		return node, nil
-	}
 }

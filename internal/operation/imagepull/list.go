@@ -21,15 +21,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
@@ -39,8 +38,6 @@ import (
 
 const (
 	listWorkers = 3
-	// KindJob is the kind of a list's own writes.
-	KindJob ownwrites.Kind = "ImagePullJob"
 	// childrenOf indexes ImagePullJobs by the list that made them.
 	childrenOf = "imagepull.list"
 )
@@ -194,7 +191,7 @@ type ListReconciler struct {
 	Client client.Client
 	Live   client.Reader
 	Events events.EventRecorder
-	Own    *ownwrites.Tracker
+	Own    *reconcile.Own
 	Now    func() time.Time
 
 	mu      sync.Mutex
@@ -252,7 +249,7 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf, indexChildren); err != nil {
 		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
 	}
-	r := &ListReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagelistpulljob-controller"), Own: ownwrites.NewTracker(), Now: time.Now}
+	r := &ListReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagelistpulljob-controller"), Own: &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Now: time.Now}
 	err := ctrl.NewControllerManagedBy(mgr).Named("imagelistpulljob").
 		For(&appsv1beta1.ImageListPullJob{}).
 		Owns(&appsv1beta1.ImagePullJob{}).
@@ -264,32 +261,34 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *ListReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *ListReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	list := &appsv1beta1.ImageListPullJob{}
 	if err := r.Client.Get(ctx, request.NamespacedName, list); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Now()
-	if pending, err := r.Own.Pending(ctx, list.UID, readingJobs(r.Client), readingJobs(r.Live), now); err != nil || pending != "" {
-		return reconcile.Result{RequeueAfter: retryConflict}, err
+	if err := r.Own.Settle(ctx, list.UID, now); err != nil {
+		return ctrl.Result{}, err
 	}
 	var owned appsv1beta1.ImagePullJobList
 	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace), client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
-		return reconcile.Result{}, fmt.Errorf("listing the jobs of the list: %w", err)
+		return ctrl.Result{}, fmt.Errorf("listing the jobs of the list: %w", err)
 	}
 	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
 	for i := range owned.Items {
 		children = append(children, &owned.Items[i])
 	}
+	children = reconcile.Laid(r.Own, list.UID, children, func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
 	plan := PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, nil
+	reconcile.Sooner(&plan.After, r.Own.Again(list.UID))
+	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
 func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
@@ -315,7 +314,7 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 			errs = append(errs, fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err))
 			break
 		}
-		r.Own.Deleted(list.UID, KindJob, child, r.Now())
+		r.Own.Deleted(list.UID, child, r.Now())
 		r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Delete", "deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image)
 	}
 	if len(errs) == 0 {
@@ -354,7 +353,7 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 					r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedCreate", "Create", "%s", message.Bound(fmt.Sprintf("creating the ImagePullJob for image %s: %v", job.Spec.Image, err)))
 					return fmt.Errorf("creating the ImagePullJob for image %s: %w", job.Spec.Image, err)
 				}
-				r.Own.Created(list.UID, KindJob, job, r.Now())
+				r.Own.Created(list.UID, job, r.Now())
 				r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Create", "created ImagePullJob %s for image %s", job.Name, job.Spec.Image)
 				return nil
 			})
@@ -365,14 +364,4 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 		jobs = jobs[n:]
 	}
 	return nil
-}
-
-func readingJobs(reader client.Reader) ownwrites.Read {
-	return func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-		job := &appsv1beta1.ImagePullJob{}
-		if err := reader.Get(ctx, object.NamespacedName, job); err != nil {
-			return nil, client.IgnoreNotFound(err)
-		}
-		return job, nil
-	}
 }

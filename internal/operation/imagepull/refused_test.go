@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // IMG-086: whatever version a node has written into its own status, and whoever wrote the one in the spec, the next one is accepted.
@@ -56,7 +56,7 @@ func TestRefusedNodesComeLast(t *testing.T) {
 			}
 			return c.Patch(ctx, o, p, opts...)
 		}})
-	r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: ownwrites.NewTracker(),
+	r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
 		Now: func() time.Time { return noon }, Random: func() float64 { return 0 }}
 	pass := func() error {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
@@ -116,7 +116,7 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 			o.SetUID(types.UID(o.GetName()))
 			return c.Create(ctx, o, opts...)
 		}}).Build()
-	r := &ListReconciler{Client: c, Live: c, Events: &told{}, Own: ownwrites.NewTracker(), Now: func() time.Time { return noon }}
+	r := &ListReconciler{Client: c, Live: c, Events: &told{}, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
 	pass := func() (made int, err error) {
 		t.Helper()
 		_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})

@@ -19,7 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 func login(namespace string, kind corev1.SecretType) *corev1.Secret {
@@ -67,7 +67,7 @@ func TestSecretsComeToRest(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}})
 			events, now := &told{}, noon
-			jobs := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: ownwrites.NewTracker(),
+			jobs := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
 				Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
 			nodes := &NodeReconciler{Client: c, Live: c, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Now: jobs.Now, Random: jobs.Random}
 			passes := func() {

@@ -23,13 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner references see to that.
@@ -43,7 +42,7 @@ type Options struct {
 	// Workers is how many pods are worked on at the same time (ND-146).
 	Workers int
 	// RateLimiter is the back-off of failing pods; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 }
 
 // Reconciler carries out plans. Its fields are for tests to fill in.
@@ -52,7 +51,7 @@ type Reconciler struct {
 	Client client.Client
 	Live   client.Reader
 	Events events.EventRecorder
-	Own    *ownwrites.Tracker
+	Own    *reconcile.Own
 	Now    func() time.Time
 
 	actions *prometheus.CounterVec
@@ -67,7 +66,7 @@ const mendedAfter = time.Minute
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
 func Setup(mgr ctrl.Manager, options Options) error {
 	r := &Reconciler{backOff: pacing.NewBackOff(options.RateLimiter), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerlaunchpriority-controller"),
-		Own: ownwrites.NewTracker(), Now: time.Now, actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
+		Own: &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Now: time.Now, actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
 			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
 	if err := metrics.Registry.Register(r.actions); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -99,25 +98,19 @@ var barrierEvents = predicate.Funcs{
 	},
 }
 
-func podOf(_ context.Context, barrier client.Object) []reconcile.Request {
+func podOf(_ context.Context, barrier client.Object) []ctrl.Request {
 	name, ok := pub.LaunchBarrierPod(barrier.GetName())
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}}}
 }
 
 // retry is when to look again after somebody wrote in between, or while the cache is behind.
 const retry = 200 * time.Millisecond
 
-// Kinds of objects that are written.
-const (
-	kindPod     ownwrites.Kind = "Pod"
-	kindBarrier ownwrites.Kind = "ConfigMap"
-)
-
-// Reconcile implements reconcile.Reconciler.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	after := result.RequeueAfter
 	if err != nil {
@@ -129,35 +122,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.backOff.Answer(request, after, err)
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pending, err := r.Own.Pending(ctx, ownerOf(request.NamespacedName), readWith(r.Client), readWith(r.Live), r.Now())
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	pod := &corev1.Pod{}
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	owner, pod := ownerOf(request.NamespacedName), &corev1.Pod{}
 	if err := r.Client.Get(ctx, request.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.Own.Forget(ownerOf(request.NamespacedName))
+			r.Own.Forget(owner)
 			r.refused.Delete(request.NamespacedName)
 		}
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !Concerns(pod) {
-		return reconcile.Result{}, nil
+	if err := r.Own.Settle(ctx, owner, r.Now()); err != nil {
+		return ctrl.Result{}, err
 	}
-	if pending != "" {
-		log.FromContext(ctx).V(3).Info("Waiting", "why", pending)
-		return reconcile.Result{RequeueAfter: retry}, nil
+	again := r.Own.Again(owner)
+	if pod, _ = reconcile.Newest(r.Own, owner, pod, true); !Concerns(pod) {
+		return ctrl.Result{}, nil
 	}
 	barrier, err := barrierFrom(ctx, r.Client, pod)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
-	return r.carryOut(ctx, Snapshot{Pod: pod, Barrier: barrier}, false)
+	like := metadataOf("ConfigMap")
+	like.Namespace, like.Name = pod.Namespace, pub.LaunchBarrierName(pod.Name)
+	if barrier != nil {
+		like = barrier
+	}
+	newest, exists := reconcile.Newest(r.Own, owner, like, barrier != nil)
+	if !exists {
+		newest = nil
+	}
+	result, err := r.carryOut(ctx, Snapshot{Pod: pod, Barrier: newest}, false)
+	reconcile.Sooner(&result.RequeueAfter, again)
+	return result, err
 }
 
 // carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API server.
-func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (reconcile.Result, error) {
+func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.Result, error) {
 	plan := NewPlan(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.Why)
@@ -167,36 +167,36 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (recon
 	}
 	current, err := r.current(ctx, s.Pod, plan)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	if !current {
-		return reconcile.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 	err = r.write(ctx, s, plan, live)
 	switch {
 	case apierrors.IsAlreadyExists(err) && !live:
 		// One without our label, which caches do not hold: the reference's, or somebody else's.
 		if s.Barrier, err = barrierFrom(ctx, r.Live, s.Pod); err != nil {
-			return reconcile.Result{}, err
+			return ctrl.Result{}, err
 		}
 		return r.carryOut(ctx, s, true)
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: retry}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return reconcile.Result{}, nil // the pod goes too
+		return ctrl.Result{}, nil // the pod goes too
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a quota, or a policy
 		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBarrierFailed", "Launch", "%s", message.Bound(err.Error()))
 	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	r.count(s.Pod, plan.Action)
 	if plan.Complete {
 		if err := r.complete(ctx, s.Pod); err != nil {
-			return reconcile.Result{}, err
+			return ctrl.Result{}, err
 		}
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, nil
+	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
 // count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at again.
@@ -227,10 +227,9 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *Plan) (
 
 // complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later version says otherwise.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
-	object := metadataOf("Pod")
-	object.Namespace, object.Name = pod.Namespace, pod.Name
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}} // as it is cached
 	body := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{pub.LaunchCompleted: "true"}}}
-	err := r.patch(ctx, kindPod, pod, object, types.MergePatchType, body, false)
+	err := r.patch(ctx, pod, object, types.MergePatchType, body, false)
 	if apierrors.IsConflict(err) { // another pod by now
 		return nil
 	}
@@ -241,19 +240,6 @@ func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func ownerOf(pod types.NamespacedName) types.UID { return types.UID(pod.String()) }
-
-func readWith(reader client.Reader) ownwrites.Read {
-	return func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-		var found client.Object = metadataOf(string(object.Kind))
-		if object.Kind == kindPod {
-			found = &corev1.Pod{} // the kind that is cached
-		}
-		if err := reader.Get(ctx, object.NamespacedName, found); err != nil {
-			return nil, client.IgnoreNotFound(err)
-		}
-		return found, nil
-	}
-}
 
 func barrierFrom(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*metav1.PartialObjectMetadata, error) {
 	barrier := metadataOf("ConfigMap")

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 var request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}
@@ -47,7 +47,8 @@ func onServer(funcs interceptor.Funcs, objects ...client.Object) (*Reconciler, c
 		}
 		return err
 	}
-	return &Reconciler{Client: interceptor.NewClient(server, funcs), Live: server, Events: recorder, Own: ownwrites.NewTracker(),
+	c := interceptor.NewClient(server, funcs)
+	return &Reconciler{Client: c, Live: server, Events: recorder, Own: &own.Own{Cache: c, Live: server},
 		Now: func() time.Time { return time.Unix(100, 0) }}, server, recorder
 }
 

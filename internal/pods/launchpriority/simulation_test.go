@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -99,7 +99,7 @@ func (w *world) restart() {
 			})
 		},
 	})
-	w.r = &Reconciler{Client: cached, Live: w.server, Events: events.NewFakeRecorder(1000), Own: ownwrites.NewTracker(), Now: func() time.Time { return w.now }}
+	w.r = &Reconciler{Client: cached, Live: w.server, Events: events.NewFakeRecorder(1000), Own: &own.Own{Cache: cached, Live: w.server}, Now: func() time.Time { return w.now }}
 }
 
 // sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier object of that name.
@@ -216,7 +216,7 @@ func (w *world) collect(lose bool) {
 // may be remembered.
 func (w *world) delete(object client.Object) {
 	w.check(w.server.Delete(w.t.Context(), object))
-	w.r.Own = ownwrites.NewTracker()
+	w.r.Own = &own.Own{Cache: w.r.Client, Live: w.r.Live}
 }
 
 func (w *world) reconcile() {

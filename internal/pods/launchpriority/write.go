@@ -3,20 +3,18 @@ package launchpriority
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in the cache before the next plan.
@@ -32,15 +30,15 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 		barrier := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name),
 			Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}
 		if err := r.Client.Create(ctx, barrier); err != nil {
-			r.doubt(pod, kindBarrier, barrier.Name, err)
+			r.doubt(pod, metadataLike(barrier), err)
 			return fmt.Errorf("creating ConfigMap %s: %w", barrier.Name, err)
 		}
-		r.Own.Created(ownerOf(client.ObjectKeyFromObject(pod)), kindBarrier, barrier, r.Now())
+		r.Own.Created(ownerOf(client.ObjectKeyFromObject(pod)), metadataLike(barrier), r.Now())
 	case Release:
 		maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(plan.Added, key) })
 		body := map[string]any{"data": data, "metadata": map[string]any{"uid": s.Barrier.UID, "resourceVersion": s.Barrier.ResourceVersion,
 			"labels": labels, "annotations": annotations}}
-		if err := r.patch(ctx, kindBarrier, pod, s.Barrier.DeepCopy(), types.MergePatchType, body, live); err != nil {
+		if err := r.patch(ctx, pod, s.Barrier.DeepCopy(), types.MergePatchType, body, live); err != nil {
 			return fmt.Errorf("adding %s to ConfigMap %s: %w", strings.Join(plan.Added, ", "), s.Barrier.Name, err)
 		}
 	case Reset:
@@ -52,7 +50,7 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 		}
 		body := []operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
 			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}}
-		if err := r.patch(ctx, kindBarrier, pod, s.Barrier.DeepCopy(), types.JSONPatchType, body, live); err != nil {
+		if err := r.patch(ctx, pod, s.Barrier.DeepCopy(), types.JSONPatchType, body, live); err != nil {
 			return fmt.Errorf("resetting ConfigMap %s: %w", s.Barrier.Name, err)
 		}
 	case None, Refuse:
@@ -60,31 +58,35 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 	return nil
 }
 
+// metadataLike is what the cache keeps of a ConfigMap.
+func metadataLike(barrier *corev1.ConfigMap) *metav1.PartialObjectMetadata {
+	object := metadataOf("ConfigMap")
+	object.ObjectMeta = barrier.ObjectMeta
+	return object
+}
+
 // patch writes to an object, and remembers that.
-func (r *Reconciler) patch(ctx context.Context, kind ownwrites.Kind, pod *corev1.Pod, object *metav1.PartialObjectMetadata, form types.PatchType, body any, unseen bool) error {
+func (r *Reconciler) patch(ctx context.Context, pod *corev1.Pod, object client.Object, form types.PatchType, body any, unseen bool) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(string(kind)))
 	if err := r.Client.Patch(ctx, object, client.RawPatch(form, data)); err != nil {
-		r.doubt(pod, kind, object.Name, err)
+		r.doubt(pod, object, err)
 		return err
 	}
 	owner := ownerOf(client.ObjectKeyFromObject(pod))
 	if unseen {
-		r.Own.Created(owner, kind, object, r.Now())
+		r.Own.Created(owner, object, r.Now())
 	} else {
-		r.Own.Changed(owner, kind, object, r.Now())
+		r.Own.Changed(owner, object, r.Now())
 	}
 	return nil
 }
 
 // doubt remembers a write that may have happened although the answer was an error: anything but a clear refusal.
-func (r *Reconciler) doubt(pod *corev1.Pod, kind ownwrites.Kind, name string, err error) {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 {
-		return
+func (r *Reconciler) doubt(pod *corev1.Pod, object client.Object, err error) {
+	if !reconcile.Clearly(err) {
+		r.Own.Unsure(ownerOf(client.ObjectKeyFromObject(pod)), object, r.Now())
 	}
-	r.Own.Unsure(ownerOf(client.ObjectKeyFromObject(pod)), ownwrites.Object{Kind: kind, NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: name}}, r.Now())
 }
