@@ -1,0 +1,186 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// server answers every write with an error, or with a pod.
+type server struct {
+	client.Client
+	err    error
+	answer *corev1.Pod
+	sent   []string
+}
+
+func (s *server) say(what string, into client.Object) error {
+	s.sent = append(s.sent, what)
+	if pod, ok := into.(*corev1.Pod); ok && s.err == nil {
+		s.answer.DeepCopyInto(pod)
+	}
+	return s.err
+}
+
+func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if document, ok := object.(*unstructured.Unstructured); ok && s.err == nil {
+		document.SetUID(s.answer.UID)
+		document.SetResourceVersion(s.answer.ResourceVersion)
+	}
+	return s.say("create "+object.GetName(), object)
+}
+
+func (s *server) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	body, err := patch.Data(object)
+	return errors.Join(err, s.say("patch "+object.GetName()+" "+string(patch.Type())+" "+string(body), object))
+}
+
+func (s *server) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+	exactly := (&client.DeleteOptions{}).ApplyOptions(options).Preconditions
+	return s.say("delete "+object.GetName()+" "+string(*exactly.UID)+*exactly.ResourceVersion, nil)
+}
+
+func (s *server) SubResource(name string) client.SubResourceClient {
+	return subresource{s: s, name: name}
+}
+
+type subresource struct {
+	client.SubResourceClient
+	s    *server
+	name string
+}
+
+func (r subresource) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return r.s.say("patch "+object.GetName()+"/"+r.name, object)
+}
+
+func withoutManagers(object any) (any, error) {
+	object.(client.Object).SetManagedFields(nil)
+	return object, nil
+}
+
+// What a write leaves for the next plan: its answer as the caches would keep it; nothing after a clear refusal; a doubt after anything else (CS-074).
+func TestWriter(t *testing.T) {
+	answer := podOf("u", "10")
+	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	before := podOf("u", "9")
+	writes := map[string]func(*Writer) error{
+		"create": func(w *Writer) error {
+			return w.Create(t.Context(), map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "ns", "name": "a"}}, &corev1.Pod{})
+		},
+		"create typed": func(w *Writer) error { return w.CreateTyped(t.Context(), podOf("", "")) },
+		"delete":       func(w *Writer) error { return w.Delete(t.Context(), before) },
+		"patch":        func(w *Writer) error { _, err := Patch(t.Context(), w, before, []byte(`{}`), ""); return err },
+		"patch status": func(w *Writer) error { _, err := Patch(t.Context(), w, before, []byte(`{}`), "status"); return err },
+	}
+	sent := map[string]string{"create": "create a", "create typed": "create a", "delete": "delete a u9", "patch": "patch a application/strategic-merge-patch+json {}",
+		"patch status": "patch a/status"}
+	for name, write := range writes {
+		for what, tt := range map[string]struct {
+			err  error
+			want string
+		}{
+			"an answer":        {nil, "u10"},
+			"forbidden":        {apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("quota")), "u9"},
+			"a conflict":       {apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("another version")), "u9"},
+			"too many":         {apierrors.NewTooManyRequests("later", 1), "u9"},
+			"a timeout":        {apierrors.NewTimeoutError("lost", 1), "u11"},
+			"a server's error": {apierrors.NewInternalError(errors.New("etcd")), "u11"},
+			"no connection":    {errors.New("connection reset"), "u11"},
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				s := &server{err: tt.err, answer: answer}
+				api := NewAPI(s, &shows{pod: podOf("u", "11")}, withoutManagers, func() time.Time { return noon })
+				api.Own.Cache = &shows{pod: before}
+				if err := write(api.For("owner")); !errors.Is(err, tt.err) {
+					t.Fatalf("%v, want %v", err, tt.err)
+				}
+				if diff := cmp.Diff([]string{sent[name]}, s.sent); diff != "" {
+					t.Error(diff)
+				}
+				for _, w := range api.Own.open("owner") {
+					if len(w.object.GetManagedFields()) > 0 {
+						t.Error("the answer is kept whole")
+					}
+				}
+				if err := api.Own.Settle(t.Context(), "owner", noon); err != nil {
+					t.Fatal(err)
+				}
+				want := tt.want
+				if name == "delete" && tt.err == nil {
+					want = "u9 going"
+				}
+				if diff := cmp.Diff(want, seen(api.Own, before)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// What is gone already is deleted as wanted; what is read live is known to the next plan, whether the cache has it or not.
+func TestDeletedAlreadyAndReadLive(t *testing.T) {
+	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, &shows{pod: podOf("u", "11")}, withoutManagers, func() time.Time { return noon })
+	api.Own.Cache = &shows{pod: podOf("u", "9")}
+	if err := api.For("owner").Delete(t.Context(), podOf("u", "9")); err != nil {
+		t.Error(err)
+	}
+	for cached, want := range map[*corev1.Pod]string{nil: "u11", podOf("u", "9"): "u11", podOf("u", "12"): "u12"} {
+		api.Own.Cache = &shows{pod: cached}
+		api.Own.Forget("owner")
+		pod := &corev1.Pod{}
+		if err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, pod); err != nil || pod.ResourceVersion != "11" {
+			t.Errorf("%s, %v", pod.ResourceVersion, err)
+		}
+		if diff := cmp.Diff(want, seen(api.Own, cached)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// What an error says: that the world changed, that this object was refused, or neither.
+func TestErrors(t *testing.T) {
+	pods := corev1.Resource("pods")
+	tests := map[string]struct {
+		err                       error
+		changed, refused, clearly bool
+	}{
+		"changed":       {err: ErrChanged, changed: true},
+		"conflict":      {err: apierrors.NewConflict(pods, "a", nil), changed: true, clearly: true},
+		"gone":          {err: Gone(apierrors.NewNotFound(pods, "a")), changed: true},
+		"not found":     {err: apierrors.NewNotFound(pods, "a"), clearly: true},
+		"forbidden":     {err: apierrors.NewForbidden(pods, "a", nil), refused: true, clearly: true},
+		"invalid":       {err: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil), refused: true, clearly: true},
+		"too many":      {err: apierrors.NewTooManyRequestsError("later"), clearly: true},
+		"server":        {err: apierrors.NewInternalError(errors.New("x"))},
+		"gateway":       {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", pods, "a", "", 0, false)},
+		"anything else": {err: Gone(errors.New("x"))},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := []bool{Changed(tt.err), Refused(tt.err), Clearly(tt.err)}
+			if diff := cmp.Diff([]bool{tt.changed, tt.refused, tt.clearly}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A merge patch carries the guards beside what it changes.
+func TestMergePatch(t *testing.T) {
+	body, err := MergePatch(podOf("u", "9"), map[string]any{"labels": map[string]any{"a": nil}}, map[string]any{"spec": map[string]any{"x": 1}})
+	want := `{"metadata":{"labels":{"a":null},"resourceVersion":"9","uid":"u"},"spec":{"x":1}}`
+	if diff := cmp.Diff(want, string(body)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
