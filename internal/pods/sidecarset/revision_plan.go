@@ -2,9 +2,7 @@ package sidecarset
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,39 +36,26 @@ func canonicalContent(content []byte) ([]byte, error) {
 	return Content(spec)
 }
 
-// byNumber sorts revisions, the oldest first.
-func byNumber(revisions []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
-	return slices.SortedFunc(slices.Values(revisions), func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-}
-
 // revisions finds or makes the revision that describes the present spec (SS-183 to SS-186).
 func (p *planner) revisions() error {
 	content, err := Content(&p.Set.Spec)
 	if err != nil {
 		return err
 	}
-	p.stored = byNumber(p.owned())
+	history := revision.NewHistory(p.owned(), SameContent)
+	p.stored = history.Stored
 	p.Status.CollisionCount = p.Set.Status.CollisionCount
-	var same *appsv1.ControllerRevision
-	highest := int64(0)
-	for _, r := range slices.Backward(p.stored) {
-		highest = max(highest, r.Revision)
-		if same == nil && SameContent(r.Data.Raw, content) {
-			same = r
-		}
-	}
+	same := history.Find(content)
 	if same == nil {
-		p.NewRevision = p.newRevision(content, highest+1)
+		p.NewRevision = p.newRevision(content, history)
 		p.Status.LatestRevision = p.NewRevision.Name
 		p.say("the spec is new: revision %s, number %d", p.NewRevision.Name, p.NewRevision.Revision)
 		return nil
 	}
 	p.Status.LatestRevision = same.Name
 	change := &RevisionChange{Revision: same}
-	if same != p.stored[len(p.stored)-1] {
-		change.Number = highest + 1
+	if same != history.Last() {
+		change.Number = history.Next()
 		p.say("revision %s is the latest again, as number %d", same.Name, change.Number)
 	}
 	if version := p.customVersion(); version != "" && same.Labels[pub.SidecarSetCustomVersion] != version {
@@ -95,22 +80,9 @@ func (p *planner) customVersion() string {
 }
 
 // newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
-func (p *planner) newRevision(content []byte, number int64) *appsv1.ControllerRevision {
-	collisions := int32(0)
-	if p.Status.CollisionCount != nil {
-		collisions = *p.Status.CollisionCount
-	}
-	taken := func(name string) bool {
-		return slices.ContainsFunc(p.Revisions, func(r *appsv1.ControllerRevision) bool {
-			return r.Name == name && !SameContent(r.Data.Raw, content)
-		})
-	}
-	hash := revision.Hash(content, collisions)
-	for taken(revision.Name(p.Set.Name, hash)) && collisions < math.MaxInt32 {
-		collisions++
-		hash = revision.Hash(content, collisions)
-		p.Status.CollisionCount = &collisions
-	}
+func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
+	var name, hash string
+	name, hash, p.Status.CollisionCount = history.Name(p.Set.Name, content, p.Status.CollisionCount, p.Revisions)
 	labels := maps.Clone(p.Set.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -121,11 +93,11 @@ func (p *planner) newRevision(content []byte, number int64) *appsv1.ControllerRe
 	}
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.RevisionNamespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: maps.Clone(p.Set.Annotations),
+			Namespace: p.RevisionNamespace, Name: name, Labels: labels, Annotations: maps.Clone(p.Set.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(kind))},
 		},
 		Data:     runtime.RawExtension{Raw: content},
-		Revision: number,
+		Revision: history.Next(),
 	}
 }
 

@@ -1,11 +1,9 @@
 package cloneset
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -140,35 +138,28 @@ func (p *planner) determineRevisions() error {
 	if p.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	stored := slices.SortedFunc(slices.Values(p.Revisions), func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	for _, object := range stored {
+	history := revision.NewHistory(p.Revisions, revision.Equal)
+	for _, object := range history.Stored {
 		info, err := infoOf(object)
 		if err != nil {
 			continue // not ours to read; pods that carry it are recreated (IPU-030)
 		}
 		p.revisions = append(p.revisions, info)
 	}
-	equal := newestEqual(stored, data)
-	highest := int64(0)
-	if len(stored) > 0 {
-		highest = stored[len(stored)-1].Revision
-	}
 	p.Status.CollisionCount = p.Set.Status.CollisionCount
-	switch {
-	case equal != nil && equal == stored[len(stored)-1]:
+	switch equal := history.Find(data); {
+	case equal != nil && equal == history.Last():
 		p.UpdateRevision = equal.Name
 	case equal != nil:
 		p.UpdateRevision = equal.Name
 		if p.Set.DeletionTimestamp == nil {
-			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, highest+1, p.raisedClaims(equal.Annotations)
+			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, history.Next(), p.raisedClaims(equal.Annotations)
 			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.NewNumber)
 			info := p.find(equal.Name)
 			info.fingerprint, info.hasFingerprint = p.ClaimFingerprint, true // IPU-050
 		}
 	default:
-		object := p.newRevision(data, stored, highest+1)
+		object := p.newRevision(data, history)
 		p.UpdateRevision = object.Name
 		info, err := infoOf(object)
 		if err != nil {
@@ -189,32 +180,10 @@ func (p *planner) determineRevisions() error {
 	return nil
 }
 
-// newestEqual returns the newest of the stored revisions, oldest first, that holds the same template. At rest that is the last one,
-// byte for byte; comparing by meaning costs more.
-func newestEqual(stored []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRevision {
-	for _, object := range slices.Backward(stored) {
-		if revision.Equal(object.Data.Raw, data) {
-			return object
-		}
-	}
-	return nil
-}
-
-// newRevision makes the revision that stores the template, under a name that no stored revision with other data has (CS-081 to 084).
-func (p *planner) newRevision(data []byte, stored []*appsv1.ControllerRevision, number int64) *appsv1.ControllerRevision {
-	collisions := int32(0)
-	if p.Set.Status.CollisionCount != nil {
-		collisions = *p.Set.Status.CollisionCount
-	}
-	taken := func(name string) bool {
-		return slices.ContainsFunc(stored, func(r *appsv1.ControllerRevision) bool { return r.Name == name })
-	}
-	hash := revision.Hash(data, collisions)
-	for taken(revision.Name(p.Set.Name, hash)) && collisions < math.MaxInt32 {
-		collisions++
-		hash = revision.Hash(data, collisions)
-		p.Status.CollisionCount = &collisions
-	}
+// newRevision makes the revision that stores the template (CS-081 to 084).
+func (p *planner) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
+	var name, hash string
+	name, hash, p.Status.CollisionCount = history.Name(p.Set.Name, data, p.Set.Status.CollisionCount, history.Stored)
 	labels := maps.Clone(p.Set.Spec.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -222,11 +191,11 @@ func (p *planner) newRevision(data []byte, stored []*appsv1.ControllerRevision, 
 	labels[pub.RevisionHash] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Set.Namespace, Name: revision.Name(p.Set.Name, hash), Labels: labels, Annotations: p.revisionAnnotations(p.Set.Annotations),
+			Namespace: p.Set.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.Set.Annotations),
 			OwnerReferences: []metav1.OwnerReference{ownerReference(p.Set)},
 		},
 		Data:     runtime.RawExtension{Raw: data},
-		Revision: number,
+		Revision: history.Next(),
 	}
 }
 
