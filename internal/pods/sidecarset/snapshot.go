@@ -11,7 +11,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/engine/retries"
 )
 
 // Snapshot is all that a plan is made from.
@@ -41,7 +41,7 @@ type Knowledge struct {
 	pods  map[*corev1.Pod]*podInfo
 	// retries are the pods that could not be written when it was tried last, the SidecarSet if its revision could not be stored,
 	// and revisions that could not be deleted.
-	retries pacing.Retries
+	retries retries.Retries
 }
 
 // learn keeps what came of a plan.

@@ -17,7 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/engine/retries"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -58,7 +58,7 @@ type memory struct {
 	// be written keep their place until they are tried again.
 	examined map[types.UID]examined
 	// retries are pods that could not be written, or deleted, when it was tried last.
-	retries pacing.Retries
+	retries retries.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
 	looked time.Time
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/retries"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -36,7 +36,7 @@ type memory struct {
 	// pullsHeld is until when the set's ImagePullJobs are left alone because they could not be written.
 	pullsHeld time.Time
 	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims (CS-072).
-	creation, updates, growth pacing.Retry
+	creation, updates, growth retries.Retry
 	// refused are the objects about which requests were refused.
 	refused refusals
 	// waits knows since when the set stands still.
@@ -146,12 +146,12 @@ func (m *memory) holdBack(s *Snapshot) {
 // learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a pause the condition that
 // tells it would call for the next attempt at once, and claims without a pod would come and go.
 func (m *memory) learn(plan *Plan, result Result, now time.Time) {
-	attempted := func(retry *pacing.Retry, tried bool, err error) {
+	attempted := func(retry *retries.Retry, tried bool, err error) {
 		switch {
 		case tried && err != nil:
 			retry.Failed(about(plan.Set), err, now)
 		case tried:
-			*retry = pacing.Retry{}
+			*retry = retries.Retry{}
 		}
 	}
 	attempted(&m.creation, len(plan.Create) > 0, result.CreateError)

@@ -1,4 +1,4 @@
-package pacing
+package retries
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // What is refused again and again waits for longer each time, up to a minute; something else is tried at once, and what succeeds, or is gone, is
 // forgotten.

@@ -1,4 +1,5 @@
-package pacing
+// Package retries tells when something may be tried again that failed.
+package retries
 
 import (
 	"time"
