@@ -22,7 +22,7 @@ import (
 
 // Recent says how pods are sent that a rule asks for which was admitted a moment ago: by an entry of their own, next to the one that sends what
 // all known rules ask for. Whoever admits a rule announces it before it is stored, so that the API server asks about its first pod too; and the
-// path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/pods-of-sidecarsets.md).
+// path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
 type Recent struct {
 	// Of is the entry for known rules. The other one is made like it, with this name and path, while there are recent rules.
 	Of, Name, Path string

@@ -1,5 +1,5 @@
 // Package podscope is what rules have in common whose pods are known only when objects of users exist: they follow those objects on every
-// replica, and say in a match condition which pods the API server must ask about (docs/decisions/pods-of-sidecarsets.md).
+// replica, and say in a match condition which pods the API server must ask about (docs/decisions/0017-pods-of-sidecarsets.md).
 package podscope
 
 import (
