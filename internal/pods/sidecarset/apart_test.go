@@ -16,7 +16,7 @@ import (
 // The sidecar is not restarted with the former image, and once more with the new one (SS-193, SS-210).
 func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	former := s.Cached(setKey)
@@ -25,10 +25,10 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	for range 10 {
 		s.node.Step("new")
 	}
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	s.Show(setKey, former)
 	for range 20 {
-		s.manage()
+		s.Manage()
 		s.Pass(time.Second)
 		for _, pod := range s.pods() {
 			if pod.Name == "new" && imageOf(pod, "proxy") != "proxy:2" {
@@ -37,8 +37,8 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 		}
 	}
 	s.Show(setKey, s.set()) // at last
-	s.queue.Add()
-	if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
+	s.Queue.Add()
+	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
 		t.Error(err, s.set().Status)
 	}
 }
@@ -47,11 +47,11 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 // It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
 func TestARollbackIsNotTakenBack(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.change(imageNow("proxy", "proxy:bad"))
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	former := s.Cached(setKey)
@@ -60,10 +60,10 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	for range 10 {
 		s.node.Step("new")
 	}
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	s.Show(setKey, former)
 	for range 20 {
-		s.manage()
+		s.Manage()
 		s.Pass(time.Second)
 		for _, pod := range s.pods() {
 			if pod.Name == "new" && imageOf(pod, "proxy") != "proxy:1" {
@@ -72,8 +72,8 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 		}
 	}
 	s.Show(setKey, s.set()) // at last
-	s.queue.Add()
-	if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
+	s.Queue.Add()
+	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
 		t.Error(err, s.set().Status)
 	}
 }
@@ -82,7 +82,7 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 // taken for complete, and the next pod not begun (SS-215, SS-231).
 func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	s := simulate(1, makeSet(), 1)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.node.Frozen = map[string]bool{"web-0": true}
@@ -100,7 +100,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	is("proxy:1", false) // it crashes, so that each image is rolled over the one before
 	for _, image := range []string{"proxy:2", "proxy:3", "proxy:4"} {
 		s.change(imageNow("proxy", image))
-		if err := s.settle(50); err != nil || imageOf(s.pods()[0], "proxy") != image {
+		if err := s.Settle(50); err != nil || imageOf(s.pods()[0], "proxy") != image {
 			t.Fatal(err, s.describe())
 		}
 	}
@@ -110,7 +110,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	}{{"proxy:2", 0}, {"proxy:3", 0}, {"proxy:4", 1}} {
 		image, done := step.image, step.done
 		is(image, true)
-		if err := s.settle(50); err != nil || s.set().Status.UpdatedReadyPods != done {
+		if err := s.Settle(50); err != nil || s.set().Status.UpdatedReadyPods != done {
 			t.Errorf("it runs %s: %+v, %v", image, s.set().Status, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	is("proxy:1", false)
 	for i := range 100 {
 		s.change(imageNow("proxy", fmt.Sprintf("proxy:%d", 10+i)))
-		if err := s.settle(50); err != nil {
+		if err := s.Settle(50); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ func TestOnePodFails(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { return refuse && w.Key.Name == "web-0" }
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 30 {
-		s.round()
+		s.Round()
 	}
 	images := func() string {
 		var all []string
@@ -47,7 +47,7 @@ func TestOnePodFails(t *testing.T) {
 		t.Errorf("events %v", s.events)
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
+	if err := s.Settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
 		t.Error(err, images())
 	}
 }
@@ -66,7 +66,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	}
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 30 {
-		s.round()
+		s.Round()
 		s.Pass(time.Second)
 	}
 	images := map[string]string{}
@@ -77,7 +77,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Error(tried, diff, s.describe())
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
+	if err := s.Settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
 		t.Error(err, s.describe())
 	}
 }
@@ -91,7 +91,7 @@ func TestOneResetFails(t *testing.T) {
 	}
 	s.change(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(2) }))
 	for range 60 {
-		s.round()
+		s.Round()
 		s.Pass(time.Second)
 	}
 	images := map[string]string{}
@@ -105,7 +105,7 @@ func TestOneResetFails(t *testing.T) {
 		t.Errorf("%v", s.events)
 	}
 	refuse = false
-	if err := s.settle(200); err != nil || imageOf(s.pods()[0], "proxy-1") != "empty:1" {
+	if err := s.Settle(200); err != nil || imageOf(s.pods()[0], "proxy-1") != "empty:1" {
 		t.Error(err, s.describe())
 	}
 }
@@ -118,7 +118,7 @@ func TestResize(t *testing.T) {
 	s.startManager()
 	is := func(what, cpu, upgradable string, restarts int32) {
 		t.Helper()
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
 		var all, entries []string
@@ -152,7 +152,7 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	s := simulate(1, makeSet(sized("1")), 1)
 	s.features.Resize = true
 	s.startManager()
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.AfterWrite = func(w simulation.Write) {
@@ -163,13 +163,13 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 	s.change(sized("2"))
 	for range 10 {
-		s.round()
+		s.Round()
 	}
 	if cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String(); !s.Dead() || cpu != "2" {
 		t.Fatal(cpu, s.describe())
 	}
 	s.change(sized("1"))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	pod := s.pods()[0]
@@ -196,13 +196,13 @@ func TestConflict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(allAtOnce), 1)
-			if err := s.settle(50); err != nil {
+			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
 			s.change(imageNow("proxy", "proxy:2"))
-			s.deliver(99)
+			s.Events(99)
 			s.Change(podKey("web-0"), func(o client.Object) { tt.change(o.(*corev1.Pod)) })
-			s.manage()
+			s.Manage()
 			if got := s.pods()[0].Spec.Containers[0].Image; got != tt.want {
 				t.Errorf("image %s", got)
 			}
@@ -214,12 +214,12 @@ func TestConflict(t *testing.T) {
 func TestFreeBeforeConflict(t *testing.T) {
 	s := simulate(1, makeSet(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), 1)
 	s.Change(podKey("web-0"), func(o client.Object) { ready(o.(*corev1.Pod), false) })
-	s.deliver(99)
-	s.manage()
+	s.Events(99)
+	s.Manage()
 	s.change(imageNow("proxy", "proxy:2"))
-	s.deliver(99)
+	s.Events(99)
 	s.Change(podKey("web-0"), func(o client.Object) { ready(o.(*corev1.Pod), true) })
-	s.manage()
+	s.Manage()
 	if got := s.pods()[0].Spec.Containers[0].Image; got != "proxy:1" {
 		t.Errorf("image %s", got)
 	}
@@ -242,12 +242,12 @@ func TestNameTaken(t *testing.T) {
 			r.Namespace, r.OwnerReferences[0].UID = "kruise-system", s.set().UID
 			tt.mutate(r)
 			former := s.Store(revisionKey(r.Name), r) // the cache does not show it yet
-			s.manage()
-			s.deliver(99)
+			s.Manage()
+			s.Events(99)
 			if name == "of a former one" {
 				s.Remove(revisionKey(former.GetName()))
 			}
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			status := s.set().Status
@@ -266,11 +266,11 @@ func TestNameTaken(t *testing.T) {
 // TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the others (SS-230, SS-D07).
 func TestOnePodPanics(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.change(imageNow("proxy", "proxy:2"))
-	s.deliver(99)
+	s.Events(99)
 	snapshot, err := s.kube.Snapshot(t.Context(), s.set())
 	if err != nil {
 		t.Fatal(err)
@@ -292,13 +292,13 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	refuse := true
 	s.Refused = func(w simulation.Write) bool { return refuse && w.Key.Kind == "ControllerRevision" }
 	for range 5 {
-		s.round()
+		s.Round()
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") || s.set().Status.ObservedGeneration != 0 {
 		t.Errorf("%q %+v", s.events, s.set().Status)
 	}
 	refuse = false
-	if err := s.settle(100); err != nil || s.set().Status.MatchedPods != 1 {
+	if err := s.Settle(100); err != nil || s.set().Status.MatchedPods != 1 {
 		t.Error(err, s.set().Status)
 	}
 }
@@ -306,7 +306,7 @@ func TestRevisionThatIsRefused(t *testing.T) {
 // TestCacheThatNeverShowsAWrite: a cache that does not show what was written holds up nothing, and nothing is written twice for it (SS-193).
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, makeSet(), 2)
-	s.manage() // its writes are never delivered
+	s.Manage() // its writes are never delivered
 	writes := len(s.Writes)
 	if writes == 0 {
 		t.Fatal("nothing was written")
@@ -380,7 +380,7 @@ func TestEventsOfPods(t *testing.T) {
 	for _, name := range []string{"logs", "third"} {
 		sim.Store(simulation.Key{Kind: kind, Name: name}, &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	sim.deliver(99)
+	sim.Events(99)
 	podEvents := (&reconciler{pass: sim.pass}).podEvents()
 	asked := func(do func(queue)) int {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -430,7 +430,7 @@ func TestEventsOfPods(t *testing.T) {
 	for _, name := range []string{setKey.Name, "logs", "third"} { // pods list what is gone as long as they live
 		sim.Remove(simulation.Key{Kind: kind, Name: name})
 	}
-	sim.deliver(1 << 20)
+	sim.Events(1 << 20)
 	if got := asked(func(q queue) { podEvents.DeleteFunc(t.Context(), event.DeleteEvent{Object: pod}, q) }); got != 0 {
 		t.Errorf("%d passes for SidecarSets that are gone", got)
 	}

@@ -20,7 +20,7 @@ import (
 func TestPodsThatLackContainers(t *testing.T) {
 	s := simulate(1, makeSet(), 3)
 	s.change(inits(nativeSidecar("net:1")))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
@@ -32,7 +32,7 @@ func TestPodsThatLackContainers(t *testing.T) {
 // TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once (SS-262).
 func TestEventsDoNotDependOnOrder(t *testing.T) {
 	s := simulate(1, makeSet(), 3, annotated(pub.SidecarSetHash, "{"))
-	s.round()
+	s.Round()
 	snapshot, err := s.kube.Snapshot(context.Background(), s.set())
 	if err != nil {
 		t.Fatal(err)
@@ -61,17 +61,17 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	}), 1, annotated("k", "{"))
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "PodNotUpgraded") {
 		t.Errorf("%q", s.events)
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
 	s.Deliver(99) // the manager is told of nothing
-	if !s.queue.Wait() {
+	if !s.Queue.Wait() {
 		t.Fatal("the manager does not come back")
 	}
-	if err := s.settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
+	if err := s.Settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
 		t.Error(err, s.describe())
 	}
 }

@@ -217,7 +217,7 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 			s.Change(w.Key, func(o client.Object) { rewrite(o.(*corev1.Pod)) })
 		}
 	}
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range s.Writes {
@@ -229,7 +229,7 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 		t.Errorf("%+v", s.set().Status)
 	}
 	s.change(imageNow("proxy", "proxy:2"))
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {

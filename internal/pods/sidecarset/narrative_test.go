@@ -40,7 +40,7 @@ func (n *tale) then(title string, changes ...func(*appsv1beta1.SidecarSet)) {
 	for _, change := range changes {
 		n.change(change)
 	}
-	if err := n.settle(500); err != nil {
+	if err := n.Settle(500); err != nil {
 		n.t.Fatal(err)
 	}
 	status := n.set().Status
@@ -130,7 +130,7 @@ func TestNarratives(t *testing.T) {
 			n.then("proxy:2", imageNow("proxy", "proxy:2"))
 			n.Remove(setKey)
 			fmt.Fprintf(&n.text, "\n# the SidecarSet is deleted\n")
-			if err := n.settle(100); err != nil {
+			if err := n.Settle(100); err != nil {
 				n.t.Fatal(err)
 			}
 			for _, pod := range n.pods() {

@@ -51,7 +51,7 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 				}
 			}
 			s.change(imageNow("proxy", "proxy:2"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			if status := s.set().Status; len(first) != 3 || status.UpdatedReadyPods != 3 {

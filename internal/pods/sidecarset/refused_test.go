@@ -22,26 +22,26 @@ import (
 func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.change(imageNow("proxy", "proxy:2"))
 	for end := s.Now().Add(3 * time.Hour); s.Now().Before(end); {
-		if !s.round() && !s.queue.Wait() {
+		if !s.Round() && !s.Queue.Wait() {
 			t.Fatal("the refused pod is given up", s.describe())
 		}
 	}
 	for range 3 {
 		for _, is := range []bool{false, true} {
 			s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), is) })
-			s.deliver(1 << 20)
-			for s.manage() {
+			s.Events(1 << 20)
+			for s.Manage() {
 			}
 		}
 		changed := s.Now()
-		for s.set().Status.UpdatedReadyPods != 1 && s.queue.Wait() {
-			s.manage()
-			s.deliver(1 << 20)
+		for s.set().Status.UpdatedReadyPods != 1 && s.Queue.Wait() {
+			s.Manage()
+			s.Events(1 << 20)
 		}
 		if late := s.Now().Sub(changed); s.set().Status.UpdatedReadyPods != 1 || late > time.Second {
 			t.Errorf("web-1 is updated and ready; %s later status.updatedReadyPods is %d", late, s.set().Status.UpdatedReadyPods)
@@ -53,21 +53,21 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 // TestADueTimeBeatsTheBackOff: what a pass wants to come back for is not lost beside an error (CS-076).
 func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
 	s.change(imageNow("proxy", "proxy:2"))
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour)
 	loop := (&reconciler{pass: s.pass, meters: newMeters()}).loop(pauseAtMost, limiter)
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}}
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("web-0 was not refused")
 	}
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	s.node.Step("web-1")
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	if result, err := loop.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil && loop.BackOff().When(request) > time.Second {
 		t.Errorf("%+v %v: the status waits for an hour", result, err)
 	}
@@ -79,7 +79,7 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": makeSet(allAtOnce), "a hot upgrade": makeSet(allAtOnce, containers(hot("proxy", "proxy:1")))} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, set, 2)
-			if err := s.settle(50); err != nil {
+			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
 			tried, because := 0, ""
@@ -99,7 +99,7 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 			s.change(imageNow("proxy", "proxy:2"))
 			for i := range 300 {
 				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
-				s.round()
+				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
 			if tried < 4 || tried > 6 || !strings.Contains(because, "refused by the simulation") {
@@ -107,12 +107,12 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 			}
 			tried = 0
 			s.change(imageNow("proxy", "proxy:3"))
-			s.round()
+			s.Round()
 			if tried != 1 {
 				t.Errorf("tried %d times with another image", tried)
 			}
 			s.Refused = nil
-			if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
+			if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
 				t.Error(err, s.describe())
 			}
 		})
@@ -135,7 +135,7 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(), 2)
-			if err := s.settle(50); err != nil {
+			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
 			tried := 0
@@ -148,7 +148,7 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 			change(s)
 			for i := range 300 {
 				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
-				s.round()
+				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
 			if tried < 4 || tried > 6 {
@@ -161,7 +161,7 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 // TestRefusedUpgradesAreNotCounted: afloat_sidecarset_pod_actions_total tells what was done, not what was planned (SS-264).
 func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 3)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool {
@@ -171,7 +171,7 @@ func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	r := &reconciler{pass: s.pass, meters: newMeters()}
 	loop := r.loop(0, nil)
 	for range 20 {
-		s.deliver(1 << 20)
+		s.Events(1 << 20)
 		_, _ = loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}})
 		s.Pass(time.Minute)
 	}
@@ -189,7 +189,7 @@ func TestARevisionThatIsRefusedIsNotTriedAtEveryEvent(t *testing.T) {
 
 func refusedRevision(t *testing.T, verb string) {
 	s := simulate(1, makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) }), 2)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	tried := 0
@@ -203,14 +203,14 @@ func refusedRevision(t *testing.T, verb string) {
 	s.change(imageNow("proxy", "proxy:2"))
 	for i := range 300 {
 		s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
-		s.round()
+		s.Round()
 		s.Pass(100 * time.Millisecond)
 	}
 	if tried < 4 || tried > 6 {
 		t.Errorf("tried %d times in 30 s", tried)
 	}
 	s.Refused = nil
-	if err := s.settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
+	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
 		t.Error(err, s.describe())
 	}
 }

@@ -136,7 +136,7 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 // TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources (SS-231, SS-242).
 func TestAResetForgetsNoResize(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 1)
-	if err := s.settle(50); err != nil {
+	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	refused := true
@@ -145,7 +145,7 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	}
 	s.change(imageNow("proxy", "proxy:2"))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 	s.Change(podKey("web-0"), func(o client.Object) {
 		states, err := ReadStates(o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState])
@@ -162,7 +162,7 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	}))
 	refused = false
 	for range 20 {
-		s.round()
+		s.Round()
 		s.Pass(time.Second)
 	}
 	pod := s.pods()[0]

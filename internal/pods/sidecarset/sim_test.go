@@ -22,13 +22,12 @@ import (
 
 // simulated is a manager on a simulated cluster.
 type simulated struct {
-	*simulation.Cluster
+	simulation.Play
 	node     *simulation.Node
 	kube     *Kube
 	pass     *Pass
 	mu       sync.Mutex // guards events while requests run in parallel
 	events   []string
-	queue    *simulation.Queue
 	told     func(*Plan)
 	trace    bool
 	tells    bool // passes are made also where they are due only to tell of a wait
@@ -45,7 +44,8 @@ var setKey = simulation.Key{Kind: kind, Name: "mesh"}
 func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
 
 func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
-	s := &simulated{Cluster: simulation.New(seed), features: Features{NativeSidecars: true}}
+	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, features: Features{NativeSidecars: true}}
+	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	stamp(set)
 	s.Slim = slim.Any
@@ -73,7 +73,7 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.queue = simulation.NewQueue(s.Cluster, setKey.Name)
+	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods(), Namespace: "kruise-system"}
 	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s, Parallel: 1}}
@@ -91,16 +91,12 @@ func (s *simulated) PodEvent(pod *corev1.Pod, eventType, reason, message string)
 	s.events = append(s.events, "pod "+pod.Name+" "+eventType+" "+reason+" "+message)
 }
 
-// manage runs one pass if anything would call the manager, and tells whether it did.
-func (s *simulated) manage() bool {
-	if !s.queue.Take() {
-		return false
-	}
+// reconcile makes one pass.
+func (s *simulated) reconcile() (time.Duration, error) {
 	outcome, err := s.pass.Run(context.Background(), setKey.Name)
 	if s.tells {
 		reconcile.Sooner(&outcome.After, outcome.Tell)
 	}
-	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -110,13 +106,7 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	return true
-}
-
-func (s *simulated) deliver(n int) {
-	if s.Deliver(n) {
-		s.queue.Add()
-	}
+	return outcome.After, err
 }
 
 func (s *simulated) set() *appsv1beta1.SidecarSet {
@@ -162,43 +152,16 @@ func revisionKey(name string) simulation.Key {
 	return simulation.Key{Kind: "ControllerRevision", Name: name}
 }
 
-// settle lets everything that is under way come to rest: no faults, caches that keep up, kubelets that work.
-func (s *simulated) settle(limit int) error {
-	s.Faults = simulation.Faults{}
-	if s.Dead() {
-		s.startManager()
-	}
-	for range limit {
-		if s.round() {
-			continue
-		}
-		if s.Dead() {
-			return fmt.Errorf("the manager died at rest")
-		}
-		if !s.queue.Wait() {
-			return nil
-		}
-	}
-	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
-}
-
-// round lets everybody act once, and tells whether anything happened.
-func (s *simulated) round() bool {
-	s.deliver(1 << 20)
+// everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
+func (s *simulated) everybodyElse() bool {
 	s.CollectGarbage()
-	moved := s.manage()
-	if s.Dead() {
-		return false
-	}
+	moved := false
 	for _, pod := range s.pods() {
 		if s.node.Step(pod.Name) {
 			moved = true
 		}
 	}
-	if s.others != nil && s.others() {
-		moved = true
-	}
-	return moved || s.Undelivered() > 0 || s.queue.Added()
+	return s.others != nil && s.others() || moved
 }
 
 func (s *simulated) describe() string {

@@ -174,9 +174,9 @@ func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 func (r *upgradeRun) act() {
 	switch n := r.Rand.IntN(100); {
 	case n < 30:
-		r.manage()
+		r.Manage()
 	case n < 50:
-		r.deliver(1 + r.Rand.IntN(6))
+		r.Events(1 + r.Rand.IntN(6))
 	case n < 80:
 		if pods := r.pods(); len(pods) > 0 {
 			r.node.Step(pods[r.Rand.IntN(len(pods))].Name)
@@ -369,7 +369,7 @@ func (r *upgradeRun) end() string {
 		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
 		imageNow("proxy", "proxy:1")(set)
 	})
-	if err := r.settle(3000); err != nil {
+	if err := r.Settle(3000); err != nil {
 		return err.Error()
 	}
 	if r.failure != "" {
@@ -421,8 +421,8 @@ func (r *upgradeRun) end() string {
 		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
 	}
 	r.Writes = nil
-	r.queue.Add()
-	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
+	r.Queue.Add()
+	if err := r.Settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err)
 	}
 	return ""

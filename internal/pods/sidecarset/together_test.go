@@ -126,7 +126,7 @@ func TestBesideCloneSet(t *testing.T) {
 				w.manage()
 				return len(s.Writes) > before || w.due.After(s.Now()) && func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
 			}
-			if err := s.settle(500); err != nil {
+			if err := s.Settle(500); err != nil {
 				t.Fatal(err)
 			}
 			uids := map[types.UID]bool{}
@@ -138,11 +138,11 @@ func TestBesideCloneSet(t *testing.T) {
 			for range 300 {
 				switch n := s.Rand.IntN(100); {
 				case n < 20:
-					s.manage()
+					s.Manage()
 				case n < 40:
 					w.manage()
 				case n < 60:
-					s.deliver(1 + s.Rand.IntN(6))
+					s.Events(1 + s.Rand.IntN(6))
 				case n < 90:
 					s.node.Step(s.pods()[s.Rand.IntN(len(s.pods()))].Name)
 				case n < 94:
@@ -161,7 +161,7 @@ func TestBesideCloneSet(t *testing.T) {
 			}
 			s.change(imageNow("proxy", "proxy:last"))
 			w.change(appImage(99))
-			if err := s.settle(3000); err != nil {
+			if err := s.Settle(3000); err != nil {
 				t.Fatal(err)
 			}
 			if len(s.pods()) != 3 {
@@ -181,8 +181,8 @@ func TestBesideCloneSet(t *testing.T) {
 				}
 			}
 			s.Writes = nil
-			s.queue.Add()
-			if err := s.settle(100); err != nil || len(s.Writes) > 0 {
+			s.Queue.Add()
+			if err := s.Settle(100); err != nil || len(s.Writes) > 0 {
 				t.Errorf("written at rest: %v %v", s.Writes, err)
 			}
 		})

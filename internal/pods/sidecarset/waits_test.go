@@ -33,13 +33,13 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(), 3)
 			s.node.Digests["proxy:bad"] = ""
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			s.change(test.change, imageNow("proxy", test.image))
 			s.tells = true
 			for end := s.Now().Add(25 * time.Minute); s.Now().Before(end); s.Pass(time.Second) {
-				s.round()
+				s.Round()
 			}
 			var told []string
 			for _, event := range s.events {
@@ -63,14 +63,14 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 func TestAPodThatCrashesOnItsOwnIsNotTold(t *testing.T) {
 	s := simulate(1, makeSet(), 3)
 	s.change(imageNow("proxy", "proxy:2"))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { notReady(o.(*corev1.Pod)) })
 	s.tells, s.events = true, nil
 	for end := s.Now().Add(time.Hour); s.Now().Before(end); s.Pass(time.Second) {
-		if !s.manage() {
-			s.deliver(99)
+		if !s.Manage() {
+			s.Events(99)
 		}
 	}
 	if text := strings.Join(s.events, "\n"); strings.Contains(text, waiting.EventReason) {

@@ -60,14 +60,14 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	s := simulate(1, makeSet(sized("1"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })), 6)
 	s.features.Resize, s.node.Unfit = true, map[string]bool{}
 	s.startManager()
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {
 		s.node.Unfit[string(pod.UID)] = true
 	}
 	s.change(sized("9"))
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {
@@ -87,10 +87,10 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	}
 	s.change(imageNow("proxy", "proxy:2"), sized("2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) }))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 	s.node.Unfit = nil
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; most != 1 || status.UpdatedReadyPods != 6 {

@@ -32,16 +32,16 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	s.requests()
 	hidden := podKey(s.all()[0].Name)
 	show := func() { // all but the pod
-		s.deliver(1 << 20)
+		s.Events(1 << 20)
 		s.Hide(hidden)
 	}
 	for range 60 {
 		show()
-		s.manage()
+		s.Manage()
 		s.Pass(time.Second)
 	}
 	show()
-	s.manage()
+	s.Manage()
 	a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
 	if a == nil || a.Replicas != 0 || len(a.CreatingPods) != 1 || a.MissingReplicas != 1 {
 		t.Errorf("a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
@@ -59,8 +59,8 @@ func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a", "b", "c"))), 1)
 	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
 	for range 10 {
-		s.deliver(1 << 20)
-		s.manage()
+		s.Events(1 << 20)
+		s.Manage()
 		s.Pass(time.Second)
 	}
 	s.admitDeletion(s.all()[0])
@@ -108,28 +108,28 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	s.scale(2)
 	s.workload()
 	s.coming = nil // it is refused after it was admitted
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	shown := s.spread()
 	s.Pass(time.Second)
 	s.workload()
 	s.requests()
 	there := s.all()[0].Name
 	stale := func() {
-		s.deliver(1 << 20)
+		s.Events(1 << 20)
 		s.Hide(podKey(there))
 		s.Show(spreadKey, shown)
 	}
 	s.Pass(CreationTimeout + time.Second)
 	for range 5 {
 		stale()
-		s.manage()
+		s.Manage()
 		s.Pass(time.Second)
 		a := statusOf(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
 		if a == nil || len(a.CreatingPods)+int(a.Replicas) < 1 || a.MissingReplicas > 1 {
 			t.Fatalf("pod %s is there, and its place is given away: %+v", there, a)
 		}
 	}
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	s.Change(podKey(there), func(client.Object) {}) // the watches go on
 	s.Change(spreadKey, func(client.Object) {})
 	rests(t, s)

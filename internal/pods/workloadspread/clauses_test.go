@@ -93,7 +93,7 @@ func TestWhatAWorkloadSpreadIsFor(t *testing.T) {
 	}
 	spread := func(when string, want map[string]int) {
 		t.Helper()
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		got, highest := map[string]int{}, map[string]int{}
@@ -132,7 +132,7 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		s := simulate(1, makeSpread(makeSubset("a", 2, zone("a")), makeSubset("b", nil, zone("b"))), 0)
 		s.scale(2)
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		subset := func() appsv1beta1.WorkloadSpreadSubsetStatus { return s.spread().Status.SubsetStatuses[0] }
@@ -143,8 +143,8 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 		s.Change(podKey(ended), func(o client.Object) { o.(*corev1.Pod).Status.Phase = phase })
 		// Nothing but the controller acts: the workload has not replaced it yet.
 		for range 20 {
-			s.deliver(1 << 20)
-			s.manage()
+			s.Events(1 << 20)
+			s.Manage()
 		}
 		if got := subset(); got.Replicas != 1 || got.MissingReplicas != 1 || len(got.DeletingPods) > 0 {
 			t.Errorf("%s: %+v", phase, got)

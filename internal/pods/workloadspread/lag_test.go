@@ -253,10 +253,10 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 		t.Errorf("%v, %v", outcome.Plan, err)
 	}
 	for range 20 { // in vain
-		s.queue.Add()
-		s.manage()
+		s.Queue.Add()
+		s.Manage()
 	}
-	if late := s.queue.Due().Sub(s.Now()); late > unknownAfter {
+	if late := s.Queue.Due().Sub(s.Now()); late > unknownAfter {
 		t.Errorf("once the right is given, that is seen after %s", late)
 	}
 }

@@ -39,7 +39,7 @@ func (n *tale) then(title string, do func()) {
 	if do != nil {
 		do()
 	}
-	if err := n.settle(500); err != nil {
+	if err := n.Settle(500); err != nil {
 		n.t.Fatal(err)
 	}
 	fmt.Fprintf(&n.text, "\nAt rest:\n")

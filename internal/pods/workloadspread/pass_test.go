@@ -24,7 +24,7 @@ var wsName = types.NamespacedName{Namespace: "default", Name: "ws"}
 // rests lets everything come to rest.
 func rests(t *testing.T, s *simulated) {
 	t.Helper()
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	s.pass.Reader = counting{s.reader, &reads}
 	rests(t, s)
 	for range 5 {
-		s.queue.Add()
+		s.Queue.Add()
 		rests(t, s)
 	}
 	if reads != 3 {
@@ -87,7 +87,7 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	}
 	node := s.all()[0].Spec.NodeName
 	s.Change(simulation.Key{Kind: "Node", Name: node}, func(o client.Object) { o.SetLabels(map[string]string{"zone": "elsewhere"}) })
-	s.queue.Add()
+	s.Queue.Add()
 	rests(t, s)
 	n := 0
 	for _, pod := range s.all() {
@@ -119,7 +119,7 @@ func stuck(t *testing.T) *simulated {
 	rests(t, s)
 	s.scale(1)
 	for range 5 {
-		s.round()
+		s.Round()
 	}
 	s.Pass(61 * time.Second)
 	return s
@@ -130,9 +130,9 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 	s := stuck(t)
 	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
 	s.Writes = nil
-	s.queue.Add()
+	s.Queue.Add()
 	for range 5 {
-		s.round()
+		s.Round()
 	}
 	if slices.Contains(verbs(s), "delete Pod") {
 		t.Fatal(verbs(s))
@@ -148,8 +148,8 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 func TestGivingUpIsTold(t *testing.T) {
 	s := stuck(t)
 	s.Refused = func(w simulation.Write) bool { return w.Verb == "delete" }
-	s.queue.Add()
-	s.round()
+	s.Queue.Add()
+	s.Round()
 	begin := s.Now()
 	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
 		t.Fatal(s.events)
@@ -188,9 +188,9 @@ func TestWhatFailsIsTold(t *testing.T) {
 	s.change(func(spread *appsv1beta1.WorkloadSpread) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, makeSubset("b", nil))
 	})
-	s.round()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.queue.Due().IsZero() {
-		t.Error(s.queue.Due(), s.events)
+	s.Round()
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.Queue.Due().IsZero() {
+		t.Error(s.Queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
 		t.Error("pods that cannot be written keep the bookings from being counted")
@@ -227,7 +227,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	if _, err := s.pass.Run(t.Context(), wsName); err != nil {
 		t.Error(err)
 	}
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	target.DesiredError = errors.New("again")
 	_, _ = s.pass.Run(t.Context(), wsName)
 	if len(s.events) != 2 {
@@ -264,7 +264,7 @@ func TestBookingsBesideTheStatusWriteAreKept(t *testing.T) {
 			s.admit("v1")
 		}
 	}
-	s.manage()
+	s.Manage()
 	list := s.spread().Status.VersionedSubsetStatuses["v1"]
 	if len(list) != 1 || list[0].Replicas != 1 || len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 3 {
 		t.Error(list)
@@ -276,12 +276,12 @@ func TestStatusOfABurst(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 50, zone("a"))), 0)
 	rests(t, s)
 	s.Pass(time.Minute)
-	s.queue.Add()
+	s.Queue.Add()
 	rests(t, s)
 	s.scale(20)
 	s.Writes = nil
 	for range 40 { // all within one instant
-		s.round()
+		s.Round()
 	}
 	n := 0
 	for _, w := range s.Writes {
@@ -296,8 +296,8 @@ func TestStatusOfABurst(t *testing.T) {
 	s.Writes = nil
 	pod := s.active()[0]
 	s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed })
-	s.deliver(1 << 20)
-	s.manage()
+	s.Events(1 << 20)
+	s.Manage()
 	if got := s.spread().Status.SubsetStatuses[0]; got.MissingReplicas != 31 {
 		t.Error("a free place is not told at once", got)
 	}

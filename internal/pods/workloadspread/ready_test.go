@@ -59,14 +59,14 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 3, zone("a", "b", "c"))), 2)
 	rests(t, s)
 	s.change(func(spread *appsv1beta1.WorkloadSpread) { spread.Spec.TargetReference.Kind = "Game" })
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	before := s.spread().Status
 	s.startManager()
 	s.pass.Applier.API.Own.Forget(s.spread().UID)
 	s.pass.Reader = unlisted{s.reader, kindsOf(t, AllowList{}, "")}
 	for range 3 {
-		s.queue.Add()
-		s.manage()
+		s.Queue.Add()
+		s.Manage()
 	}
 	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) || s.spread().Status.SubsetStatuses[0].Replicas != 2 {
 		t.Errorf("%+v", s.spread().Status)
@@ -74,7 +74,7 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	if len(s.events) != 1 || !strings.Contains(s.events[0], "an administrator has not listed it") {
 		t.Error(s.events)
 	}
-	if s.queue.Due().IsZero() || s.queue.Due().Sub(s.Now()) > unknownAfter {
-		t.Error("it is not looked at again in time", s.queue.Due())
+	if s.Queue.Due().IsZero() || s.Queue.Due().Sub(s.Now()) > unknownAfter {
+		t.Error("it is not looked at again in time", s.Queue.Due())
 	}
 }

@@ -204,9 +204,9 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				return true
 			}
 			for range 300 {
-				s.queue.Add()
-				s.deliver(1 << 20)
-				s.manage()
+				s.Queue.Add()
+				s.Events(1 << 20)
+				s.Manage()
 				s.Pass(100 * time.Millisecond)
 			}
 			if len(tried) == 0 {
@@ -245,9 +245,9 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	tried := 0
 	s.pass.Reader = unreadable{s.reader, "web-v1-002", &tried}
 	for range 300 {
-		s.queue.Add()
-		s.deliver(1 << 20)
-		s.manage()
+		s.Queue.Add()
+		s.Events(1 << 20)
+		s.Manage()
 		s.Pass(100 * time.Millisecond)
 	}
 	if a := statusOf(s.spread().Status.SubsetStatuses, "a"); a == nil || a.Replicas != 2 || tried < 4 || tried > 6 {
@@ -276,9 +276,9 @@ func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
 		return true
 	}
 	for i := range 1200 {
-		s.queue.Add()
-		s.deliver(1 << 20)
-		s.manage()
+		s.Queue.Add()
+		s.Events(1 << 20)
+		s.Manage()
 		s.Pass(100 * time.Millisecond)
 		if i == 100 {
 			written = 0

@@ -22,12 +22,11 @@ import (
 
 // simulated is a manager on a simulated cluster, with a Deployment, the pod webhooks, and a scheduler.
 type simulated struct {
-	*simulation.Cluster
+	simulation.Play
 	reader simReader
 	pass   *Pass
 	window time.Duration
 	events []string
-	queue  *simulation.Queue
 	told   func(*Plan)
 	trace  bool
 
@@ -52,7 +51,8 @@ const latestVersion = "latest"
 
 // simulate begins with a Deployment of so many pods that no webhook has seen.
 func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *simulated {
-	s := &simulated{Cluster: simulation.New(seed), window: UnschedulableWindow, full: map[string]bool{}}
+	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, window: UnschedulableWindow, full: map[string]bool{}}
+	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
 	s.Slim = func(object any) (any, error) {
 		if _, deployment := object.(*appsv1.Deployment); deployment { // it tells its latest version
 			return object, nil
@@ -78,7 +78,7 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 
 func (s *simulated) startManager() {
 	s.Restart()
-	s.queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
+	s.Queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
 	s.pass = &Pass{Reader: s.reader, Versioned: versions, Window: s.window,
@@ -90,13 +90,9 @@ func (s *simulated) Event(_ *appsv1beta1.WorkloadSpread, eventType, reason, mess
 	s.events = append(s.events, eventType+" "+reason+": "+message)
 }
 
-// manage runs one pass if anything would call the manager, and tells whether it did.
-func (s *simulated) manage() bool {
-	if !s.queue.Take() {
-		return false
-	}
+// reconcile makes one pass.
+func (s *simulated) reconcile() (time.Duration, error) {
 	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: "ws"})
-	s.queue.Done(outcome.After, err)
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}
@@ -106,13 +102,7 @@ func (s *simulated) manage() bool {
 			fmt.Print(outcome.Plan)
 		}
 	}
-	return true
-}
-
-func (s *simulated) deliver(n int) {
-	if s.Deliver(n) {
-		s.queue.Add()
-	}
+	return outcome.After, err
 }
 
 func (s *simulated) spread() *appsv1beta1.WorkloadSpread {
@@ -331,31 +321,11 @@ func running(now time.Time, zone string) podOption {
 	}
 }
 
-// settle lets everything that is under way come to rest: no faults, caches that keep up.
-func (s *simulated) settle(limit int) error {
-	s.Faults = simulation.Faults{}
-	if s.Dead() {
-		s.startManager()
-	}
-	for range limit {
-		if s.round() {
-			continue
-		}
-		if !s.queue.Wait() {
-			return nil
-		}
-	}
-	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
-}
-
-// round lets everybody act once, and tells whether anything happened.
-func (s *simulated) round() bool {
-	s.deliver(1 << 20)
-	moved := s.manage()
-	moved = s.workload() || moved
+// everybodyElse lets the Deployment's controller, requests that are under way, scheduler and kubelets act once.
+func (s *simulated) everybodyElse() bool {
+	moved := s.workload()
 	moved = s.requests() || moved
-	moved = s.kubelet() || moved
-	return moved || s.Undelivered() > 0 || s.queue.Added()
+	return s.kubelet() || moved
 }
 
 func (s *simulated) describe() string {

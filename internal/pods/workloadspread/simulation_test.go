@@ -84,9 +84,9 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 func (r *spreadRun) act() {
 	switch n := r.Rand.IntN(100); {
 	case n < 30:
-		r.manage()
+		r.Manage()
 	case n < 50:
-		r.deliver(1 + r.Rand.IntN(6))
+		r.Events(1 + r.Rand.IntN(6))
 	case n < 68:
 		r.workload()
 	case n < 78:
@@ -97,7 +97,7 @@ func (r *spreadRun) act() {
 		r.requests() // no request lasts for as long as a booking
 		wait := time.Duration(r.Rand.IntN(9000)) * time.Millisecond
 		if r.Chance(0.1) { // to about the end of a window; no cache lags for so long
-			r.deliver(1 << 20)
+			r.Events(1 << 20)
 			wait += r.window - 8*time.Second
 		}
 		r.Pass(wait)
@@ -209,11 +209,11 @@ func (r *spreadRun) run(seed uint64) string {
 // end lets everything come to rest, and compares it with what it should be.
 func (r *spreadRun) end() string {
 	clear(r.full)
-	if err := r.settle(3000); err != nil {
+	if err := r.Settle(3000); err != nil {
 		return err.Error()
 	}
-	r.queue.Add()
-	if err := r.settle(100); err != nil {
+	r.Queue.Add()
+	if err := r.Settle(100); err != nil {
 		return err.Error()
 	}
 	if r.failure != "" {
@@ -262,8 +262,8 @@ func (r *spreadRun) end() string {
 		return fmt.Sprintf("status of versions without pods: %+v", spread.Status) // WS-155 (part)
 	}
 	r.Writes = nil
-	r.queue.Add()
-	if err := r.settle(100); err != nil || len(r.Writes) > 0 {
+	r.Queue.Add()
+	if err := r.Settle(100); err != nil || len(r.Writes) > 0 {
 		return fmt.Sprintf("written at rest: %v %v", r.Writes, err) // WS-160 (part), WS-178 (part)
 	}
 	return ""

@@ -43,7 +43,7 @@ func TestCreationIsAStream(t *testing.T) {
 				}
 				return nil
 			}
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			if _, err := s.run(); err == nil || len(s.pods()) != 4 || requests > 4+atOnce {
 				t.Fatalf("%d pods after %d requests; %v", len(s.pods()), requests, err)
 			}
@@ -73,7 +73,7 @@ func TestEventsHoldNoSpec(t *testing.T) {
 	s := simulate(1, makeSet(1, env("s3cr3t"), claims("1Gi")), Features{})
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
 	for range 5 {
-		s.round()
+		s.Round()
 	}
 	if len(s.events) == 0 || !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
 		t.Fatalf("%v", s.events)
@@ -98,14 +98,14 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 		"forbidden, InPlaceIfPossible":               {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, false, apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("QoS"))}} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(1, policy(tt.policy), app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			before := s.active()[0]
 			s.Answer = unresizable(tt.err)
 			s.change(app("nginx:1", "a", "", cpu("3")))
 			for range 30 {
-				s.round()
+				s.Round()
 			}
 			if gone := s.Get(podKey(before.Name)) == nil; gone != tt.gone {
 				t.Errorf("the pod is gone: %v", gone)
@@ -156,9 +156,9 @@ func TestStepsOfAnUpdate(t *testing.T) {
 		}
 		s.change(app("nginx:2", "a", "", cpu("3")))
 		for range 4 {
-			s.deliver(1 << 20)
-			s.wake = true
-			s.manage() // and nobody else acts
+			s.Events(1 << 20)
+			s.Queue.Add()
+			s.Manage() // and nobody else acts
 		}
 		var got []simulation.Write
 		for _, w := range s.Writes[begin:] {
@@ -181,7 +181,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 // TestNodeTooSmall: a resize that the server forbids because the node can never hold it replaces the pod (IPU-315).
 func TestNodeTooSmall(t *testing.T) {
 	s := simulate(1, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	before := s.active()[0]
@@ -189,7 +189,7 @@ func TestNodeTooSmall(t *testing.T) {
 		errors.New("node didn't have enough allocatable resources: cpu, requested: 999000, allocatable: 2000")))
 	s.change(app("nginx:1", "a", "", cpu("3")))
 	for range 30 {
-		s.round()
+		s.Round()
 	}
 	if s.Get(podKey(before.Name)) != nil {
 		t.Errorf("the pod is still there: %v", s.events)
@@ -200,11 +200,11 @@ func TestNodeTooSmall(t *testing.T) {
 // them (CS-073 (part), IPU-086).
 func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	s := simulate(1, makeSet(1), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.change(image("nginx:2"))
-	s.deliver(1 << 20)
+	s.Events(1 << 20)
 	before := len(s.Writes)
 	for range 10 {
 		if _, err := s.run(); err != nil {
@@ -226,11 +226,11 @@ func TestMeters(t *testing.T) {
 	m := newMeters()
 	s := simulate(1, makeSet(2), Features{})
 	s.told = m.observe
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.change(image("nginx:2"))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if got := testutil.ToFloat64(m.actions.WithLabelValues(string(UpdateInPlace), string(ReasonOutdated))); got != 2 {
@@ -247,15 +247,15 @@ func TestMeters(t *testing.T) {
 // TestStateLivesOnThePod: whatever the manager has to remember of an update stands on the pod, so that a new one goes on (IPU-003).
 func TestStateLivesOnThePod(t *testing.T) {
 	s := simulate(1, makeSet(1), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.change(image("nginx:2"))
 	for s.active()[0].Annotations[pub.InPlaceUpdateState] == "" {
-		s.round()
+		s.Round()
 	}
 	s.startManager(Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {

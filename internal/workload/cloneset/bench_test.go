@@ -18,12 +18,12 @@ import (
 func many(b *testing.B, n int, updated bool) Snapshot {
 	b.Helper()
 	s := simulate(1, makeSet(1, image("nginx:0")), Features{InPlace: inplace.Options{Resize: true}})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		b.Fatal(err)
 	}
 	if updated {
 		s.change(image("nginx:1"))
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			b.Fatal(err)
 		}
 	}

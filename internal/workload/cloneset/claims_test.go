@@ -25,7 +25,7 @@ import (
 func atRest(t *testing.T, set *appsv1beta1.CloneSet, features Features) *simulated {
 	t.Helper()
 	s := simulate(1, set, features)
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -47,8 +47,8 @@ func (s *simulated) data() map[string]types.UID {
 // managed lets the manager alone act until it comes to rest or the time is over.
 func (s *simulated) managed(d time.Duration) {
 	for end := s.Now().Add(d); s.Now().Before(end); {
-		s.deliver(1 << 20)
-		if !s.manage() {
+		s.Events(1 << 20)
+		if !s.Manage() {
 			s.Pass(100 * time.Millisecond)
 		}
 	}
@@ -69,7 +69,7 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 			s := atRest(t, makeSet(3, claims("1Gi")), Features{})
 			before := s.data()
 			remove(s, s.active()[0].Name)
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			for pod, uid := range before {
@@ -112,7 +112,7 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			if n := len(s.active()); n != 2 {
 				t.Errorf("after %s there are %d active pods", s.Now().Sub(start), n)
 			}
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			if status := s.set().Status; status.AvailableReplicas != 2 || s.data()[name] != "" {
@@ -143,7 +143,7 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 		t.Errorf("while it ends: %v before, %v now, claim %+v", before, s.data(), claim)
 	}
 	s.node.Frozen = nil
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if s.Get(claimKey("data-"+name)) != nil || s.Get(podKey(name)) != nil || len(s.data()) != 2 {
@@ -206,13 +206,13 @@ func TestClaimsOfScaledInPodsGo(t *testing.T) {
 				if s.Dead() {
 					s.startManager(Features{})
 				}
-				s.round()
+				s.Round()
 				s.Pass(200 * time.Millisecond)
-				s.wake = true
+				s.Queue.Add()
 			}
 			s.Refused = nil
 			s.change(replicas(3))
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			kept := 0
@@ -244,7 +244,7 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "delete" }
 	s.change(replicas(2))
 	for range 5 {
-		s.round()
+		s.Round()
 	}
 	handed := 0
 	for _, claim := range s.List("PersistentVolumeClaim", false) {
@@ -254,7 +254,7 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 		t.Fatalf("%d claims are their pod's", handed)
 	}
 	s.change(replicas(3))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	for _, claim := range s.List("PersistentVolumeClaim", false) {
@@ -295,7 +295,7 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		other := s.Store(simulation.Key{Kind: "ConfigMap", Name: "other"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}})
 		name := s.active()[0].Name
 		s.Change(podKey(name), controlledBy(other.GetUID()))
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		claim := s.Get(claimKey("data-" + name))
@@ -319,8 +319,8 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Pass(20 * time.Second)
-		s.wake = true
-		s.manage() // the caches do not show it
+		s.Queue.Add()
+		s.Manage() // the caches do not show it
 		if s.Get(claimKey("data-"+name)) == nil {
 			t.Errorf("the claim of pod %s was deleted under it", name)
 		}
@@ -343,7 +343,7 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 				}
 			}
 			s.Change(revisionKey(former), func(client.Object) {}) // now the cache gets it
-			if err := s.settle(200); err != nil {
+			if err := s.Settle(200); err != nil {
 				t.Fatal(err)
 			}
 			for _, w := range s.Writes {
@@ -354,7 +354,7 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 			s.Remove(revisionKey(former))
 			s.Remove(revisionKey(s.set().Status.UpdateRevision))
 			s.change(image("nginx:3"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
@@ -439,7 +439,7 @@ func TestHandingOverNeedsNoFurtherRight(t *testing.T) {
 	}
 	s.Change(podKey(s.active()[0].Name), func(o client.Object) { o.SetLabels(nil) })
 	s.change(replicas(1))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if blocks > 0 {
@@ -456,7 +456,7 @@ func TestFurtherOwnersStay(t *testing.T) {
 		o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: backup.GetUID()}))
 	})
 	s.Change(podKey(pod), func(o client.Object) { o.SetLabels(nil) })
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 || owners[0].Name != "backup" || owners[1].Name != pod {
@@ -493,7 +493,7 @@ func TestRefusedGrowth(t *testing.T) {
 		t.Errorf("%d requests after the spec changed", refused-before)
 	}
 	s.Refused = nil
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	for _, claim := range s.List("PersistentVolumeClaim", false) {

@@ -67,7 +67,7 @@ func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 	}), Features{})
 	expect := func(when string, available int32, states ...string) {
 		t.Helper()
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
@@ -107,7 +107,7 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 		begin, last, uid := s.Now(), images[0], s.active()[0].UID
 		var seen []string
 		look := func() {
-			s.round()
+			s.Round()
 			if now := s.active()[0].Spec.Containers[0].Image; now != last {
 				last = now
 				seen = append(seen, fmt.Sprintf("%s at %s", now, s.Now().Sub(begin)))
@@ -141,12 +141,12 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 		uid := s.active()[0].UID
 		s.change(image("nginx:2"))
 		for s.active()[0].Annotations[pub.InPlaceUpdateState] == "" || (grace > 0) != inplace.InGrace(s.active()[0]) {
-			s.round()
+			s.Round()
 		}
 		s.events = nil
 		(&tale{simulated: s}).edit(s.active()[0], func(pod *corev1.Pod) { pod.Annotations[pub.InPlaceUpdateState] = "junk" })
 		for range 120 {
-			s.round()
+			s.Round()
 			s.Pass(time.Second)
 		}
 		pod := s.active()[0]
@@ -176,7 +176,7 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 		before := s.active()
 		s.change(both(image("nginx:2"), paused(true)))
 		for range 200 {
-			s.round()
+			s.Round()
 			s.Pass(time.Second)
 			if n := len(s.active()); n != 3 {
 				t.Fatalf("partition %d: %d pods", test.partition, n)
@@ -195,11 +195,11 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 20 {
-				s.round()
+				s.Round()
 				s.Pass(time.Second)
 			}
 		}
-		if err := s.settle(200); err != nil {
+		if err := s.Settle(200); err != nil {
 			t.Fatal(err)
 		}
 		old := 0
@@ -234,7 +234,7 @@ func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	s := simulate(1, makeSet(1, prioritizedApp("nginx:1", "a")), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
 	s.node.Daemon = true
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	uid := s.active()[0].UID
@@ -255,7 +255,7 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		case written == "nginx:1" && pod.Annotations["config"] == "b" && (agent.RestartCount == 0 || !agent.Ready):
 			waited = true
 		}
-		s.round()
+		s.Round()
 		s.Pass(time.Second)
 	}
 	pod := s.active()[0]

@@ -58,7 +58,7 @@ func TestEveryEventHasItsType(t *testing.T) {
 			}
 			s := simulate(1, makeSet(4, options...), Features{PreDownload: true})
 			s.serveJobs(true)
-			if err := s.settle(500); err != nil {
+			if err := s.Settle(500); err != nil {
 				t.Fatal(err)
 			}
 			s.events = nil
@@ -67,7 +67,7 @@ func TestEveryEventHasItsType(t *testing.T) {
 			}
 			s.change(test.change)
 			for range 40 {
-				s.round()
+				s.Round()
 				s.Pass(time.Second)
 			}
 			told := false
@@ -93,9 +93,9 @@ func TestEventsDoNotRepeat(t *testing.T) {
 	// look makes passes and lets nothing else happen.
 	look := func() {
 		for range 30 {
-			s.deliver(1 << 20)
-			s.wake = true
-			s.manage()
+			s.Events(1 << 20)
+			s.Queue.Add()
+			s.Manage()
 			s.Pass(time.Second)
 		}
 	}
@@ -105,7 +105,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		s.events = nil
 		s.change(image(tag))
 		for len(recreated()) == 0 {
-			s.round()
+			s.Round()
 		}
 		marked := before[slices.IndexFunc(before, func(pod *corev1.Pod) bool { return strings.Contains(recreated()[0], "pod "+pod.Name+" ") })].Name
 		for _, pod := range before { // another one is lost before the marked one is deleted, so that this one must stay
@@ -121,7 +121,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		if n := len(s.reported("SuccessfulUpdatePodReCreate pod " + marked + " ")); n != 1 {
 			t.Errorf("update %d: while it waits: %q", update, recreated())
 		}
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
 		for _, pod := range before {
@@ -137,7 +137,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		t.Helper()
 		s.node.Digests["nginx:1"] = "" // no image: what is made now does not come up
 		s.change(replicas(to))
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		look()
@@ -148,7 +148,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 	scaleUp(6, 1)
 	scaleUp(7, 2) // it says how many are missing
 	s.change(replicas(3))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	scaleUp(7, 3)

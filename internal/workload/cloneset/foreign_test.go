@@ -16,7 +16,7 @@ import (
 func foreignEvents(s *simulated, during time.Duration) []string {
 	s.events, s.tells = nil, true
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
-		s.round()
+		s.Round()
 	}
 	return slices.DeleteFunc(slices.Clone(s.events), func(event string) bool { return !strings.Contains(event, "ImageNotOfRevision") })
 }
@@ -86,7 +86,7 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 		if i >= 30 {
 			s.setImageByHand(pod.Name, "mirror.example/nginx:1")
 			s.Pass(time.Second)
-			s.round()
+			s.Round()
 		}
 	}
 	if told := foreignEvents(s, 20*time.Minute); len(told) != 1 || !strings.HasSuffix(told[0], "And 17 more") {

@@ -74,7 +74,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 	early := func(n *tale) {
 		each(let)(n)
 		for n.active()[0].Labels[pub.LifecycleState] != string(pub.LifecycleStateUpdating) {
-			n.round()
+			n.Round()
 		}
 		each(takeBack)(n)
 	}
@@ -104,7 +104,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 				}
 				s := simulate(1, makeSet(1, options...), Features{})
 				seen := s.steps()
-				if err := s.settle(100); err != nil {
+				if err := s.Settle(100); err != nil {
 					t.Fatal(err)
 				}
 				if want := []string{"PreparingNormal nginx:1", "Normal nginx:1"}; !slices.Equal(*seen, want) {
@@ -113,7 +113,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 				for i, act := range test.acts {
 					*seen = nil
 					act(&tale{simulated: s})
-					if err := s.settle(100); err != nil {
+					if err := s.Settle(100); err != nil {
 						t.Fatal(err)
 					}
 					want := test.want[i]

@@ -32,15 +32,15 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 	set := makeSet(3, claims("1Gi"), maxUnavailable(2))
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
 	s := simulate(1, set, Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "create" }
 	s.change(both(replicas(4), image("nginx:2")))
 	writes, start := len(s.Writes), s.Now()
 	for s.Now().Sub(start) < 10*time.Minute {
-		if !s.round() {
-			s.Pass(s.due.Sub(s.Now()))
+		if !s.Round() {
+			s.Pass(s.Queue.Due().Sub(s.Now()))
 		}
 		if len(s.Writes)-writes > 200 {
 			t.Fatalf("%d writes in %s: %v", len(s.Writes)-writes, s.Now().Sub(start), s.Writes[writes:])
@@ -50,7 +50,7 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 		t.Errorf("%d pods updated", status.UpdatedReadyReplicas)
 	}
 	s.Refused = nil
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 4 || len(status.Conditions) > 0 {
@@ -64,12 +64,12 @@ func TestWebhookRewritesImages(t *testing.T) {
 	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
 		t.Run(string(p), func(t *testing.T) {
 			s := simulate(1, makeSet(2, policy(p)), Features{})
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			s.Answer = rewriting
 			s.change(image("nginx:2"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			if status := s.set().Status; status.UpdatedAvailableReplicas != 2 || status.CurrentRevision != status.UpdateRevision {
@@ -83,14 +83,14 @@ func TestWebhookRewritesImages(t *testing.T) {
 // the pod is not deleted to get round it (IPU-174, IPU-184).
 func TestForbiddenUpdates(t *testing.T) {
 	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	name := s.active()[0].Name
 	s.Answer = forbidding
 	s.change(image("nginx:2"))
 	for range 30 {
-		s.round()
+		s.Round()
 	}
 	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "budget") {
 		t.Errorf("condition %+v", c)
@@ -102,13 +102,13 @@ func TestForbiddenUpdates(t *testing.T) {
 				held++
 			}
 		}
-		s.round()
+		s.Round()
 	}
 	if held > 10 {
 		t.Errorf("pods that run what they should are out of service %d times in 30 rounds of 5 pods", held)
 	}
 	s.Answer = nil
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 5 || len(status.Conditions) > 0 {
@@ -126,28 +126,28 @@ func forbidding(r *simulation.Request) error {
 // A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no sign of that.
 func TestRefusalsAreRemembered(t *testing.T) {
 	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	refusing := &answering{err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
 	s.Answer = refusing.answer
 	s.change(image("nginx:2"))
 	for refusing.asked == 0 {
-		s.round()
+		s.Round()
 	}
 	refusing.err = apierrors.NewInternalError(errors.New("no answer")) // of the pod that tries again
 	most := 0
 	for range 200 {
 		before := refusing.asked
 		s.Pass(time.Second)
-		s.round()
+		s.Round()
 		most = max(most, refusing.asked-before)
 	}
 	if most != 1 {
 		t.Errorf("%d pods try at the same time", most)
 	}
 	refusing.err = nil
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 5 {
@@ -172,7 +172,7 @@ func (c *answering) answer(r *simulation.Request) error {
 // CS-076: a pass that runs out of time and wrote nothing is not repeated at once.
 func TestRefusedPassesBackOff(t *testing.T) {
 	s := simulate(1, makeSet(20, maxUnavailable(20)), Features{})
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	s.Answer = forbidding
@@ -181,7 +181,7 @@ func TestRefusedPassesBackOff(t *testing.T) {
 	s.change(image("nginx:2"))
 	seen := false
 	for range 5 {
-		s.deliver(1000)
+		s.Events(1000)
 		outcome, err := s.run()
 		if err == nil || !outcome.Unfinished {
 			continue
@@ -207,13 +207,13 @@ func TestUnusableSpecs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2), Features{})
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			before := s.set().Status
 			s.change(both(replicas(3), spoil))
 			writes := len(s.Writes)
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			for _, w := range s.Writes[writes:] {
@@ -227,7 +227,7 @@ func TestUnusableSpecs(t *testing.T) {
 				t.Errorf("%+v", after)
 			}
 			s.change(both(image("nginx:1"), func(set *appsv1beta1.CloneSet) { set.Spec.Selector = makeSet(1).Spec.Selector }))
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			if after := s.set().Status; after.UpdatedAvailableReplicas != 3 || len(after.Conditions) > 0 {
@@ -278,13 +278,13 @@ func TestMessagesKeepStill(t *testing.T) {
 // TestRefusedPruning: that names cannot be removed from podsToDelete is told (CS-134, CS-225).
 func TestRefusedPruning(t *testing.T) {
 	s := simulate(1, makeSet(1), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key == setKey && w.Subresource == "" }
 	s.change(toDelete("gone"))
 	for range 10 {
-		s.round()
+		s.Round()
 	}
 	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); c == nil || !strings.Contains(c.Message, "podsToDelete") {
 		t.Errorf("%+v", c)
@@ -299,12 +299,12 @@ func TestDetachedPodsKeepTheirClaims(t *testing.T) {
 			set := makeSet(2, claims("1Gi"))
 			set.Spec.ScaleStrategy.EnablePVCReuse = reuse
 			s := simulate(1, set, Features{})
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			name := s.active()[0].Name
 			s.Change(podKey(name), func(o client.Object) { o.SetOwnerReferences(nil) })
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			claim := s.Get(claimKey("data-" + name))
@@ -329,13 +329,13 @@ func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
 				set := makeSet(2, claims("1Gi"))
 				set.Spec.ScaleStrategy.EnablePVCReuse = reuse
 				s := simulate(1, set, Features{})
-				if err := s.settle(100); err != nil {
+				if err := s.Settle(100); err != nil {
 					t.Fatal(err)
 				}
 				pod := s.active()[0].Name
 				claim := s.Get(claimKey("data-" + pod)).GetUID()
 				s.Change(podKey(pod), func(o client.Object) { unlabel(o.GetLabels()) })
-				if err := s.settle(100); err != nil {
+				if err := s.Settle(100); err != nil {
 					t.Fatal(err)
 				}
 				now := s.Get(claimKey("data-" + pod))
@@ -360,7 +360,7 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 	set := makeSet(2, claims("1Gi"), templated(copied("aaaaa", "x")))
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
 	s := simulate(1, set, Features{})
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	before := map[string]types.UID{}
@@ -369,7 +369,7 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 	}
 	for _, text := range []string{copied("bbbbb", "y"), `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
 		s.change(templated(text))
-		if err := s.settle(200); err != nil {
+		if err := s.Settle(200); err != nil {
 			t.Fatal(err)
 		}
 		after := map[string]types.UID{}
@@ -402,7 +402,7 @@ func rewriting(r *simulation.Request) error {
 // of it is gone. The pod serves, so it is neither replaced nor held, nor does its next update wait for it (IPU-312, IPU-325).
 func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	s := simulate(1, makeSet(1, app("nginx:1", "a", "", "")), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	name := s.active()[0].Name
@@ -414,11 +414,11 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	s.startManager(s.pass.Features)
 	s.Pass(2 * time.Hour)
 	writes := len(s.Writes)
-	if err := s.settle(100); err != nil || len(s.Writes) > writes {
+	if err := s.Settle(100); err != nil || len(s.Writes) > writes {
 		t.Fatalf("%v %v\n%s", err, s.Writes[writes:], s.describe())
 	}
 	s.change(app("nginx:2", "a", "", ""))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 1 {

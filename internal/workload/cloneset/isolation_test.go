@@ -43,7 +43,7 @@ func only(name string) func(string) bool { return func(other string) bool { retu
 func (s *simulated) advance(d time.Duration) {
 	for end := s.Now().Add(d); s.Now().Before(end); s.Pass(250 * time.Millisecond) {
 		for range 4 {
-			s.round()
+			s.Round()
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 			o.GetLabels()[pub.SpecifiedDelete] = "true"
 		})
 		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Error(err)
 		}
 		if s.Get(claimKey("data-"+other.Name)) == nil {
@@ -145,7 +145,7 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 			o.GetLabels()[pub.SpecifiedDelete] = "true"
 		})
 		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Error(err)
 		}
 		if s.Get(claimKey("data-"+pod)) != nil {

@@ -40,8 +40,8 @@ func (n *tale) midway(title string, change func(*appsv1beta1.CloneSet), seen fun
 		if seen() {
 			return
 		}
-		if !n.round() && !n.due.IsZero() {
-			n.Pass(n.due.Sub(n.Now()))
+		if !n.Round() && !n.Queue.Due().IsZero() {
+			n.Pass(n.Queue.Due().Sub(n.Now()))
 		}
 	}
 	n.t.Fatalf("%s: not seen", title)
@@ -210,7 +210,7 @@ func scaleDefects() map[string]story {
 		"#1032 an orphan that matches the selector": {makeSet(1), func(n *tale) { // CS-055, CS-355
 			n.act("somebody makes a pod with the same labels", func() {
 				n.Store(podKey("alien"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alien", Namespace: "default", Labels: map[string]string{"app": "web"}}})
-				n.wake = true
+				n.Queue.Add()
 			})
 		}},
 		"#264 pods chosen for deletion by their labels": {makeSet(4), func(n *tale) { // CS-130, CS-131, CS-357
@@ -281,7 +281,7 @@ func updateDefects() map[string]story {
 			n.then("image nginx:3, partition 1", both(image("nginx:3"), partition(1)))
 			n.then("partition 3", partition(3))
 			n.pass.Features.PartitionRollback = true
-			n.act("the manager is started with gate CloneSetPartitionRollback", func() { n.wake = true })
+			n.act("the manager is started with gate CloneSetPartitionRollback", func() { n.Queue.Add() })
 		}},
 		"#1183 a pod that prepares its update goes back when others took its place": {makeSet(3, updateHook(false), hookedImage("nginx:1"), partition(2)), func(n *tale) { // CS-115, CS-361, IPU-325
 			n.then("image nginx:2: one pod prepares its update", hookedImage("nginx:2"))

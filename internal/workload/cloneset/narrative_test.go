@@ -47,7 +47,7 @@ func (n *tale) then(title string, do func(*appsv1beta1.CloneSet)) {
 
 func (n *tale) rest() {
 	n.t.Helper()
-	if err := n.settle(500); err != nil {
+	if err := n.Settle(500); err != nil {
 		n.t.Fatal(err)
 	}
 	status := n.set().Status
@@ -234,7 +234,7 @@ func TestThreeWritesPerPodInPlace(t *testing.T) {
 	s := simulate(3, makeSet(pods), Features{})
 	count := func(what string, want int) {
 		t.Helper()
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		got := 0

@@ -92,7 +92,7 @@ func TestAllGoWhereAllMust(t *testing.T) {
 func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	s.change(both(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), image("nginx:2")))
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision"} {
@@ -146,7 +146,7 @@ func TestPodsHaveNoOrder(t *testing.T) {
 	s.node.Frozen = map[string]bool{s.active()[1].Name: true}
 	s.Change(podKey(s.active()[1].Name), func(o client.Object) { notReadyNow(o.(*corev1.Pod)) })
 	s.change(replicas(6))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; status.Replicas != 6 || status.AvailableReplicas != 5 {
@@ -168,7 +168,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 		}, hookedImage("nginx:1")), Features{})
 		pod, claim := s.active()[0], s.data()[s.active()[0].Name]
 		remove(s, pod.Name)
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
@@ -181,7 +181,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 		s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 		name, begin := s.active()[0].Name, len(s.Writes)
 		remove(s, name)
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		handed := slices.Index(s.Writes[begin:], simulation.Write{Verb: "patch", Key: claimKey("data-" + name)})
@@ -201,7 +201,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			return apierrors.NewNotFound(corev1.Resource("pods"), pod)
 		})
 		remove(s, name)
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		if len(s.reported("SuccessfulDelete deleted pod "+name)) != 1 || len(s.reported("FailedDelete")) != 0 || len(s.set().Status.Conditions) > 0 || len(s.active()) != 2 {

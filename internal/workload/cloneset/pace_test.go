@@ -121,7 +121,7 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 			}
 			start, writes := s.Now(), len(s.Writes)
 			s.change(tier("b"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			if status := s.set().Status; moving != 2 || status.UpdatedAvailableReplicas != 5 {
@@ -145,7 +145,7 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 			s := atRest(t, makeSet(5, note("x"), options), Features{})
 			writes := len(s.Writes)
 			s.change(note("y"))
-			if err := s.settle(100); err != nil {
+			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
 			pods := 0
@@ -164,7 +164,7 @@ func TestRecordNamesTheRevision(t *testing.T) {
 	for _, short := range []bool{true, false} {
 		s := atRest(t, makeSet(1), Features{ShortHash: short})
 		s.change(image("nginx:2"))
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		var record struct{ Revision string }
@@ -213,7 +213,7 @@ func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	s := atRest(t, makeSet(1, updateHook(true), hookedImage("nginx:1")), Features{PreparingUpdateAsUpdate: true})
 	s.change(hookedImage("nginx:2"))
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	if state := s.active()[0].Labels[pub.LifecycleState]; state != string(pub.LifecycleStatePreparingUpdate) {
@@ -222,7 +222,7 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	s.change(func(set *appsv1beta1.CloneSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	})
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; status.AvailableReplicas != 1 || status.UpdatedReplicas != 0 {
@@ -235,7 +235,7 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	s.change(app("nginx:1", "a", "", cpu("3")))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	resizes := 0
@@ -244,7 +244,7 @@ func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 			o.(*corev1.Pod).Spec.Containers[0].Resources = *makeSet(1, app("nginx:1", "a", "", cpu("2"))).Spec.Template.Spec.Containers[0].Resources.DeepCopy()
 		})
 		before := len(s.Writes)
-		if err := s.settle(100); err != nil {
+		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range s.Writes[before:] {
@@ -266,7 +266,7 @@ func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	}
 	s.change(app("nginx:2", "a", "", cpu("3")))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 	s.Refused = nil
 	s.change(partition(2))
@@ -279,7 +279,7 @@ func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) 
 	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2")), surge(1, 0)), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()
 	s.change(both(app("nginx:2", "a", "", cpu("3")), partition(2)))
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	s.Change(podKey(before[0].Name), func(o client.Object) {
@@ -299,7 +299,7 @@ func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) 
 
 func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 	t.Helper()
-	if err := s.settle(300); err != nil {
+	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
 	pods := s.active()
@@ -321,14 +321,14 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	before := s.active()[0].UID
 	s.node.Daemon = false
 	s.change(app("nginx:1", "b", "", ""))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if pod := s.active()[0]; pod.UID != before || readiness.Ready(pod) {
 		t.Fatalf("the update is not stuck: %s", s.describe())
 	}
 	s.change(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if pod := s.active()[0]; pod.UID == before || !readiness.Ready(pod) || len(s.set().Status.Conditions) > 0 {
@@ -349,7 +349,7 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 		}
 	}
 	s.change(app("nginx:1", "a", "", cpu("3")))
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	for _, event := range s.events {
@@ -373,11 +373,11 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 	}
 	s.change(both(image("nginx:2"), replicas(3)))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 	s.change(replicas(1))
 	for range 20 {
-		s.round()
+		s.Round()
 	}
 }
 
@@ -393,18 +393,18 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 			s.node.Digests["nginx:bad"] = ""
 			old := s.active()[0].Name
 			s.change(image("nginx:bad"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			s.Change(podKey(old), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			if pods := s.active(); len(pods) != 2 {
 				t.Fatalf("%d pods, not a ready one and its stand-in", len(pods))
 			}
 			s.change(image("nginx:2"))
-			if err := s.settle(300); err != nil {
+			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
 			pods := s.active()
@@ -426,7 +426,7 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	s.node.Digests["nginx:bad"] = ""
 	for _, change := range []func(*appsv1beta1.CloneSet){labelled("silver", "nginx:bad"), labelled("silver", "nginx:2")} {
 		s.change(change)
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -452,7 +452,7 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
 	for _, note := range []string{"a", "b"} {
 		s.change(noted(note))
-		if err := s.settle(300); err != nil {
+		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
 	}

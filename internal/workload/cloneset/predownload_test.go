@@ -323,7 +323,7 @@ func pulling(t *testing.T, seed uint64, options ...func(*appsv1beta1.CloneSet)) 
 	t.Helper()
 	s := simulate(seed, makeSet(5, options...), Features{PreDownload: true, PreparingUpdateAsUpdate: true})
 	s.serveJobs(true)
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -354,8 +354,8 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	s.Answer = cluster.answer
 	s.change(both(image("nginx:2"), partition(2)))
 	for range 200 {
-		if !s.round() && !s.due.IsZero() {
-			s.Pass(s.due.Sub(s.Now()))
+		if !s.Round() && !s.Queue.Due().IsZero() {
+			s.Pass(s.Queue.Due().Sub(s.Now()))
 		}
 		if s.set().Status.UpdatedReadyReplicas == 3 {
 			break
@@ -375,7 +375,7 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Errorf("conditions %v", conditions)
 	}
 	cluster.err = nil
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	if s.marks() != "true/" || len(s.jobs()) != 1 || len(s.reported("Normal CreatedImagePullJob")) != 1 {
@@ -383,7 +383,7 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	}
 	s.change(both(image("nginx:3")))
 	cluster.err = apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	if s.marks() != "true/" || len(s.reported("FailedCreateImagePullJob")) != 1 {
@@ -410,11 +410,11 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 			if s.Dead() {
 				break
 			}
-			if !s.round() && !s.due.IsZero() {
-				s.Pass(s.due.Sub(s.Now()))
+			if !s.Round() && !s.Queue.Due().IsZero() {
+				s.Pass(s.Queue.Due().Sub(s.Now()))
 			}
 		}
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
 		if s.marks() != "true/" || len(s.jobs()) != 2 || creations != 2 {
@@ -422,7 +422,7 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 		}
 		s.AfterWrite = nil
 		s.change(partition(0))
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
 		if len(s.jobs()) > 0 {
@@ -439,14 +439,14 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 func TestJobsThatLinger(t *testing.T) {
 	s := pulling(t, 5, partition(4))
 	s.change(image("nginx:2"))
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	name := s.set().Status.UpdateRevision + "-nginx"
 	s.Change(jobKey(name), func(o client.Object) { o.SetFinalizers([]string{"apps.kruise.io/deletion-protection"}) })
 	for _, next := range []string{"nginx:3", "nginx:2"} {
 		s.change(image(next))
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -454,14 +454,14 @@ func TestJobsThatLinger(t *testing.T) {
 		t.Errorf("job %v, marks %s, status %+v", job, s.marks(), s.set().Status)
 	}
 	s.Remove(jobKey(name))
-	if err := s.settle(500); err != nil {
+	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	if s.Get(jobKey(name)) == nil || s.marks() != "true/" {
 		t.Errorf("jobs %v, marks %s", s.jobs(), s.marks())
 	}
 	s.Remove(jobKey(name)) // its time is over: once is enough (CS-206)
-	if err := s.settle(500); err != nil || len(s.jobs()) > 0 {
+	if err := s.Settle(500); err != nil || len(s.jobs()) > 0 {
 		t.Errorf("%v, jobs %v", err, s.jobs())
 	}
 }
@@ -471,13 +471,13 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := pulling(t, 6, partition(4))
 		s.change(image("nginx:2"))
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		second := s.set().Status.UpdateRevision
 		s.Change(revisionKey(second), func(o client.Object) { o.GetLabels()[pub.PreDownloadIgnored] = "true" })
 		s.change(image("nginx:3"))
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		s.pass.Features.PreDownload = on
@@ -496,7 +496,7 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 			}
 		}
 		s.change(image("nginx:2"))
-		if err := s.settle(500); err != nil {
+		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		if want := map[bool]string{true: "true/", false: "/"}[on]; raised != 1 || s.set().Status.UpdateRevision != second || s.marks() != want {

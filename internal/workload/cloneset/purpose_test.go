@@ -49,7 +49,7 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	}
 	before, _ := of()
 	s.change(two("nginx:2", "agent:1"))
-	if err := s.settle(200); err != nil {
+	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	after, nginx := of()
@@ -82,7 +82,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 				}
 				s := atRest(t, set, Features{})
 				s.Remove(podKey(s.active()[0].Name))
-				if err := s.settle(100); err != nil {
+				if err := s.Settle(100); err != nil {
 					t.Fatal(err)
 				}
 				expect := func(updated int) {
@@ -114,7 +114,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 					}
 				}
 				s.change(both(image("nginx:2"), partition(3)))
-				if err := s.settle(200); err != nil {
+				if err := s.Settle(200); err != nil {
 					t.Fatal(err)
 				}
 				expect(1)
@@ -125,7 +125,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 					t.Errorf("the first pod is gone: %t, it was updated in place: %t", gone, stays)
 				}
 				s.change(partition(0))
-				if err := s.settle(300); err != nil {
+				if err := s.Settle(300); err != nil {
 					t.Fatal(err)
 				}
 				expect(4)

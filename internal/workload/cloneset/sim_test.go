@@ -24,15 +24,12 @@ import (
 
 // simulated is a manager on a simulated cluster.
 type simulated struct {
-	*simulation.Cluster
+	simulation.Play
 	node   *simulation.Node
 	pass   *Pass
 	events []string
 	// eventsMu guards events while requests run in parallel.
 	eventsMu sync.Mutex
-	// due is when the manager asked to be called again; wake is set by anything else that would call it.
-	due  time.Time
-	wake bool
 	// told is called with what every pass did.
 	told func(Outcome)
 	kube *Kube
@@ -49,7 +46,8 @@ type simulated struct {
 var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
 
 func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simulated {
-	s := &simulated{Cluster: simulation.New(seed)}
+	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
+	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(s.pass.Features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
@@ -64,7 +62,7 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 
 func (s *simulated) startManager(features Features) {
 	s.Restart()
-	s.wake = true
+	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods()}
 	s.serveJobs(s.servesJobs)
@@ -83,16 +81,9 @@ func (s *simulated) Event(_ *appsv1beta1.CloneSet, eventType, reason, message st
 	s.events = append(s.events, eventType+" "+reason+" "+message)
 }
 
-// manage runs one pass if anything would call the manager, and tells whether it did.
-func (s *simulated) manage() bool {
-	if !s.wake && (s.due.IsZero() || s.Now().Before(s.due)) {
-		return false
-	}
-	s.wake, s.due = false, time.Time{}
+// reconcile makes one pass.
+func (s *simulated) reconcile() (time.Duration, error) {
 	outcome, err := s.run()
-	if err != nil {
-		s.wake = true
-	}
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome)
 	}
@@ -105,10 +96,7 @@ func (s *simulated) manage() bool {
 	if s.tells {
 		reconcile.Sooner(&outcome.After, outcome.Tell)
 	}
-	if outcome.After > 0 {
-		s.due = s.Now().Add(outcome.After)
-	}
-	return true
+	return outcome.After, err
 }
 
 // run makes a pass, if the manager knows the set.
@@ -118,12 +106,6 @@ func (s *simulated) run() (Outcome, error) {
 		return Outcome{}, nil
 	}
 	return s.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
-}
-
-func (s *simulated) deliver(n int) {
-	if s.Deliver(n) {
-		s.wake = true
-	}
 }
 
 func (s *simulated) set() *appsv1beta1.CloneSet {
@@ -203,44 +185,16 @@ func rolling(change func(*appsv1beta1.RollingUpdateCloneSetStrategy)) func(*apps
 	return func(set *appsv1beta1.CloneSet) { change(set.Spec.UpdateStrategy.RollingUpdate) }
 }
 
-// settle lets everything that is under way come to rest: no faults, caches that keep up, kubelets that work.
-func (s *simulated) settle(limit int) error {
-	s.Faults = simulation.Faults{}
-	if s.Dead() {
-		s.startManager(s.pass.Features)
-	}
-	for range limit {
-		if s.round() {
-			continue
-		}
-		if s.Dead() {
-			return fmt.Errorf("the manager died at rest")
-		}
-		if s.due.IsZero() {
-			return nil
-		}
-		s.Pass(max(s.due.Sub(s.Now()), 0))
-	}
-	return fmt.Errorf("no rest after %d rounds: %s", limit, s.describe())
-}
-
-// round lets everybody act once, and tells whether anything happened.
-func (s *simulated) round() bool {
-	s.deliver(1 << 20)
+// everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
+func (s *simulated) everybodyElse() bool {
 	s.CollectGarbage()
-	moved := s.manage()
-	if s.Dead() {
-		return false
-	}
+	moved := false
 	for _, pod := range s.pods() {
 		if s.node.Step(pod.Name) {
 			moved = true
 		}
 	}
-	if s.others != nil && s.others() {
-		moved = true
-	}
-	return moved || s.Undelivered() > 0 || s.wake
+	return s.others != nil && s.others() || moved
 }
 
 func (s *simulated) describe() string {

@@ -468,7 +468,7 @@ func (r *rolloutRun) play(steps int) {
 		case n < 4:
 			r.user()
 		case n < 40:
-			r.deliver(1 + r.Rand.IntN(6))
+			r.Events(1 + r.Rand.IntN(6))
 		case n < 70:
 			if pods := r.pods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
@@ -478,7 +478,7 @@ func (r *rolloutRun) play(steps int) {
 			}
 		default:
 			if !r.Dead() {
-				r.manage()
+				r.Manage()
 			}
 		}
 	}
@@ -500,7 +500,7 @@ func (r *rolloutRun) finish() {
 		return
 	}
 	r.others = func() bool { return slices.ContainsFunc(r.active(), r.operate) }
-	if err := r.settle(600); err != nil {
+	if err := r.Settle(600); err != nil {
 		r.fail("%v", err)
 		return
 	}
@@ -604,8 +604,8 @@ func (r *rolloutRun) rests() {
 	writes := len(r.Writes)
 	for range 3 {
 		r.Pass(time.Minute)
-		r.wake = true
-		r.manage()
+		r.Queue.Add()
+		r.Manage()
 	}
 	if extra := r.Writes[writes:]; len(extra) > 0 {
 		r.fail("written at rest: %v", extra)

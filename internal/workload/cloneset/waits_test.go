@@ -18,7 +18,7 @@ import (
 func waitingEvents(s *simulated, during time.Duration) []string {
 	s.events, s.tells = nil, true
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
-		s.round()
+		s.Round()
 	}
 	var told []string
 	for _, event := range s.events {
