@@ -3,17 +3,15 @@ package sidecarset
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -149,31 +147,7 @@ func TestNarratives(t *testing.T) {
 			n.node.Digests["proxy:bad"] = ""
 			n.then(fmt.Sprintf("%d pods were injected", tt.pods))
 			tt.play(n)
-			for _, event := range n.events {
-				fmt.Fprintf(&n.text, "\nEvent %s", event)
-			}
-			n.compare(filepath.Join("testdata", "narratives", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".golden"))
+			simulation.Golden(t, name, n.text.String(), n.events, *update)
 		})
-	}
-}
-
-func (n *tale) compare(path string) {
-	n.t.Helper()
-	got := strings.TrimLeft(n.text.String(), "\n") + "\n"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		n.t.Fatalf("%v (run the test with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		n.t.Errorf("%s: %s", path, diff)
 	}
 }

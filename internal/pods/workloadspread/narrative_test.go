@@ -3,16 +3,14 @@ package workloadspread
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -96,31 +94,7 @@ func TestNarratives(t *testing.T) {
 			n.told = n.note
 			n.then(fmt.Sprintf("a WorkloadSpread of %d pods", tt.pods), nil)
 			tt.play(n)
-			for _, event := range n.events {
-				fmt.Fprintf(&n.text, "\nEvent %s", event)
-			}
-			n.compare(filepath.Join("testdata", "narratives", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".golden"))
+			simulation.Golden(t, name, n.text.String(), n.events, *update)
 		})
-	}
-}
-
-func (n *tale) compare(path string) {
-	n.t.Helper()
-	got := strings.TrimLeft(n.text.String(), "\n") + "\n"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		n.t.Fatalf("%v (run the test with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		n.t.Errorf("%s: %s", path, diff)
 	}
 }

@@ -4,17 +4,14 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 var update = flag.Bool("update", false, "write the golden narratives")
@@ -195,36 +192,8 @@ func TestNarratives(t *testing.T) {
 			n.node.Digests["nginx:bad"] = ""
 			n.then(fmt.Sprintf("%d pods are created", *tt.set.Spec.Replicas), nil)
 			tt.play(n)
-			for _, event := range n.events {
-				fmt.Fprintf(&n.text, "\nEvent %s", event)
-			}
-			n.compare(filepath.Join("testdata", "narratives", fileName(name)+".golden"))
+			simulation.Golden(t, name, n.text.String(), n.events, *update)
 		})
-	}
-}
-
-func fileName(title string) string {
-	return strings.NewReplacer(" ", "-", ",", "", "#", "").Replace(title)
-}
-
-func (n *tale) compare(path string) {
-	n.t.Helper()
-	got := strings.TrimLeft(n.text.String(), "\n") + "\n"
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			n.t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		n.t.Fatalf("%v (run the test with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		n.t.Errorf("%s: %s", path, diff)
 	}
 }
 

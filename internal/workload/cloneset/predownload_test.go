@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -531,10 +530,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 	then("image nginx:2 again: pulled again", image("nginx:2"))
 	then("partition 0: all pods are updated, and the jobs go", partition(0))
 	then("image nginx:1 again, partition 4: that revision is pulled ahead although it is an old one", both(image("nginx:1"), partition(4)))
-	for _, event := range n.events {
-		fmt.Fprintf(&n.text, "\nEvent %s", event)
-	}
-	n.compare(filepath.Join("testdata", "narratives", fileName(title)+".golden"))
+	simulation.Golden(t, title, n.text.String(), n.events, *update)
 }
 
 // TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose time is over and jobs that
