@@ -58,7 +58,7 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, err
 		}
 		parsed = append(parsed, file)
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{}}
 	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(l.exports[path]) })
 	pkg, err := (&types.Config{Importer: compiled}).Check(l.ImportPath, fset, parsed, info)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, err
 		if err != nil {
 			return "", nil, err
 		}
-		file := changed{fset: fset, info: info, pkg: pkg, source: source, mutants: map[ast.Node][]mutant{}, names: map[ast.Node]string{}}
+		file := newChanged(fset, info, pkg, parsed[i], source)
 		all = append(all, file.find(parsed[i], &next)...)
 		replace[path] = filepath.Join(dir, name)
 		if err := os.WriteFile(replace[path], []byte(file.text(parsed[i])), 0o600); err != nil {

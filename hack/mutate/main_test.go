@@ -12,6 +12,8 @@ import (
 // A package with one mutant of every kind, and what its tests should say of each.
 const sample = `package sample
 
+import "time"
+
 type Count int32
 
 const Most = 2 * 3 // must stay a constant
@@ -31,6 +33,8 @@ func Pairs(all []int) (out []int) {
 
 func Unseen(n int) int { return n * n }
 
+func Never() time.Duration { return -1 }
+
 func Equal(a int) int {
 	if a < 0 {
 		return -a
@@ -44,7 +48,7 @@ const sampleTests = `package sample
 import "testing"
 
 func TestAll(t *testing.T) {
-	if Over(6) || !Over(7) || Left(1) != 4 || !Same("end") || Same("start") {
+	if Over(6) || !Over(7) || Left(1) != 4 || !Same("end") || Same("start") || Never() > 0 {
 		t.Fail()
 	}
 	if got := Pairs([]int{1, 2, 3, 4}); len(got) != 2 || got[1] != -2 {
@@ -94,7 +98,7 @@ func TestOutcomes(t *testing.T) {
 	want := []string{
 		"KILLED BOUNDARY > Most }", "KILLED NEGATION > Most }", "KILLED ARITHMETIC - 1 }", "KILLED ARITHMETIC - n - 1 }", `KILLED NEGATION == "the end" }`,
 		"KILLED BOUNDARY < len(all)/2; i++ {", "KILLED NEGATION < len(all)/2; i++ {", "KILLED ARITHMETIC /2; i++ {", "KILLED STEP ++ {", "KILLED SIGN -all[i])",
-		"NOT COVERED ARITHMETIC * n }", "LIVED BOUNDARY < 0 {", "KILLED NEGATION < 0 {", "KILLED SIGN -a",
+		"NOT COVERED ARITHMETIC * n }", "KILLED SIGN -1 }", "LIVED BOUNDARY < 0 {", "KILLED NEGATION < 0 {", "KILLED SIGN -a",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -42,6 +42,21 @@ type changed struct {
 	source  []byte
 	mutants map[ast.Node][]mutant
 	names   map[ast.Node]string // the type with which a generic function is called, where it cannot be inferred
+	imports map[string]string   // the names of what is imported, by path
+}
+
+func newChanged(fset *token.FileSet, info *types.Info, pkg *types.Package, file *ast.File, source []byte) *changed {
+	f := &changed{fset: fset, info: info, pkg: pkg, source: source, mutants: map[ast.Node][]mutant{}, names: map[ast.Node]string{}, imports: map[string]string{}}
+	for _, spec := range file.Imports {
+		object := info.Implicits[spec]
+		if spec.Name != nil {
+			object = info.Defs[spec.Name]
+		}
+		if name, is := object.(*types.PkgName); is {
+			f.imports[name.Imported().Path()] = name.Name()
+		}
+	}
+	return f
 }
 
 // find looks for mutants below a node. What must be a constant is left alone.
@@ -108,6 +123,10 @@ func (f *changed) number(node ast.Node, t types.Type) bool {
 	case *types.Named:
 		if t.Obj().Pkg() == f.pkg {
 			f.names[node] = t.Obj().Name()
+		} else if name := f.imports[t.Obj().Pkg().Path()]; name != "" {
+			f.names[node] = name + "." + t.Obj().Name()
+		} else if expression, is := node.(ast.Expr); is && f.info.Types[expression].Value != nil {
+			return false // constants alone do not have the type that the context gives them
 		}
 	default: // a type parameter
 		return false
