@@ -18,8 +18,8 @@ import (
 type suite struct {
 	binary, source, scratch string
 
-	tests []test            // the quickest first
-	reach map[string][]test // by mutant
+	reach map[string][]test // by mutant, the quickest first
+	rapid bool              // it has property tests, which must not write what failed into the source
 }
 
 type test struct {
@@ -39,6 +39,7 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 		return fmt.Errorf("list tests: %w", err)
 	}
 	s.reach = map[string][]test{}
+	s.rapid = s.execute(context.Background(), nil, "-test.list", "^$", noFailFile) == nil
 	for _, name := range strings.Fields(string(out)) {
 		if !all && skipped.MatchString(name) {
 			continue
@@ -49,7 +50,6 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 			return fmt.Errorf("%s fails without a mutant: %w", name, err)
 		}
 		one := test{name, time.Since(began)}
-		s.tests = append(s.tests, one)
 		reached, err := os.ReadFile(seen)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -124,12 +124,22 @@ func (s *suite) outcome(m mutant) string {
 func (s *suite) run(limit time.Duration, names []string, environment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	command := exec.CommandContext(ctx, s.binary, "-test.short", "-test.failfast", "-test.timeout=0", "-test.run", "^("+strings.Join(names, "|")+")$")
-	command.Dir = s.source
-	command.Env = append(os.Environ(), environment)
-	err := command.Run()
-	if ctx.Err() != nil {
-		return ctx.Err()
+	arguments := []string{"-test.short", "-test.failfast", "-test.timeout=0", "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+	if s.rapid {
+		arguments = append(arguments, noFailFile)
 	}
-	return err
+	if err := s.execute(ctx, []string{environment}, arguments...); ctx.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// noFailFile is a flag of pgregory.net/rapid.
+const noFailFile = "-rapid.nofailfile"
+
+func (s *suite) execute(ctx context.Context, environment []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, s.binary, arguments...)
+	command.Dir = s.source
+	command.Env = append(os.Environ(), environment...)
+	return command.Run()
 }
