@@ -20,7 +20,7 @@ func turns(places map[string]*place) []string {
 	return have
 }
 
-// ND-044 (part): a free place goes to who waits for the namespace that has fewest, and among them to who came first; a pull for several
+// IMG-133 (part): a free place goes to who waits for the namespace that has fewest, and among them to who came first; a pull for several
 // namespaces counts for the one that has fewest.
 func TestWhoseTurnItIs(t *testing.T) {
 	s := newSlots(3)
