@@ -95,7 +95,8 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, err
 		return "", nil, err
 	}
 	binary := filepath.Join(dir, "tests")
-	command := exec.CommandContext(context.Background(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, l.ImportPath)
+	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, l.ImportPath}
+	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", l.ImportPath, err, out)
 	}
