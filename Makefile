@@ -40,7 +40,7 @@ spec-check: ## Fail if fewer requirements of what is built are tested than were,
 	@go run ./hack/speccoverage -check
 
 .PHONY: mutate
-mutate: ## Break the code in small ways and look whether tests see it: MINUTES=30, PACKAGES="engine/rollout node/recreate"
+mutate: ## Break the code in small ways and look whether tests see it: MINUTES=90, PACKAGES="engine/rollout node/recreate", FILES=scale.go
 	@hack/mutate.sh
 
 .PHONY: test

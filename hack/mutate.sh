@@ -1,34 +1,41 @@
 #!/usr/bin/env bash
-# Changes the code in small ways, one at a time, and looks whether a test of its package fails (https://gremlins.dev). Called by `make mutate`.
+# Changes the code in small ways, one at a time, and looks whether a test of its package fails (hack/mutate). Called by `make mutate`.
 #
-# MINUTES is how long it may take in all; PACKAGES are the packages, each of which gets a share of it. What is not reached in that time is not
-# tried. Simulations are left out, because a mutant must cost seconds: that no other test sees one does not say that they do not. What was
-# found is written to docs/quality/mutations.md by report.awk.
+# PACKAGES are the packages, one after the other; MINUTES is how long mutants of all of them may be tried, WORKERS how many at once. Simulations
+# are left out, because a mutant must cost seconds: that no other test sees one does not say that they do not. What was found is written to
+# docs/quality/mutations.md by report.awk, from what is in OUT: with the same OUT, a package may be tried again alone. With FILES, a regular
+# expression, only these files are changed, and the result is printed and written nowhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-minutes=${MINUTES:-30}
-read -ra packages <<<"${PACKAGES:-engine/rollout engine/lifecycle engine/readiness engine/recreate engine/inplace engine/revision workload/cloneset pods/sidecarset pods/workloadspread node/recreate node/metadata node/imagepull operation/containerrecreate operation/imagepull}"
+minutes=${MINUTES:-90}
+engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/recreate engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting"
+read -ra packages <<<"${PACKAGES:-$engine node/recreate node/metadata node/imagepull node/stop operation/containerrecreate operation/imagepull pods/launchpriority pods/sidecarset pods/workloadspread workload/cloneset}"
 out=${OUT:-$(mktemp -d)}
 mkdir -p bin "$out"
-GOFLAGS='' go -C hack/mutate build -trimpath -o ../../bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
-export SIM=1 GOFLAGS="${GOFLAGS:-} -short -vet=off -skip=^TestSimulated"
-share=$((minutes * 60 / ${#packages[@]}))
+go build -o bin/mutate ./hack/mutate
+export SIM=1
+mutate() { bin/mutate -skip '^TestSimulated' -workers "${WORKERS:-2}" "$@"; }
+end=$((SECONDS + minutes * 60))
 for package in "${packages[@]}"; do
-  echo "== internal/$package, $share s"
-  # An interrupt ends it after the mutants that are being tried.
-  timeout --signal=INT --kill-after=60 "$share" bin/gremlins unleash "./internal/$package" --workers "${WORKERS:-2}" --timeout-coefficient 20 >"$out/${package//\//_}.txt" 2>&1 || true
-  grep -c -E '^ *(KILLED|LIVED)' "$out/${package//\//_}.txt" || true
+  if [ -n "${FILES:-}" ]; then
+    mutate -files "$FILES" "./internal/$package"
+    continue
+  fi
+  left=$((end > SECONDS ? end - SECONDS : 0))
+  mutate -for "${left}s" "./internal/$package" >"$out/${package//\//_}.new"
+  mv "$out/${package//\//_}.new" "$out/${package//\//_}.txt"
+  echo "internal/$package: $(cut -d' ' -f1 "$out/${package//\//_}.txt" | sort | uniq -c | tr -s '\n ' ' ')"
 done
+[ -z "${FILES:-}" ] || exit 0
 page=docs/quality/mutations.md
 kept=$(sed -n '/^## What became of survivors/,$p' "$page" 2>/dev/null || true)
 mkdir -p docs/quality
 {
   echo "# Mutations"
   echo
-  echo "What \`make mutate\` found on $(date -u +%F), in $minutes minutes with ${WORKERS:-2} workers: the code was changed in small ways, one at a time (a comparison turned"
-  echo "round, a bound moved by one, \`+\` for \`-\`), and the tests of its package were run, without simulations and end-to-end tests. *Killed* is a change"
-  echo "that a test saw, *lived* one that none saw; *not covered* is code that these tests do not run. What the time did not suffice for was not tried. Of what is left"
-  echo "a part changes nothing that anybody could see, such as the capacity of a slice, and a part is seen by simulations alone."
+  echo "What \`make mutate\` found on $(date -u +%F): the code was changed in small ways, one at a time (a comparison turned round, a bound moved by one, \`+\` for \`-\`),"
+  echo "and the tests of its package were run, without simulations and end-to-end tests. *Killed* is a change that a test saw, also by not coming to an end,"
+  echo "*lived* one that none saw; *not covered* is code that these tests do not run, though those of another package may. For *not tried* the time did not suffice."
   echo
   awk -f hack/mutate/report.awk "$out"/*.txt
   echo "${kept:-## What became of survivors}"

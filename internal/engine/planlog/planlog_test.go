@@ -16,12 +16,13 @@ func plan() *Plan {
 	p.Add("pod web-1", "wait: %s: %s", "NotReady", "container \"a\"\nis not ready")
 	p.AddGroup("wait: Paused", []string{"a", "b", "c", "d"}, "the update is paused")
 	p.AddGroup("create from web-1", []string{"e"}, "")
+	p.AddGroup("delete", []string{"f", "g", "h"}, "")
 	return p
 }
 
 func TestAPlanIsALineForEachDecision(t *testing.T) {
 	const want = "3 of 3 pods\n2 pods to move\npod web-1: wait: NotReady: container \"a\"\nis not ready\n" +
-		"wait: Paused: 4 pods (a, b, c ...): the update is paused\ncreate from web-1: 1 pod (e)\n"
+		"wait: Paused: 4 pods (a, b, c ...): the update is paused\ncreate from web-1: 1 pod (e)\ndelete: 3 pods (f, g, h)\n"
 	if diff := cmp.Diff(want, plan().String()); diff != "" {
 		t.Error(diff)
 	}
@@ -42,7 +43,8 @@ func TestAPlanIsOneRecordInALogOfJSON(t *testing.T) {
 	if err := json.Unmarshal(log.Bytes(), &record); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"pod web-1": "wait: NotReady: container \"a\"\nis not ready", "wait: Paused": "4 pods (a, b, c ...): the update is paused", "create from web-1": "1 pod (e)"}
+	want := map[string]string{"pod web-1": "wait: NotReady: container \"a\"\nis not ready", "wait: Paused": "4 pods (a, b, c ...): the update is paused", "create from web-1": "1 pod (e)",
+		"delete": "3 pods (f, g, h)"}
 	if diff := cmp.Diff(want, record.Decisions); diff != "" || record.Msg != "Plan" || len(record.Summary) != 2 {
 		t.Errorf("%+v\n%s", record, diff)
 	}

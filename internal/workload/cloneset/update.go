@@ -200,8 +200,10 @@ func (b *budget) refuse(info *podInfo, limits rollout.Limits) (Reason, string) {
 		total = max(total, 1) // missing pods must not hold up one that is down anyway (CS-125)
 	}
 	switch {
+	case b.moving >= total && total != b.total:
+		return ReasonUpdateUnhealthy, b.waitingFor(total, limits) // with a number of its own
 	case b.moving >= total:
-		if b.exhausted == "" || total != b.total {
+		if b.exhausted == "" {
 			b.exhausted = b.waitingFor(max(total, 0), limits)
 		}
 		return ReasonUpdateUnhealthy, b.exhausted

@@ -1,0 +1,234 @@
+package inplace
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// IPU-068 (part): whatever metadata a change has, and however many of each kind, a grace period keeps all of it.
+func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
+	value := "2"
+	kinds := map[string]func(*Change){
+		"a label":       func(c *Change) { c.Labels = map[string]*string{"l": &value} },
+		"an annotation": func(c *Change) { c.Annotations = map[string]*string{"a": nil} },
+		"a finalizer":   func(c *Change) { c.AddFinalizers = []string{"x/f"} },
+		"no finalizer":  func(c *Change) { c.RemoveFinalizers = []string{"x/g"} },
+	}
+	for first, one := range kinds {
+		for second, other := range kinds {
+			change := &Change{}
+			one(change)
+			other(change)
+			encoded, err := encodeMetadata(change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept, err := decodeMetadata(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(change, kept); diff != "" {
+				t.Errorf("%s with %s: %s", first, second, diff)
+			}
+		}
+	}
+	if encoded, err := encodeMetadata(&Change{}); err != nil || encoded != nil {
+		t.Errorf("no metadata is kept as %q, %v", encoded, err)
+	}
+}
+
+// IPU-322 (part), IPU-312 (part): a restart is asked of the container that runs, and of none that does not run yet: that one will start anew
+// anyway. The same holds for one that reads metadata.
+func TestOnlyWhatRunsIsRestarted(t *testing.T) {
+	value := "2"
+	refs := map[string]RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}}
+	for name, tt := range map[string]struct {
+		status func(*corev1.Pod)
+		want   map[string]string
+	}{
+		"it runs":       {func(*corev1.Pod) {}, map[string]string{"nginx": "c-1"}},
+		"no status":     {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1] }, nil},
+		"no ID as yet":  {func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].ContainerID = "" }, nil},
+		"another's one": {func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].Name = "other" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restart, reads := webPod(tt.status), webPod(tt.status)
+			restart.Spec.Containers = restart.Spec.Containers[:1]
+			patch, err := to("web-2", &Change{Parts: Parts{Restarts: []string{"nginx"}}, Stops: []string{"nginx"}}, 0).Start(restart, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := StateOf(applied(t, restart, patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, state.RestartContainers); diff != "" {
+				t.Error("to restart: ", diff)
+			}
+			if patch, err = to("web-2", &Change{Parts: Parts{Refs: refs}, Stops: []string{"nginx"}}, 0).Start(reads, noon); err != nil {
+				t.Fatal(err)
+			}
+			if state, err = StateOf(applied(t, reads, patch)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, state.EnvContainers); diff != "" {
+				t.Error("to give another environment: ", diff)
+			}
+		})
+	}
+}
+
+// IPU-328 (part): what a container ran when its image was replaced again, before the former replacement had come up and after it.
+func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
+	former := ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:1", RunningImage: "nginx:1"}
+	record := func(asked string, runs corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
+		return Record(&corev1.Container{Name: "nginx", Image: asked}, &runs, former)
+	}
+	for name, tt := range map[string]struct {
+		got, want ContainerRecord
+	}{
+		"the former one has come up": {record("nginx:2", runs("nginx", "nginx:2", "sha-2", "c-2", noon), former),
+			ContainerRecord{ContainerID: "c-2", ImageID: "sha-2", Image: "nginx:2", RunningImage: "nginx:2"}},
+		"it has not, and the runtime names the first one otherwise": {record("nginx:2", runs("nginx", "mirror/web:x", "sha-1", "c-1", noon), former),
+			ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:2", RunningImage: "nginx:1"}},
+		"one that was overtaken has come up": {record("nginx:3", runs("nginx", "nginx:2", "sha-2", "c-2", noon),
+			ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:2.5", RunningImage: "nginx:1", Overtaken: []string{"nginx:2"}}),
+			ContainerRecord{ContainerID: "c-2", ImageID: "sha-2", Image: "nginx:3", RunningImage: "nginx:2", Overtaken: []string{"nginx:2.5"}}},
+	} {
+		if diff := cmp.Diff(tt.want, tt.got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// ND-101 (part), ND-103 (part): of two entries with one name the later counts, and every other entry counts.
+func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
+	entry := func(name, key string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + key + "']"}}}
+	}
+	hash := func(a, b string, env ...corev1.EnvVar) string {
+		return ActualEnvHash(&corev1.Container{Env: env}, map[string]string{"A": a, "B": b})
+	}
+	both := []corev1.EnvVar{entry("A", "a"), entry("B", "b")}
+	if hash("1", "1", both...) == hash("2", "1", both...) || hash("1", "1", both...) == hash("1", "2", both...) {
+		t.Error("one of two entries does not count")
+	}
+	if hash("1", "1", append(both, corev1.EnvVar{Name: "A", Value: "x"})...) != hash("", "1", both[1]) {
+		t.Error("an entry that a later one overrides counts")
+	}
+	if hash("1", "1", append(both, entry("A", "c"))...) != hash("1", "1", both...) {
+		t.Error("an entry that is given twice counts twice, or never")
+	}
+}
+
+// IPU-103 (part): when the grace period is over, or without one, the next quantities are written; those of a grace period that began at
+// another revision are not.
+func TestTheNextQuantities(t *testing.T) {
+	const next = `{"nginx":{"limits":{"cpu":"2"}}}`
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"no update":      {webPod(), ""},
+		"a later batch":  {webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`","lastContainerStatuses":{},"nextContainerResources":`+next+`}`)), "resources of nginx"},
+		"a grace period": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","graceSeconds":1,"containerResources":`+next+`}`)), "resources of nginx"},
+		"another's":      {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":1,"containerResources":`+next+`}`)), ""},
+	} {
+		patch, err := ContinueResize(tt.pod, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if patch.String() != tt.want {
+			t.Errorf("%s: %s", name, patch)
+		}
+	}
+}
+
+// IPU-326 (part): what was mended is known of the revision that it was mended at, and of no other.
+func TestWhatWasMended(t *testing.T) {
+	const state = `{"revision":"web-1","updateTimestamp":"` + noonText + `","lastContainerStatuses":{},"mended":["nginx"],"mendedResources":["injected"]}`
+	for name, tt := range map[string]struct {
+		state, revision, container string
+		image, resources           bool
+	}{
+		"its image":          {state, "web-1", "nginx", true, false},
+		"its quantities":     {state, "web-1", "injected", false, true},
+		"a long name":        {state, "set-web-1", "nginx", true, false},
+		"another revision":   {state, "web-2", "nginx", false, false},
+		"another container":  {state, "web-1", "other", false, false},
+		"an unreadable one":  {"{", "web-1", "nginx", false, false},
+		"no update in place": {"", "web-1", "nginx", false, false},
+	} {
+		pod := webPod()
+		if tt.state != "" {
+			pod = webPod(annotated(pub.InPlaceUpdateState, tt.state))
+		}
+		if image, resources := Mended(pod, tt.revision, tt.container); image != tt.image || resources != tt.resources {
+			t.Errorf("%s: image %v, quantities %v", name, image, resources)
+		}
+	}
+}
+
+// IPU-312 (part): whom no daemon will restart is known of a pod that has run for 30 seconds and that no daemon tells of.
+func TestWhoCannotBeRestarted(t *testing.T) {
+	change := &Change{Parts: Parts{Restarts: []string{"nginx"}}}
+	started := func(age time.Duration) *corev1.Pod {
+		return webPod(func(pod *corev1.Pod) {
+			for i := range pod.Status.ContainerStatuses {
+				pod.Status.ContainerStatuses[i].State.Running = nil
+			}
+			pod.Status.ContainerStatuses[1].State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-age))}
+		})
+	}
+	told := started(time.Hour)
+	told.Annotations[pub.RuntimeContainersMeta] = "{}"
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		"for long":   {started(DaemonPatience + time.Second), []string{"nginx"}},
+		"just 30 s":  {started(DaemonPatience), nil},
+		"told of":    {told, nil},
+		"none runs":  {webPod(func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }), nil},
+		"a new one":  {started(0), nil},
+		"both, long": {webPod(), []string{"nginx"}},
+	} {
+		if got := change.Unrestartable(tt.pod, noon); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): nothing to mend
+// leaves a change as it is.
+func TestAQuietChange(t *testing.T) {
+	value := "2"
+	for name, tt := range map[string]struct {
+		change Change
+		quiet  bool
+	}{
+		"annotations": {Change{Annotations: map[string]*string{"a": &value}}, true},
+		"labels":      {Change{Labels: map[string]*string{"a": &value}}, false},
+		"an image":    {*toImage("nginx:2"), false},
+	} {
+		if tt.change.Quiet() != tt.quiet {
+			t.Errorf("%s: quiet is %v", name, !tt.quiet)
+		}
+	}
+	change := toImage("nginx:2")
+	if change.With(nil, nil) != change {
+		t.Error("nothing is written again, and yet the change is another one")
+	}
+	more := change.With(map[string]string{"injected": "proxy:1"}, map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "1")}})
+	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" || more.Images["nginx"] != "nginx:2" || len(more.Mends) != 1 || len(more.MendsResources) != 1 {
+		t.Errorf("%+v %s", more, diff)
+	}
+}

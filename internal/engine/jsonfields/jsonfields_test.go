@@ -1,0 +1,61 @@
+package jsonfields
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type inner struct {
+	Deep  int `json:"deep"`
+	Taken int `json:"taken"`
+}
+
+type other struct{ Beside int }
+
+type outer struct {
+	Taken  string `json:"taken,omitempty"`
+	inner  `json:",inline"`
+	Named  inner `json:"named"`
+	Hidden int   `json:"-"`
+	Plain  int
+	Listed other `json:",inline"`
+	*other
+	secret int
+}
+
+// The fields of a struct in JSON are those that encoding/json writes, with what is inlined in their midst, and the outer one of two.
+func TestFields(t *testing.T) {
+	_ = outer{secret: 1}
+	got := Of(reflect.TypeFor[outer]())
+	if diff := cmp.Diff([]string{"Beside", "Plain", "deep", "named", "taken"}, slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Error(diff)
+	}
+	if got["taken"] != reflect.TypeFor[string]() || got["named"] != reflect.TypeFor[inner]() || got["deep"] != reflect.TypeFor[int]() {
+		t.Errorf("%v", got)
+	}
+	if again := Of(reflect.TypeFor[outer]()); !maps.Equal(got, again) {
+		t.Errorf("the second time they are %v", again)
+	}
+}
+
+func TestElem(t *testing.T) {
+	for _, of := range []reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[*int](), reflect.TypeFor[**int]()} {
+		if got := Elem(of); got != reflect.TypeFor[int]() {
+			t.Errorf("%v leads to %v", of, got)
+		}
+	}
+}
+
+func TestWhoReadsAndWritesItself(t *testing.T) {
+	for of, want := range map[reflect.Type]bool{reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[time.Time](): true, reflect.TypeFor[inner](): false, reflect.TypeFor[int](): false} {
+		if Encodes(of) != want || Decodes(of) != want {
+			t.Errorf("%v encodes itself: %v, decodes: %v", of, Encodes(of), Decodes(of))
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package containerrecreate
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// asked is a new request for app and proxy, as a user writes it.
+func asked(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
+	r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart"},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}, {Name: "proxy"}}}}
+	for _, change := range changes {
+		change(r)
+	}
+	return r
+}
+
+// CRR-022 to CRR-026 (part), CRR-031 (part), CRR-032 (part): what is wrong with a request is told, each by itself, and what is just allowed is not.
+func TestCheck(t *testing.T) {
+	type request = *appsv1beta1.ContainerRecreateRequest
+	strategy := func(s appsv1beta1.ContainerRecreateRequestStrategy) func(request) {
+		return func(r request) { r.Spec.Strategy = &s }
+	}
+	first := func(change func(*appsv1beta1.ContainerRecreateRequestContainer)) func(request) {
+		return func(r request) { change(&r.Spec.Containers[0]) }
+	}
+	for name, tt := range map[string]struct {
+		change func(request)
+		want   string // empty: it is accepted
+	}{
+		"as it is":               {func(request) {}, ""},
+		"no pod":                 {func(r request) { r.Spec.PodName = "" }, "spec.podName"},
+		"no containers":          {func(r request) { r.Spec.Containers = nil }, "spec.containers list"},
+		"the shortest deadline":  {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(3)) }, ""},
+		"a shorter one":          {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(2)) }, "can not be less than 3s, it is 2"},
+		"no time to live":        {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }, ""},
+		"less than that":         {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(-1)) }, "spec.ttlSecondsAfterFinished must be non-negative integer, it is -1"},
+		"an empty strategy":      {strategy(appsv1beta1.ContainerRecreateRequestStrategy{}), ""},
+		"all zero":               {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(0)), UnreadyGracePeriodSeconds: ptr(int64(0)), FailurePolicy: "Ignore"}), ""},
+		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(-1))}), "spec.strategy.terminationGracePeriodSeconds"},
+		"a negative grace":       {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: ptr(int64(-1))}), "spec.strategy.unreadyGracePeriodSeconds"},
+		"a negative start":       {strategy(appsv1beta1.ContainerRecreateRequestStrategy{MinStartedSeconds: -1}), "spec.strategy.minStartedSeconds"},
+		"another policy":         {strategy(appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: "Retry"}), `unknown failurePolicy "Retry"`},
+		"one twice":              {func(r request) { r.Spec.Containers[1].Name = "app" }, "spec.containers[1]: can not recreate app multi times"},
+		"a hook":                 {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.PreStop = &appsv1beta1.ProbeHandler{} }), "spec.containers[0]: preStop, ports and statusContext"},
+		"ports":                  {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.Ports = []corev1.ContainerPort{} }), "read-only"},
+		"a status": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) {
+			c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{}
+		}), "read-only"},
+	} {
+		switch refusal := Check(asked(tt.change)); {
+		case tt.want == "" && refusal != nil:
+			t.Errorf("%s: %s", name, refusal.Message)
+		case tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || strings.Contains(refusal.Message, ";") || refusal.Code != http.StatusBadRequest):
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+	two := Check(asked(func(r request) { r.Spec.PodName, r.Spec.Containers = "", nil }))
+	if two == nil || strings.Count(two.Message, "; ") != 1 {
+		t.Errorf("two mistakes: %+v", two)
+	}
+	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
+	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) || Both(one, nil) != one || Both(nil, other) != other || Both(nil, nil) != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// CRR-028 (part), CRR-029 (part): a pod that ends, or has no node, has nothing to recreate; one whose sidecars alone were ended has.
+func TestCheckPod(t *testing.T) {
+	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }
+	sidecars := func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: pub.SidecarTerminated})
+	}
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"running":                     {web(), ""},
+		"ended":                       {web(ended), "its phase is Succeeded"},
+		"failed":                      {web(failed), "its phase is Failed"},
+		"being deleted":               {web(deleted), "is being deleted"},
+		"its sidecars were ended":     {web(ended, sidecars), ""},
+		"and it is being deleted":     {web(deleted, sidecars), ""},
+		"pending":                     {web(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"pending, and being deleted":  {web(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
+		"sidecars ended on no node":   {web(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"with nothing but conditions": {web(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
+	} {
+		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want)) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+}
+
+// words are the operations of a patch, as they stand in it.
+func words(t *testing.T, patch []jsonpatch.Operation) []string {
+	t.Helper()
+	var out []string
+	for _, operation := range patch {
+		value, err := json.Marshal(operation.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, operation.Operation+" "+operation.Path+" "+string(value))
+	}
+	return out
+}
+
+// CRR-011 (part), CRR-033 to CRR-035 (part): what a new request gets, and which containers it may name.
+func TestAccept(t *testing.T) {
+	given := func(policy appsv1beta1.ContainerRecreateRequestFailurePolicyType) func(*appsv1beta1.ContainerRecreateRequest) {
+		return func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: policy}
+		}
+	}
+	labels := []string{`add /metadata/labels/crr.apps.kruise.io~1active "true"`, `add /metadata/labels/crr.apps.kruise.io~1pod-uid "pod-1"`}
+	for name, tt := range map[string]struct {
+		request *appsv1beta1.ContainerRecreateRequest
+		policy  []string
+	}{
+		"no strategy":       {asked(), []string{`add /spec/strategy {"failurePolicy":"Fail"}`}},
+		"an empty strategy": {asked(given("")), []string{`add /spec/strategy/failurePolicy "Fail"`}},
+		"a policy":          {asked(given("Ignore")), nil},
+	} {
+		patch, refusal := Accept(tt.request, true, specified())
+		if refusal != nil {
+			t.Fatal(refusal.Message)
+		}
+		if diff := cmp.Diff(append(labels[:2:2], tt.policy...), words(t, patch)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 || patch[0].Path != "/metadata/labels" {
+		t.Errorf("without labels: %v", patch)
+	}
+	forged := asked(given("Fail"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels = map[string]string{pub.RecreateNodeName: "n"} })
+	if patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
+		t.Errorf("with the name of a node: %v", patch)
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	never := corev1.ContainerRestartPolicyNever
+	initial := func(policy *corev1.ContainerRestartPolicy) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "first"}, {Name: "app", RestartPolicy: policy}}
+			p.Spec.Containers = p.Spec.Containers[:0]
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "c://side"}}
+		}
+	}
+	one := func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = r.Spec.Containers[:1] }
+	for name, tt := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"there":                           {specified(), ""},
+		"not there":                       {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" }), "spec.containers[0]: container app not found in Pod web-7"},
+		"without a status":                {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Name = "other" }), "not found app containerStatus"},
+		"without an ID":                   {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].ContainerID = "" }), "no containerID in app containerStatus"},
+		"an init container that runs on":  {specified(initial(&always)), ""},
+		"one that ends":                   {specified(initial(nil)), "is an init container that does not run on"},
+		"one that is never started again": {specified(initial(&never)), "is an init container that does not run on"},
+	} {
+		if _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want)) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+}
+
+// specified is the pod with its containers in its spec.
+func specified(changes ...func(*corev1.Pod)) *corev1.Pod {
+	return web(append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "app"}} }}, changes...)...)
+}
+
+// CRR-035 to CRR-040 (part): the facts about the pod that the system fills in.
+func TestFill(t *testing.T) {
+	hook := func(handler corev1.LifecycleHandler) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{PreStop: &handler}
+			p.Spec.Containers[1].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+		}
+	}
+	http := corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop"}}
+	tcp := corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}
+	run := corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}}
+	app := asked(func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Spec.Containers = r.Spec.Containers[:1]
+		r.Labels = map[string]string{pub.RecreatePodUID: "pod-1"}
+	})
+	base := []string{`add /metadata/labels/crr.apps.kruise.io~1node-name "node-a"`, `add /spec/strategy {}`}
+	const context, ports = `add /spec/containers/0/statusContext {"containerID":"c://app-1","restartCount":1}`, `add /spec/containers/0/ports [{"containerPort":80}]`
+	for name, tt := range map[string]struct {
+		pod    *corev1.Pod
+		labels map[string]string
+		want   []string
+	}{
+		"no hook":           {specified(), nil, append(base[:2:2], context)},
+		"a lifecycle alone": {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{} }), nil, append(base[:2:2], context)},
+		"a hook that waits": {specified(hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}})), nil, append(base[:2:2], context)},
+		"a command":         {specified(hook(run)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"exec":{"command":["stop"]}}`)},
+		"HTTP":              {specified(hook(http)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"httpGet":{"path":"/stop","port":0}}`, ports)},
+		"TCP":               {specified(hook(tcp)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`, ports)},
+		"TCP without ports": {specified(hook(tcp), func(p *corev1.Pod) { p.Spec.Containers[1].Ports = []corev1.ContainerPort{} }), nil,
+			append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`)},
+		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil,
+			append(base[:2:2], `add /spec/strategy/terminationGracePeriodSeconds 7`, context)},
+		"a virtual node": {specified(), map[string]string{pub.NodeType: pub.VirtualNode}, append(base[:1:1], `add /metadata/labels/type "virtual-kubelet"`, base[1], context)},
+		"another type":   {specified(), map[string]string{pub.NodeType: "x"}, append(base[:2:2], context)},
+	} {
+		filled, patch, refusal := Fill(app, tt.pod, tt.labels)
+		if refusal != nil {
+			t.Fatal(refusal.Message)
+		}
+		if diff := cmp.Diff(tt.want, words(t, patch)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if !Fills(filled, app, tt.pod, tt.labels) {
+			t.Errorf("%s: what was filled in passes for something else", name)
+		}
+		for what, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
+			"another spec": func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[0].Name = "x" },
+			"another node": func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels[pub.RecreateNodeName] = "x" },
+			"another pod":  func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels[pub.RecreatePodUID] = "x" },
+		} {
+			wrong := filled.DeepCopy()
+			if change(wrong); Fills(wrong, app, tt.pod, tt.labels) {
+				t.Errorf("%s: %s passes for the facts", name, what)
+			}
+		}
+	}
+	filled, _, _ := Fill(app, specified(), nil)
+	if Fills(filled, app, nil, nil) || Fills(filled, filled, specified(), nil) || Fills(filled, app, specified(func(p *corev1.Pod) { p.UID = "x" }), nil) ||
+		Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil) {
+		t.Error("no pod, a request that is filled, another pod, or one without the container passes")
+	}
+	own := app.DeepCopy()
+	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(1))}
+	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
+		t.Errorf("the request's own grace period: %v", patch)
+	}
+	if _, _, refusal := Fill(app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil); refusal == nil {
+		t.Error("a container that is gone is filled in")
+	}
+}
+
+// CRR-045 to CRR-048 (part): what of a request stays as it is.
+func TestCheckUpdate(t *testing.T) {
+	type request = *appsv1beta1.ContainerRecreateRequest
+	for name, tt := range map[string]struct {
+		change           func(request)
+		acquired, before string
+		want             string
+	}{
+		"nothing":                   {func(request) {}, "", "", ""},
+		"its status":                {func(r request) { r.Status.Message = "x" }, "", "", ""},
+		"another label":             {func(r request) { r.Labels["x"] = "y" }, "", "", ""},
+		"its spec":                  {func(r request) { r.Spec.PodName = "x" }, "", "", "spec of ContainerRecreateRequest is immutable"},
+		"the pod":                   {func(r request) { r.Labels[pub.RecreatePodUID] = "x" }, "", "", `immutable label crr.apps.kruise.io/pod-uid: it must stay "pod-1"`},
+		"the node":                  {func(r request) { r.Labels[pub.RecreateNodeName] = "x" }, "", "", `immutable label crr.apps.kruise.io/node-name: it must stay "node-a"`},
+		"no node":                   {func(r request) { delete(r.Labels, pub.RecreateNodeName) }, "", "", "immutable label"},
+		"it is held now":            {func(request) {}, "now", "", ""},
+		"it is held as before":      {func(request) {}, "then", "then", ""},
+		"it is held otherwise":      {func(request) {}, "now", "then", "immutable annotation"},
+		"it is not held any longer": {func(request) {}, "", "then", "immutable annotation"},
+	} {
+		updated := running()
+		tt.change(updated)
+		if refusal := CheckUpdate(updated, running(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
+			tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || refusal.Code != http.StatusForbidden) {
+			t.Errorf("%s: %+v", name, refusal)
+		}
+	}
+	empty := running(func(r request) { r.Labels[pub.RecreateNodeName] = "" })
+	if CheckUpdate(running(func(r request) { delete(r.Labels, pub.RecreateNodeName) }), empty, "", "") == nil {
+		t.Error("an empty label may be removed")
+	}
+}
