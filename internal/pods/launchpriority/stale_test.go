@@ -5,17 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/afloat-project/afloat/internal/platform/ownwrites"
 )
 
 // formers is the ConfigMap that an earlier pod of that name has left.
@@ -80,11 +76,11 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, result, err)
 		}
 		unsure := false
-		look := func(ctx context.Context, object ownwrites.Object) (metav1.Object, error) {
-			unsure = unsure || object.Kind == kindBarrier
-			return nil, errors.New("asked")
-		}
-		_, _ = r.Own.Pending(t.Context(), ownerOf(request.NamespacedName), readWith(r.Client), look, r.Now().Add(time.Hour))
+		r.Own.Live = interceptor.NewClient(r.Live.(client.WithWatch), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
+			unsure = unsure || o.GetObjectKind().GroupVersionKind().Kind == "ConfigMap"
+			return errors.New("asked")
+		}})
+		_ = r.Own.Settle(t.Context(), ownerOf(request.NamespacedName), r.Now())
 		if unsure != tt.pending {
 			t.Errorf("%s: in doubt %v", name, unsure)
 		}
