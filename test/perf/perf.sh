@@ -21,7 +21,7 @@ cp bin/manager "$work/manager"
 kubectl=$(hack/kubectl.sh)
 export PERF_NAME=${PERF_NAME:-afloat $(git describe --always --dirty 2>/dev/null || echo unknown)}
 export PERF_REPORTS=${PERF_REPORTS:-docs/perf}
-export PERF_RUN="$cluster run"
+export PERF_RUN="$cluster run" PERF_BINARY=$work/manager
 
 status=0
 for scenario in "$@"; do
