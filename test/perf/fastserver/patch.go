@@ -8,6 +8,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,16 @@ func (q *request) patch(body []byte) (answer, error) {
 
 // patched is what a patch makes of a version.
 func (k *kind) patched(before *version, media types.PatchType, patch []byte) (object, error) {
+	if pod, ok := before.object.(*corev1.Pod); ok && media == types.StrategicMergePatchType {
+		if after := quickly(pod, patch); after != nil {
+			return after, nil
+		}
+	}
+	return k.patchedDocument(before, media, patch)
+}
+
+// patchedDocument is patched for any kind and any patch.
+func (k *kind) patchedDocument(before *version, media types.PatchType, patch []byte) (object, error) {
 	document, err := before.bytes(form{})
 	if err != nil {
 		return nil, err
