@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -56,8 +57,13 @@ func (s *servedWrites) read(counts *writes, agent string) error {
 	return nil
 }
 
-// fast measures the manager on an API server that costs nothing.
+// again begins the names of the steps of the bare client after the manager's.
+const again = "again: "
+
+// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, since on a machine that is
+// shared what others do matters more than on a slow server.
 func fast(ctx context.Context, b *bench) (err error) {
+	debug.SetGCPercent(400) // the server must not take time from the manager
 	dir, err := os.MkdirTemp("", "afloat-perf-")
 	if err != nil {
 		return fmt.Errorf("folder for the manager: %w", err)
@@ -85,10 +91,11 @@ func fast(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer pods.close()
-	for _, part := range []struct {
+	parts := []struct {
 		count, size int
 		name        string
-	}{{1, count * size, "web"}, {count, size, "many"}} {
+	}{{1, count * size, "web"}, {count, size, "many"}}
+	for _, part := range parts {
 		names := make([]string, part.count)
 		for i := range names {
 			names[i] = fmt.Sprintf("%s-%03d", part.name, i)
@@ -97,21 +104,36 @@ func fast(ctx context.Context, b *bench) (err error) {
 			return err
 		}
 	}
+	if err := b.manager.stop(ctx); err != nil {
+		return err
+	}
+	if err := ceilingOf(ctx, b, again, count*size, 100); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := judgeFast(ctx, b, part.count, part.size); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// fastPart measures the life of sets of the same size, and compares it with what is promised.
+// fastSteps names the steps of sets of the same size, and the profiles of their update.
+func fastSteps(b *bench, count, size int) (create, update, remove, profile string) {
+	what := fmt.Sprintf("%d of %d: ", count, size)
+	return what + stepCreate, what + updateStep(100), what + stepDelete, fmt.Sprintf("%s-%dx%d", b.report.Scenario, count, size)
+}
+
+// fastPart measures the life of sets of the same size.
 func fastPart(ctx context.Context, b *bench, pods *observer, names []string, size int) error {
-	what := fmt.Sprintf("%d of %d: ", len(names), size)
-	create, update := what+"create", what+"update in place, 100 %"
+	create, update, remove, profile := fastSteps(b, len(names), size)
 	if err := createSets(ctx, b, pods, create, names, size); err != nil {
 		return err
 	}
-	profile := fmt.Sprintf("%s-%dx%d", b.report.Scenario, len(names), size)
 	if err := updateSets(ctx, b, pods, update, profile, names, len(names)*size, 100, images[1]); err != nil {
 		return err
 	}
-	if _, err := b.managerStep(ctx, what+stepDelete, len(names)*size, func(ctx context.Context) (begin, end time.Time, err error) {
+	_, err := b.managerStep(ctx, remove, len(names)*size, func(ctx context.Context) (begin, end time.Time, err error) {
 		gone := pods.expect("", func() bool { return len(pods.pods) == 0 })
 		begin = time.Now()
 		if err := each(len(names), func(i int) error { return b.sets.scale(ctx, names[i], 0) }); err != nil {
@@ -119,20 +141,24 @@ func fastPart(ctx context.Context, b *bench, pods *observer, names []string, siz
 		}
 		end, err = pods.wait(ctx, "pods end", gone)
 		return begin, end, err
-	}); err != nil {
-		return err
-	}
+	})
+	return err
+}
+
+// judgeFast compares sets of the same size with what is promised.
+func judgeFast(ctx context.Context, b *bench, count, size int) error {
+	create, update, _, profile := fastSteps(b, count, size)
 	for _, step := range []struct {
 		name, bare string
 		writes     float64
 	}{{create, stepCreate, 2}, {update, updateStep(100), 3}} {
-		p, bare := b.report.find(step.name, false), b.report.find(step.bare, true)
+		p, bare := b.report.find(step.name, false), (b.report.find(step.bare, true).PodsPerSecond+b.report.find(again+step.bare, true).PodsPerSecond)/2
 		b.report.target(step.name+", speed", "at least 400 pods/s", number(p.PodsPerSecond)+" pods/s", p.PodsPerSecond >= 400)
-		b.report.atLeast(step.name+", part of the bare client", 100*p.PodsPerSecond/bare.PodsPerSecond, 95)
+		b.report.atLeast(step.name+", part of the bare client", 100*p.PodsPerSecond/bare, 95)
 		b.report.atMost(step.name+", pod writes per pod", p.PodWrites, step.writes, "")
 		b.report.atMost(step.name+", manager CPU per pod", p.CPUPerPod, 1.5, "ms")
 	}
-	return fastProfile(ctx, b, profile, update)
+	return b.reportShares(ctx, profile, update)
 }
 
 // serveFast starts the server, with all that the manager looks for, and prepares the manager.

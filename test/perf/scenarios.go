@@ -45,6 +45,11 @@ func scenarios() []scenario {
 // ceiling measures the bare client, with as many pods as tell its speed: creation, update with at most percent of the pods out of
 // service, deletion.
 func ceiling(ctx context.Context, b *bench, n, percent int) error {
+	return ceilingOf(ctx, b, "", n, percent)
+}
+
+// ceilingOf is ceiling with steps whose names begin like that.
+func ceilingOf(ctx context.Context, b *bench, what string, n, percent int) error {
 	n = min(n, 1000)
 	pods, err := observe(ctx, b.kube, others)
 	if err != nil {
@@ -55,20 +60,20 @@ func ceiling(ctx context.Context, b *bench, n, percent int) error {
 	if b.sets != nil {
 		c.annotations = b.sets.annotations
 	}
-	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+	if _, err := b.bareStep(ctx, what+stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
-	if err := bareUpdate(ctx, b, c, n, percent, images[1]); err != nil {
+	if err := bareUpdate(ctx, b, c, what+updateStep(percent), n, percent, images[1]); err != nil {
 		return err
 	}
-	_, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
+	_, err = b.bareStep(ctx, what+stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
 	return err
 }
 
-func bareUpdate(ctx context.Context, b *bench, c *bareClient, n, percent int, image string) error {
+func bareUpdate(ctx context.Context, b *bench, c *bareClient, name string, n, percent int, image string) error {
 	budget := budgetOf(n, percent)
 	var use *budgetUse
-	p, err := b.bareStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
+	p, err := b.bareStep(ctx, name, n, func(ctx context.Context) (begin, end time.Time, err error) {
 		c.pods.watchBudget(n, budget, image)
 		begin, end, err = c.update(ctx, n, budget, image)
 		use = c.pods.endBudget()
@@ -102,7 +107,7 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 		return err
 	}
 	for i, percent := range percents {
-		if err := bareUpdate(ctx, b, c, n, percent, images[i+1]); err != nil {
+		if err := bareUpdate(ctx, b, c, updateStep(percent), n, percent, images[i+1]); err != nil {
 			return err
 		}
 	}
