@@ -153,8 +153,7 @@ Duration: 5s, Total samples = 100ms
 -----------+-------------------------------------------------------
       30ms   runtime.memmove
              crypto/tls.(*Conn).Write
-             net/http.(*http2ClientConn).roundTrip
-             k8s.io/client-go/rest.(*Request).request
+             golang.org/x/net/http2.(*clientStream).doRequest
              github.com/afloat-project/afloat/internal/workload/cloneset.(*application).send
 -----------+-------------------------------------------------------
      1.20s   runtime.scanObject

@@ -21,7 +21,7 @@ var areas = []struct {
 	{"reading the snapshot", []string{"cloneset.(*Kube).Snapshot", "cloneset.(*Kube).Set"}},
 	{"own writes laid over the caches", []string{"reconcile.(*Own)", "reconcile.Overlay"}},
 	{"events for users", []string{"tools/events.", "tools/record.", "cloneset.recorder"}},
-	{"requests: encoding, sending, decoding the answer", []string{"rest.(*Request)", "net/http.(*http2ClientConn)", "net/http.(*http2clientConnReadLoop)", "net/http.(*http2Transport)", "http2clientStream"}},
+	{"requests: encoding, sending, decoding the answer", []string{"rest.(*Request)", "http2.(*", "http2ClientConn", "http2client", "http2Transport"}},
 	{"what passes do beside requests", []string{"cloneset.(*application)", "cloneset.(*Pass)", "parallel.Do"}},
 	{"watches: receiving and decoding", []string{"watch.(*StreamWatcher)", "cache.(*Reflector)"}},
 	{"caches and handlers", []string{"client-go/tools/cache.", "controller-runtime/pkg/internal", "podindex."}},

@@ -119,6 +119,14 @@ func TestWrites(t *testing.T) {
 			if _, err := pods.Get(ctx, "dry", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("a dry run is stored: %v", err)
 			}
+			dry := first.DeepCopy()
+			dry.Labels["dry"] = "run"
+			if would := get(pods.Update(ctx, dry, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})); would.Labels["dry"] != "run" {
+				t.Errorf("a dry run of an update: %+v", would)
+			}
+			if still := get(pods.Get(ctx, "a", metav1.GetOptions{})); still.ResourceVersion != first.ResourceVersion {
+				t.Errorf("a dry run of an update is stored: %+v", still)
+			}
 			changed := first.DeepCopy()
 			changed.Labels["new"], changed.Status.Message, changed.UID = "label", "not by this way", ""
 			second := get(pods.Update(ctx, changed, metav1.UpdateOptions{}))
@@ -143,7 +151,7 @@ func TestWrites(t *testing.T) {
 				t.Errorf("spec: %+v", fourth)
 			}
 			w := s.Written()["test"]
-			if w.Done["create pods"] != 2 || w.Done["update pods"] != 3 || w.Done["update pods/status"] != 1 || w.Refused["update pods: 409"] != 1 {
+			if w.Done["create pods"] != 2 || w.Done["update pods"] != 4 || w.Done["update pods/status"] != 1 || w.Refused["update pods: 409"] != 1 {
 				t.Errorf("counted: %+v", w)
 			}
 		})
@@ -284,6 +292,14 @@ func TestWatches(t *testing.T) {
 			expect(seen(metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "app in (a, c)"}, 3), "ADDED c", "DELETED c", "MODIFIED a")
 			expect(seen(metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=a"}, 1), "MODIFIED a")
 			expect(seen(metav1.ListOptions{}, 3), "ADDED a", "ADDED b", "ADDED c")
+			one, err := client(t, config, protobuf).CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/d/pods/b").Param("watch", "true").Watch(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if until(t, one, func(watch.Event, *corev1.Pod) bool { return true }).Name != "b" {
+				t.Error("a watch of one object shows another")
+			}
+			one.Stop()
 			yes := true
 			if _, err := pods.Watch(ctx, metav1.ListOptions{SendInitialEvents: &yes}); !apierrors.IsInvalid(err) {
 				t.Errorf("lists by watches are not served: %v", err)
@@ -401,4 +417,26 @@ func TestKubelets(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, w, func(e watch.Event, _ *corev1.Pod) bool { return e.Type == watch.Deleted })
+}
+
+func TestForms(t *testing.T) {
+	built, document := &kind{typed: true}, &kind{}
+	for header, want := range map[string]struct{ built, document form }{
+		"":                             {},
+		"*/*":                          {},
+		"text/plain, application/json": {},
+		"application/vnd.kubernetes.protobuf, */*":                                               {built: form{protobuf: true}},
+		"application/vnd.kubernetes.protobuf;stream=watch":                                       {built: form{protobuf: true}},
+		"text/plain;as=PartialObjectMetadata":                                                    {},
+		"application/json;as=Table;v=v1;g=meta.k8s.io":                                           {},
+		"application/json;as=PartialObjectMetadata;v=v1,application/json":                        {form{partial: true}, form{partial: true}},
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1,application/json": {form{protobuf: true, partial: true}, form{protobuf: true, partial: true}},
+	} {
+		if got := accepted(header, built); got != want.built {
+			t.Errorf("%q: %+v", header, got)
+		}
+		if got := accepted(header, document); got != want.document {
+			t.Errorf("%q, a document: %+v", header, got)
+		}
+	}
 }
