@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/test/perf/fastserver"
 )
 
-// fastDelay is after what time the server of scenario fast answers.
+// fastDelay is after what time the server of scenario fast answers, unless PERF_DELAY says otherwise.
 const fastDelay = time.Millisecond
 
 // servedWrites are writes as the server of scenario fast counts them.
@@ -164,7 +164,15 @@ func judgeFast(ctx context.Context, b *bench, count, size int) error {
 // serveFast starts the server, with all that the manager looks for, and prepares the manager.
 func serveFast(ctx context.Context, b *bench, dir string) error {
 	kubelets := &fastserver.Kubelets{Nodes: 25, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond, Ready: time.Millisecond, End: 2 * time.Millisecond}
-	server, err := fastserver.Start(ctx, fastDelay, kubelets)
+	delay := fastDelay
+	if text := os.Getenv("PERF_DELAY"); text != "" {
+		var err error
+		if delay, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("PERF_DELAY: %w", err)
+		}
+		b.report.note("The server answered after %s.", delay)
+	}
+	server, err := fastserver.Start(ctx, delay, kubelets)
 	if err != nil {
 		return err
 	}
