@@ -163,7 +163,8 @@ func judgeFast(ctx context.Context, b *bench, count, size int) error {
 
 // serveFast starts the server, with all that the manager looks for, and prepares the manager.
 func serveFast(ctx context.Context, b *bench, dir string) error {
-	kubelets := &fastserver.Kubelets{Nodes: 25, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond, Ready: time.Millisecond, End: 2 * time.Millisecond}
+	kubelets := &fastserver.Kubelets{Nodes: 25, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond,
+		Ready: time.Millisecond, End: 2 * time.Millisecond}
 	delay := fastDelay
 	if text := os.Getenv("PERF_DELAY"); text != "" {
 		var err error
@@ -286,7 +287,8 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 		defer listener.Close()
 		ports[i] = listener.Addr().String()
 	}
-	m := &manager{ready: "http://" + ports[0] + "/readyz", metric: "http://" + ports[1] + "/metrics", pprof: "http://" + ports[2], dir: dir, log: filepath.Join(dir, "manager.log")}
+	m := &manager{ready: "http://" + ports[0] + "/readyz", metric: "http://" + ports[1] + "/metrics", pprof: "http://" + ports[2], dir: dir,
+		log: filepath.Join(dir, "manager.log")}
 	if profiles := os.Getenv("PERF_PROFILES"); profiles != "" {
 		if err := os.MkdirAll(profiles, 0o755); err != nil {
 			return nil, err
@@ -297,8 +299,9 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 	if err != nil {
 		return nil, err
 	}
-	m.command = []string{"env", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR=" + filepath.Join(dir, "certificates"), "WEBHOOK_PORT=" + port, binary,
-		"--kubeconfig=" + kubeconfig, "--health-probe-addr=" + ports[0], "--metrics-addr=" + ports[1], "--pprof-addr=" + ports[2], "--shutdown-delay-duration=0s", "--v=4"}
+	m.command = []string{"env", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR=" + filepath.Join(dir, "certificates"),
+		"WEBHOOK_PORT=" + port, binary, "--kubeconfig=" + kubeconfig, "--health-probe-addr=" + ports[0],
+		"--metrics-addr=" + ports[1], "--pprof-addr=" + ports[2], "--shutdown-delay-duration=0s", "--v=4"}
 	return m, nil
 }
 

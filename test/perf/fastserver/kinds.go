@@ -40,11 +40,13 @@ var scheme = func() *runtime.Scheme {
 
 // builtIn are the kinds that are there from the beginning: resource, kind, subresources; a resource with a dash before it is of the cluster.
 var builtIn = map[schema.GroupVersion][][]string{
-	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"}, {"-persistentvolumes", "PersistentVolume", "status"}, {"pods", "Pod", "status", "resize"},
+	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"}, {"-persistentvolumes", "PersistentVolume", "status"},
+		{"pods", "Pod", "status", "resize"},
 		{"persistentvolumeclaims", "PersistentVolumeClaim", "status"}, {"configmaps", "ConfigMap"}, {"secrets", "Secret"}, {"services", "Service", "status"},
 		{"serviceaccounts", "ServiceAccount"}, {"podtemplates", "PodTemplate"}, {"events", "Event"},
 		{"replicationcontrollers", "ReplicationController", "status", "scale"}},
-	{Group: "apps", Version: "v1"}: {{"controllerrevisions", "ControllerRevision"}, {"deployments", "Deployment", "status", "scale"}, {"replicasets", "ReplicaSet", "status", "scale"},
+	{Group: "apps", Version: "v1"}: {{"controllerrevisions", "ControllerRevision"}, {"deployments", "Deployment", "status", "scale"},
+		{"replicasets", "ReplicaSet", "status", "scale"},
 		{"statefulsets", "StatefulSet", "status", "scale"}, {"daemonsets", "DaemonSet", "status"}},
 	{Group: "batch", Version: "v1"}:                {{"jobs", "Job", "status"}, {"cronjobs", "CronJob", "status"}},
 	{Group: "coordination.k8s.io", Version: "v1"}:  {{"leases", "Lease"}},
@@ -98,7 +100,8 @@ func (s *Server) discovery(path string) any {
 	groups := map[string]metav1.APIGroup{}
 	for _, r := range s.resources {
 		k, gv := r.kind, r.kind.GroupVersion()
-		versions[gv] = append(versions[gv], metav1.APIResource{Name: k.Resource, SingularName: strings.ToLower(k.name), Kind: k.name, Namespaced: k.namespaced, Verbs: verbs})
+		versions[gv] = append(versions[gv], metav1.APIResource{Name: k.Resource, SingularName: strings.ToLower(k.name), Kind: k.name,
+			Namespaced: k.namespaced, Verbs: verbs})
 		for _, sub := range k.subresources {
 			entry := metav1.APIResource{Name: k.Resource + "/" + sub, Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}}
 			if sub == "scale" {

@@ -145,8 +145,9 @@ func start(pod *corev1.Pod) {
 
 func running(c corev1.Container, restarts int32) corev1.ContainerStatus {
 	started := true
-	return corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "sim://" + c.Image, ContainerID: fmt.Sprintf("sim://%s-%d", c.Name, restarts), Ready: true,
-		Started: &started, RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}
+	return corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "sim://" + c.Image, Ready: true,
+		ContainerID: fmt.Sprintf("sim://%s-%d", c.Name, restarts), Started: &started, RestartCount: restarts,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}}
 }
 
 func outOfDate(pod *corev1.Pod, c corev1.Container) bool {

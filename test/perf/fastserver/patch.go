@@ -57,7 +57,7 @@ func (k *kind) patchedDocument(before *version, media types.PatchType, patch []b
 	switch media {
 	case types.StrategicMergePatchType:
 		if !k.typed {
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, http.MethodPatch, k.GroupResource(), before.GetName(), "no strategic merge patches of this kind", 0, true)
+			return nil, k.refused(http.StatusUnsupportedMediaType, before, "no strategic merge patches of this kind")
 		}
 		document, err = strategicpatch.StrategicMergePatch(document, patch, before.object)
 	case types.MergePatchType:
@@ -66,16 +66,20 @@ func (k *kind) patchedDocument(before *version, media types.PatchType, patch []b
 		var operations jsonpatch.Patch
 		if operations, err = jsonpatch.DecodePatch(patch); err == nil {
 			if document, err = operations.Apply(document); err != nil {
-				return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, http.MethodPatch, k.GroupResource(), before.GetName(), err.Error(), 0, true)
+				return nil, k.refused(http.StatusUnprocessableEntity, before, err.Error())
 			}
 		}
 	default:
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, http.MethodPatch, k.GroupResource(), before.GetName(), fmt.Sprintf("no patches of type %q", media), 0, true)
+		return nil, k.refused(http.StatusUnsupportedMediaType, before, fmt.Sprintf("no patches of type %q", media))
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return k.fromJSON(document)
+}
+
+func (k *kind) refused(code int, before *version, why string) error {
+	return apierrors.NewGenericServerResponse(code, http.MethodPatch, k.GroupResource(), before.GetName(), why, 0, true)
 }
 
 // scale serves the subresource scale, where replicas are in the spec and the status as usual.
@@ -143,6 +147,7 @@ func scaleOf(v *version) (*autoscalingv1.Scale, error) {
 	}
 	selector, _, _ := unstructured.NestedString(document, "status", "labelSelector")
 	return &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{Kind: "Scale", APIVersion: "autoscaling/v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: v.GetName(), Namespace: v.GetNamespace(), UID: v.GetUID(), ResourceVersion: v.GetResourceVersion(), CreationTimestamp: v.GetCreationTimestamp()},
-		Spec:       autoscalingv1.ScaleSpec{Replicas: number("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: number("status"), Selector: selector}}, nil
+		ObjectMeta: metav1.ObjectMeta{Name: v.GetName(), Namespace: v.GetNamespace(), UID: v.GetUID(), ResourceVersion: v.GetResourceVersion(),
+			CreationTimestamp: v.GetCreationTimestamp()},
+		Spec: autoscalingv1.ScaleSpec{Replicas: number("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: number("status"), Selector: selector}}, nil
 }

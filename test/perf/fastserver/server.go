@@ -72,10 +72,11 @@ func Start(ctx context.Context, delay time.Duration, kubelets *Kubelets) (*Serve
 	}
 	s.host = "https://" + listener.Addr().String()
 	ctx, s.stop = context.WithCancel(ctx)
-	s.http = &http.Server{Handler: s, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}, ReadHeaderTimeout: time.Minute,
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 1000},
-		ErrorLog:    log.New(io.Discard, "", 0), // connections that clients cut
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+	s.http = &http.Server{Handler: s, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+		ReadHeaderTimeout: time.Minute,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		ErrorLog:          log.New(io.Discard, "", 0), // connections that clients cut
+		BaseContext:       func(net.Listener) context.Context { return ctx }}
 	s.ending.Go(func() { _ = s.http.ServeTLS(listener, "", "") })
 	s.ending.Go(func() { kubelets.run(ctx, s.resource(corev1.SchemeGroupVersion.WithResource("pods"))) })
 	return s, nil

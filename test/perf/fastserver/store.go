@@ -147,7 +147,8 @@ func (r *resource) create(o object, dry bool) (*version, error) {
 	if o.GetName() == "" {
 		return nil, apierrors.NewBadRequest("an object needs a name")
 	}
-	if namespaces := r.server.resource(corev1.SchemeGroupVersion.WithResource("namespaces")); r.kind.namespaced && namespaces.get(keyOf("", o.GetNamespace())) == nil {
+	namespaces := r.server.resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	if r.kind.namespaced && namespaces.get(keyOf("", o.GetNamespace())) == nil {
 		return nil, namespaces.notFound(o.GetNamespace())
 	}
 	o.SetUID(uuid.NewUUID())
@@ -272,10 +273,10 @@ func (r *resource) remove(key, name string, options *metav1.DeleteOptions) (*ver
 	}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != before.GetUID() {
-			return nil, r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, before.GetUID()))
+			return nil, r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, before.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != before.GetResourceVersion() {
-			return nil, r.conflict(name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified",
+			return nil, r.conflict(name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
 				*p.ResourceVersion, before.GetResourceVersion()))
 		}
 	}
