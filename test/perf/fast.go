@@ -68,7 +68,7 @@ func fast(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return fmt.Errorf("folder for the manager: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if err := serveFast(ctx, b, dir); err != nil {
 		return err
 	}
@@ -284,8 +284,8 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 		if err != nil {
 			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
-		defer listener.Close()
 		ports[i] = listener.Addr().String()
+		defer func() { _ = listener.Close() }() // not before all are found, so that they differ
 	}
 	m := &manager{ready: "http://" + ports[0] + "/readyz", metric: "http://" + ports[1] + "/metrics", pprof: "http://" + ports[2], dir: dir,
 		log: filepath.Join(dir, "manager.log")}
@@ -313,5 +313,3 @@ func tail(path string) string {
 	}
 	return string(b[max(0, len(b)-4000):])
 }
-
-func fastProfile(ctx context.Context, b *bench, profile, step string) error { return nil }
