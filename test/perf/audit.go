@@ -44,6 +44,12 @@ func (w writes) total() int {
 	return n
 }
 
+// writeLog tells what clients write.
+type writeLog interface {
+	// read adds to counts what a client wrote since the last read.
+	read(counts *writes, agent string) error
+}
+
 // skip goes to the end of the log.
 func (a *auditLog) skip() error {
 	info, err := os.Stat(a.path)

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/test/perf/fastserver"
 )
 
 const (
@@ -34,6 +36,26 @@ type bench struct {
 	agent   string
 	cluster string
 	report  *report
+	// server is there instead of a cluster in scenario fast.
+	server *fastserver.Server
+}
+
+// log tells what clients write from now on.
+func (b *bench) log() (writeLog, error) {
+	if b.server != nil {
+		return &servedWrites{b.server, b.server.Written()}, nil
+	}
+	log := &auditLog{path: b.audit}
+	return log, log.skip()
+}
+
+// load is how busy the machine is.
+func (b *bench) load() load {
+	pid := 0
+	if b.manager != nil {
+		pid = b.manager.pid
+	}
+	return readLoad(b.cluster, pid)
 }
 
 func newBench(ctx context.Context, r *report) (*bench, error) {
@@ -115,14 +137,17 @@ type step func(ctx context.Context) (begin, end time.Time, err error)
 
 // bareStep measures what the bare client does.
 func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*phase, error) {
-	log := &auditLog{path: b.audit}
-	if err := log.skip(); err != nil {
+	log, err := b.log()
+	if err != nil {
 		return nil, err
 	}
-	position := log.position
-	busy := readLoad(b.cluster)
+	cluster, err := b.log()
+	if err != nil {
+		return nil, err
+	}
+	busy := b.load()
 	begin, end, err := do(ctx)
-	others := readLoad(b.cluster).others(busy)
+	others := b.load().others(busy)
 	if err != nil {
 		return nil, fmt.Errorf("bare client: %s: %w", name, err)
 	}
@@ -131,7 +156,7 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 		return nil, err
 	}
 	p := &phase{Name: name, Bare: true, Pods: pods, Others: others}
-	if p.Lost, err = b.lostPods(position); err != nil {
+	if p.Lost, err = lostPods(cluster); err != nil {
 		return nil, err
 	}
 	p.fill(begin, end, w)
@@ -141,11 +166,14 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 
 // managerStep measures what the manager does, until it has nothing to write any more.
 func (b *bench) managerStep(ctx context.Context, name string, pods int, do step) (*phase, error) {
-	log := &auditLog{path: b.audit}
-	if err := log.skip(); err != nil {
+	log, err := b.log()
+	if err != nil {
 		return nil, err
 	}
-	position := log.position
+	cluster, err := b.log()
+	if err != nil {
+		return nil, err
+	}
 	cpu, err := b.manager.cpu()
 	if err != nil {
 		return nil, err
@@ -155,9 +183,9 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 		return nil, err
 	}
 	b.manager.resetPeak()
-	busy := readLoad(b.cluster)
+	busy := b.load()
 	begin, end, err := do(ctx)
-	others := readLoad(b.cluster).others(busy)
+	others := b.load().others(busy)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -166,7 +194,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 		return nil, err
 	}
 	p := &phase{Name: name, Pods: pods, Others: others}
-	if p.Lost, err = b.lostPods(position); err != nil {
+	if p.Lost, err = lostPods(cluster); err != nil {
 		return nil, err
 	}
 	p.fill(begin, end, w)
@@ -193,7 +221,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 }
 
 // quiet waits until the manager has written nothing for a while, and returns what it wrote.
-func (b *bench) quiet(ctx context.Context, log *auditLog) (writes, error) {
+func (b *bench) quiet(ctx context.Context, log writeLog) (writes, error) {
 	const still = 2 * time.Second
 	var w writes
 	last, since := -1, time.Now()
@@ -209,11 +237,10 @@ func (b *bench) quiet(ctx context.Context, log *auditLog) (writes, error) {
 	return w, err
 }
 
-// lostPods counts the pods that the cluster itself took out of service since a position in the audit log, because it had not heard of
-// their nodes for too long. What is measured then is not the manager alone.
-func (b *bench) lostPods(position int64) (int, error) {
+// lostPods counts the pods that the cluster itself took out of service, because it had not heard of their nodes for too long. What is
+// measured then is not the manager alone.
+func lostPods(log writeLog) (int, error) {
 	var w writes
-	log := &auditLog{path: b.audit, position: position}
 	err := log.read(&w, "kube-controller-manager/")
 	return w.done["update pods/status"] + w.done["patch pods/status"], err
 }

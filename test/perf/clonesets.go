@@ -51,6 +51,8 @@ type sets struct {
 	spec func(image string) corev1.PodSpec
 	// annotations are those of the pods.
 	annotations map[string]string
+	// complete, if there is one, completes a CloneSet as webhooks would.
+	complete func(set map[string]any) ([]byte, error)
 }
 
 func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
@@ -88,7 +90,11 @@ func (s *sets) object(name string, replicas int, unavailable string) (*unstructu
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations}, "spec": s.spec(images[0])},
 		},
 	}
-	b, err := json.Marshal(set)
+	complete := s.complete
+	if complete == nil {
+		complete = func(set map[string]any) ([]byte, error) { return json.Marshal(set) }
+	}
+	b, err := complete(set)
 	if err != nil {
 		return nil, err
 	}

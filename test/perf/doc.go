@@ -11,6 +11,8 @@
 //	AUDIT_LOG      the file to which the API server writes every write
 //	CLUSTER        its name
 //	PERF_RUN       command that starts a program beside the cluster: afloat-cluster run
+//	PERF_BINARY    the manager that scenario fast, which needs no cluster, runs by itself (bin/manager); all others run PERF_MANAGER
+//	PERF_DELAY     after what time the API server of scenario fast answers (1ms)
 //	PERF_MANAGER   command line of the manager, started by a shell
 //	PERF_NAME      what the report calls it
 //	PERF_AGENT     how its user agent begins (kruise-manager)

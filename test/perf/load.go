@@ -14,7 +14,7 @@ type load struct {
 	busy, all, measured float64
 }
 
-func readLoad(cluster string) load {
+func readLoad(cluster string, manager int) load {
 	var l load
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -31,7 +31,7 @@ func readLoad(cluster string) load {
 			l.busy += v / ticks
 		}
 	}
-	for _, pid := range processesOf(cluster) {
+	for _, pid := range processesOf(cluster, manager) {
 		if cpu, err := (process{pid}).cpu(); err == nil {
 			l.measured += cpu
 		}
@@ -39,9 +39,12 @@ func readLoad(cluster string) load {
 	return l
 }
 
-// processesOf returns the cluster's processes and this one.
-func processesOf(cluster string) []int {
+// processesOf returns the cluster's processes, this one and the manager, which has no cluster about it in scenario fast; 0 is none.
+func processesOf(cluster string, manager int) []int {
 	pids := []int{os.Getpid()}
+	if cluster == "" && manager != 0 {
+		pids = append(pids, manager)
+	}
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil || cluster == "" {
 		return pids

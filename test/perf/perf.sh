@@ -18,10 +18,9 @@ trap finish EXIT
 # Copies: what is measured must not change while others build.
 go build -o "$work/perf" ./test/perf
 cp bin/manager "$work/manager"
-kubectl=$(hack/kubectl.sh)
 export PERF_NAME=${PERF_NAME:-afloat $(git describe --always --dirty 2>/dev/null || echo unknown)}
 export PERF_REPORTS=${PERF_REPORTS:-docs/perf}
-export PERF_RUN="$cluster run"
+export PERF_RUN="$cluster run" PERF_BINARY=$work/manager
 
 status=0
 for scenario in "$@"; do
@@ -30,6 +29,7 @@ for scenario in "$@"; do
     "$work/perf" -scenario "$scenario" || status=1
     continue
   fi
+  kubectl=$(hack/kubectl.sh)
   up=yes
   "$cluster" up
   KUBECONFIG=$("$cluster" kubeconfig)

@@ -145,3 +145,29 @@ func TestProcess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSharesOfAProfile(t *testing.T) {
+	got, err := shares(`File: manager
+Type: cpu
+Duration: 5s, Total samples = 100ms
+-----------+-------------------------------------------------------
+      30ms   runtime.memmove
+             crypto/tls.(*Conn).Write
+             golang.org/x/net/http2.(*clientStream).doRequest
+             github.com/afloat-project/afloat/internal/workload/cloneset.(*application).send
+-----------+-------------------------------------------------------
+     1.20s   runtime.scanObject
+             runtime.gcBgMarkWorker (inline)
+-----------+-------------------------------------------------------
+      10ms   main.main
+-----------+-------------------------------------------------------
+      20ms   runtime.gcBgMarkWorker
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]time.Duration{"garbage collection": 1220 * time.Millisecond, "requests: encoding, sending, decoding the answer": 30 * time.Millisecond, "other": 10 * time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,6 +88,8 @@ type manager struct {
 	ready, metric string
 	pprof         string
 	dir           string
+	// log, if there is one, is the file of what the manager prints, which then runs as a child of this process.
+	log string
 }
 
 // newManager reads from the environment what the manager is; see doc.go.
@@ -113,6 +116,9 @@ func (m *manager) start(ctx context.Context) error {
 	if err := os.Remove(m.pidFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if m.log != "" {
+		return m.startHere()
+	}
 	out, err := exec.CommandContext(ctx, m.run[0], append(m.run[1:], m.command...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("starting the manager: %w: %s", err, out)
@@ -125,6 +131,32 @@ func (m *manager) start(ctx context.Context) error {
 		m.pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
 		return err == nil, err
 	})
+}
+
+// startHere starts the manager as a child, which ends with this process at the latest.
+func (m *manager) startHere() error {
+	log, err := os.Create(m.log)
+	if err != nil {
+		return fmt.Errorf("log of the manager: %w", err)
+	}
+	command := exec.Command(m.command[0], m.command[1:]...) //nolint:noctx // stop ends it, gently
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		defer log.Close()
+		runtime.LockOSThread() // the child ends with the thread that started it
+		err := command.Start()
+		started <- err
+		if err == nil {
+			_ = command.Wait() // how it ended is seen by stop
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting the manager: %w", err)
+	}
+	m.pid = command.Process.Pid
+	return nil
 }
 
 // stop ends the manager that was started here, gently.

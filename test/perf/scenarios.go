@@ -31,6 +31,8 @@ func scenarios() []scenario {
 				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 10 %%, scaled down to nothing.", n)})
 	}
 	return append(all,
+		scenario{name: "fast", about: "One CloneSet of 1,000 pods, then 100 of 10, created and updated in place at maxUnavailable 100 %, on an API server of the benchmark's own " +
+			"that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
 		scenario{name: "paced-1000", about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
 			"the pace is that of the pods, not that of the API server.", run: paced},
 		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
@@ -43,6 +45,11 @@ func scenarios() []scenario {
 // ceiling measures the bare client, with as many pods as tell its speed: creation, update with at most percent of the pods out of
 // service, deletion.
 func ceiling(ctx context.Context, b *bench, n, percent int) error {
+	return ceilingOf(ctx, b, "", n, percent)
+}
+
+// ceilingOf is ceiling with steps whose names begin like that.
+func ceilingOf(ctx context.Context, b *bench, what string, n, percent int) error {
 	n = min(n, 1000)
 	pods, err := observe(ctx, b.kube, others)
 	if err != nil {
@@ -53,20 +60,20 @@ func ceiling(ctx context.Context, b *bench, n, percent int) error {
 	if b.sets != nil {
 		c.annotations = b.sets.annotations
 	}
-	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+	if _, err := b.bareStep(ctx, what+stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
-	if err := bareUpdate(ctx, b, c, n, percent, images[1]); err != nil {
+	if err := bareUpdate(ctx, b, c, what+updateStep(percent), n, percent, images[1]); err != nil {
 		return err
 	}
-	_, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
+	_, err = b.bareStep(ctx, what+stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) })
 	return err
 }
 
-func bareUpdate(ctx context.Context, b *bench, c *bareClient, n, percent int, image string) error {
+func bareUpdate(ctx context.Context, b *bench, c *bareClient, name string, n, percent int, image string) error {
 	budget := budgetOf(n, percent)
 	var use *budgetUse
-	p, err := b.bareStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
+	p, err := b.bareStep(ctx, name, n, func(ctx context.Context) (begin, end time.Time, err error) {
 		c.pods.watchBudget(n, budget, image)
 		begin, end, err = c.update(ctx, n, budget, image)
 		use = c.pods.endBudget()
@@ -100,7 +107,7 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 		return err
 	}
 	for i, percent := range percents {
-		if err := bareUpdate(ctx, b, c, n, percent, images[i+1]); err != nil {
+		if err := bareUpdate(ctx, b, c, updateStep(percent), n, percent, images[i+1]); err != nil {
 			return err
 		}
 	}
@@ -188,11 +195,16 @@ func paced(ctx context.Context, b *bench) error {
 // measureUpdate moves all pods of the sets in place to an image; that a pod is replaced, or more than the budget are out of service,
 // is an error.
 func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string, n, percent int, image string) error {
+	return updateSets(ctx, b, pods, updateStep(percent), b.report.Scenario, names, n, percent, image)
+}
+
+// updateSets is measureUpdate as a step of that name, with profiles of that name.
+func updateSets(ctx context.Context, b *bench, pods *observer, name, profile string, names []string, n, percent int, image string) error {
 	budget := budgetOf(n, percent)
 	var use *budgetUse
 	before := pods.snapshot()
-	p, err := b.managerStep(ctx, updateStep(percent), n, func(ctx context.Context) (begin, end time.Time, err error) {
-		profiled, err := b.manager.profile(ctx, b.report.Scenario)
+	p, err := b.managerStep(ctx, name, n, func(ctx context.Context) (begin, end time.Time, err error) {
+		profiled, err := b.manager.profile(ctx, profile)
 		if err != nil {
 			return begin, end, err
 		}
@@ -307,20 +319,26 @@ func manyPods(ctx context.Context, b *bench, count, size int) (*observer, []stri
 	for i := range names {
 		names[i] = fmt.Sprintf("web-%03d", i)
 	}
-	_, err = b.managerStep(ctx, stepCreate, count*size, func(ctx context.Context) (begin, end time.Time, err error) {
-		ready := pods.expect("", func() bool { return pods.serving[images[0]] == count*size })
-		begin = time.Now()
-		if err := each(count, func(i int) error { return b.sets.create(ctx, names[i], size, "100%") }); err != nil {
-			return begin, end, err
-		}
-		if end, err = pods.wait(ctx, "pods become ready", ready); err == nil {
-			err = each(count, func(i int) error { return b.sets.settled(ctx, names[i], size) })
-		}
-		return begin, end, err
-	})
-	if err != nil {
+	if err := createSets(ctx, b, pods, stepCreate, names, size); err != nil {
 		pods.close()
 		return nil, nil, err
 	}
 	return pods, names, nil
+}
+
+// createSets measures the creation of sets of the same size, as a step of that name.
+func createSets(ctx context.Context, b *bench, pods *observer, name string, names []string, size int) error {
+	n := len(names) * size
+	_, err := b.managerStep(ctx, name, n, func(ctx context.Context) (begin, end time.Time, err error) {
+		ready := pods.expect("", func() bool { return pods.serving[images[0]] == n })
+		begin = time.Now()
+		if err := each(len(names), func(i int) error { return b.sets.create(ctx, names[i], size, "100%") }); err != nil {
+			return begin, end, err
+		}
+		if end, err = pods.wait(ctx, "pods become ready", ready); err == nil {
+			err = each(len(names), func(i int) error { return b.sets.settled(ctx, names[i], size) })
+		}
+		return begin, end, err
+	})
+	return err
 }

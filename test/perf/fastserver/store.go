@@ -1,0 +1,411 @@
+package fastserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// history is how many events of a resource are kept at least; watches that ask for older ones must list anew.
+const history = 1 << 15
+
+// event is one change of a resource.
+type event struct {
+	kind watch.EventType
+	// before is what the event replaced or deleted, now what it left; a deletion has its last version with the number of the deletion.
+	before, now *version
+}
+
+// resource keeps the objects of one kind.
+type resource struct {
+	kind   *kind
+	server *Server
+
+	mu      sync.Mutex
+	objects map[string]*version
+	// log are the latest events; first is the position of log[0] in all, lost the number of the last one that was dropped.
+	log   []event
+	first int
+	lost  uint64
+	// more is closed when there are more events.
+	more chan struct{}
+}
+
+func newResource(k *kind, s *Server) *resource {
+	return &resource{kind: k, server: s, objects: map[string]*version{}, more: make(chan struct{})}
+}
+
+func keyOf(namespace, name string) string { return namespace + "/" + name }
+
+func (r *resource) get(key string) *version {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.objects[key]
+}
+
+func (r *resource) notFound(name string) error {
+	return apierrors.NewNotFound(r.kind.GroupResource(), name)
+}
+
+func (r *resource) conflict(name, why string) error {
+	return apierrors.NewConflict(r.kind.GroupResource(), name, fmt.Errorf("%s", why))
+}
+
+const outdated = "the object has been modified; please apply your changes to the latest version and try again"
+
+// list returns all objects that are chosen, in the order of their names, and the version of the list. The position is where a watch goes on.
+func (r *resource) list(chosen func(*version) bool) (all []*version, number uint64, position int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range r.objects {
+		if chosen(v) {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *version) int { return bytes.Compare([]byte(a.key), []byte(b.key)) })
+	return all, r.server.last.Load(), r.first + len(r.log)
+}
+
+// store puts a version into place and announces it; the lock must be held. Nil is a deletion.
+func (r *resource) store(before *version, o object, key string) *version {
+	e := event{kind: watch.Modified, before: before}
+	deleted := o == nil
+	if deleted {
+		o = before.DeepCopyObject().(object)
+	}
+	number := r.server.last.Add(1)
+	o.SetResourceVersion(strconv.FormatUint(number, 10))
+	e.now = &version{object: o, number: number, key: key}
+	switch {
+	case deleted:
+		e.kind = watch.Deleted
+		delete(r.objects, key)
+	case before == nil:
+		e.kind = watch.Added
+		r.objects[key] = e.now
+	default:
+		r.objects[key] = e.now
+	}
+	r.log = append(r.log, e)
+	if len(r.log) >= 2*history {
+		r.lost = r.log[history-1].now.number
+		r.log = slices.Clone(r.log[history:])
+		r.first += history
+	}
+	close(r.more)
+	r.more = make(chan struct{})
+	return e.now
+}
+
+// since returns the events from a position on, and what tells of more. It is false when they are not kept any more.
+func (r *resource) since(position int) ([]event, <-chan struct{}, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if position < r.first {
+		return nil, nil, false
+	}
+	return r.log[position-r.first:], r.more, true // what is in the log does not change
+}
+
+// after is the position of the first event after a version; false if events after it were dropped.
+func (r *resource) after(number uint64) (int, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if number < r.lost {
+		return 0, false
+	}
+	at, _ := slices.BinarySearchFunc(r.log, number+1, func(e event, n uint64) int {
+		switch {
+		case e.now.number < n:
+			return -1
+		case e.now.number > n:
+			return 1
+		}
+		return 0
+	})
+	return r.first + at, true
+}
+
+// create stores a new object, which is the caller's no more.
+func (r *resource) create(o object, dry bool) (*version, error) {
+	if o.GetName() == "" && o.GetGenerateName() != "" {
+		o.SetName(o.GetGenerateName() + rand.String(5))
+	}
+	if o.GetName() == "" {
+		return nil, apierrors.NewBadRequest("an object needs a name")
+	}
+	namespaces := r.server.resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	if r.kind.namespaced && namespaces.get(keyOf("", o.GetNamespace())) == nil {
+		return nil, namespaces.notFound(o.GetNamespace())
+	}
+	o.SetUID(uuid.NewUUID())
+	o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	o.SetGeneration(1)
+	o.SetDeletionTimestamp(nil)
+	if r.kind.has("status") {
+		setPart(o, nil, "status")
+	}
+	if pod, ok := o.(*corev1.Pod); ok {
+		Complete(&pod.Spec)
+		pod.Status.Phase = corev1.PodPending
+	}
+	key := keyOf(o.GetNamespace(), o.GetName())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.objects[key] != nil {
+		return nil, apierrors.NewAlreadyExists(r.kind.GroupResource(), o.GetName())
+	}
+	if dry {
+		return &version{object: o, key: key}, nil
+	}
+	return r.store(nil, o, key), nil
+}
+
+// update changes an object by a function that makes a new one from a version that it must not change, and is asked again when another
+// write came between. What must not change is put back, and a change that changes nothing makes no version.
+func (r *resource) update(ctx context.Context, key, name, subresource string, dry bool, change func(*version) (object, error)) (*version, error) {
+	for ctx.Err() == nil {
+		before := r.get(key)
+		if before == nil {
+			return nil, r.notFound(name)
+		}
+		o, err := change(before)
+		if err != nil {
+			return nil, err
+		}
+		if uid := o.GetUID(); uid != "" && uid != before.GetUID() {
+			return nil, r.conflict(name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+		}
+		guarded := o.GetResourceVersion() != "" && o.GetResourceVersion() != before.GetResourceVersion()
+		if guarded {
+			return nil, r.conflict(name, outdated)
+		}
+		o = r.kind.settle(before.object, o, subresource)
+		o.SetResourceVersion(before.GetResourceVersion())
+		after := &version{object: o, key: key, number: before.number}
+		same, err := r.same(before, after)
+		switch {
+		case err != nil:
+			return nil, err
+		case same:
+			return before, nil
+		case dry:
+			return after, nil
+		}
+		if now := r.replace(before, o); now != nil {
+			return now, nil
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// change is a write of the server's own, which bears no guards. The function makes a new object from a version that it must not change, or
+// nil if there is nothing to change.
+func (r *resource) change(ctx context.Context, key string, change func(object) object) {
+	for ctx.Err() == nil {
+		before := r.get(key)
+		if before == nil {
+			return
+		}
+		o := change(before.object)
+		if o == nil || r.replace(before, o) != nil {
+			return
+		}
+	}
+}
+
+// replace stores an object unless there is another version by now. One that is to go and has nothing left to wait for goes.
+func (r *resource) replace(before *version, o object) *version {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.objects[before.key] != before {
+		return nil
+	}
+	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && graceOf(o) == 0 {
+		now := r.store(before, o, before.key)
+		r.store(now, nil, before.key)
+		return now
+	}
+	return r.store(before, o, before.key)
+}
+
+func graceOf(o object) int64 {
+	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil {
+		return *grace
+	}
+	return 0
+}
+
+func (r *resource) same(before, after *version) (bool, error) {
+	a, ok := before.object.(*unstructured.Unstructured)
+	if ok {
+		return reflect.DeepEqual(a.Object, after.object.(*unstructured.Unstructured).Object), nil
+	}
+	f := form{protobuf: true}
+	was, err := before.bytes(f)
+	if err != nil {
+		return false, err
+	}
+	is, err := after.bytes(f)
+	return bytes.Equal(was, is), err
+}
+
+// remove deletes an object, or begins to: pods have their grace, and finalizers hold it.
+func (r *resource) remove(key, name string, options *metav1.DeleteOptions) (*version, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.objects[key]
+	if before == nil {
+		return nil, r.notFound(name)
+	}
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != before.GetUID() {
+			return nil, r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, before.GetUID()))
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != before.GetResourceVersion() {
+			return nil, r.conflict(name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+				*p.ResourceVersion, before.GetResourceVersion()))
+		}
+	}
+	if len(options.DryRun) > 0 {
+		return before, nil
+	}
+	grace := int64(0)
+	if pod, ok := before.object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		if grace = corev1.DefaultTerminationGracePeriodSeconds; pod.Spec.TerminationGracePeriodSeconds != nil {
+			grace = *pod.Spec.TerminationGracePeriodSeconds
+		}
+	}
+	if options.GracePeriodSeconds != nil {
+		grace = min(grace, *options.GracePeriodSeconds)
+	}
+	if grace == 0 && len(before.GetFinalizers()) == 0 {
+		return r.store(before, nil, key), nil
+	}
+	if before.GetDeletionTimestamp() != nil && graceOf(before) <= grace {
+		return before, nil
+	}
+	going := before.DeepCopyObject().(object)
+	end := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
+	going.SetDeletionTimestamp(&end)
+	going.SetDeletionGracePeriodSeconds(&grace)
+	if going.GetGeneration() > 0 {
+		going.SetGeneration(going.GetGeneration() + 1)
+	}
+	return r.store(before, going, key), nil
+}
+
+// settle makes of what a client sends for a subresource what is stored: the rest is as it was.
+func (k *kind) settle(before, sent object, subresource string) object {
+	if subresource == "" {
+		if k.has("status") {
+			setPart(sent, before, "status")
+		}
+	} else {
+		part := "status"
+		if subresource != "status" {
+			part = "spec"
+		}
+		kept := before.DeepCopyObject().(object)
+		setPart(kept, sent, part)
+		if k.name == "Pod" && part == "status" { // as the real one: metadata of pods may come with their status
+			kept.SetLabels(sent.GetLabels())
+			kept.SetAnnotations(sent.GetAnnotations())
+			kept.SetFinalizers(sent.GetFinalizers())
+		}
+		sent = kept
+	}
+	sent.SetUID(before.GetUID())
+	sent.SetName(before.GetName())
+	sent.SetNamespace(before.GetNamespace())
+	sent.SetGenerateName(before.GetGenerateName())
+	sent.SetCreationTimestamp(before.GetCreationTimestamp())
+	sent.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	sent.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
+	sent.SetManagedFields(nil)
+	sent.SetGeneration(before.GetGeneration())
+	if subresource != "status" && !reflect.DeepEqual(part(before, "spec"), part(sent, "spec")) {
+		sent.SetGeneration(before.GetGeneration() + 1)
+	}
+	return sent
+}
+
+// partNames are the names of parts in Go types.
+var partNames = map[string]string{"spec": "Spec", "status": "Status"}
+
+// part is the spec or the status of an object; nil if its kind has none.
+func part(o object, name string) any {
+	if document, ok := o.(*unstructured.Unstructured); ok {
+		return document.Object[name]
+	}
+	if field := reflect.ValueOf(o).Elem().FieldByName(partNames[name]); field.IsValid() {
+		return field.Interface()
+	}
+	return nil
+}
+
+// setPart sets the spec or the status to that of another object; nil is none.
+func setPart(o, from object, name string) {
+	if document, ok := o.(*unstructured.Unstructured); ok {
+		var value any
+		if from != nil {
+			value = part(from, name)
+		}
+		if value == nil {
+			delete(document.Object, name)
+		} else {
+			document.Object[name] = value
+		}
+		return
+	}
+	field := reflect.ValueOf(o).Elem().FieldByName(partNames[name])
+	switch {
+	case !field.IsValid():
+	case from == nil:
+		field.SetZero()
+	default:
+		field.Set(reflect.ValueOf(from).Elem().FieldByName(partNames[name]))
+	}
+}
+
+// Complete sets what the API server sets in the spec of a pod that leaves it out.
+func Complete(spec *corev1.PodSpec) {
+	if spec.RestartPolicy == "" {
+		spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+	if spec.DNSPolicy == "" {
+		spec.DNSPolicy = corev1.DNSClusterFirst
+	}
+	if spec.SchedulerName == "" {
+		spec.SchedulerName = corev1.DefaultSchedulerName
+	}
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	if spec.TerminationGracePeriodSeconds == nil {
+		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+		spec.TerminationGracePeriodSeconds = &grace
+	}
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		if c.TerminationMessagePath == "" {
+			c.TerminationMessagePath = corev1.TerminationMessagePathDefault
+		}
+		if c.TerminationMessagePolicy == "" {
+			c.TerminationMessagePolicy = corev1.TerminationMessageReadFile
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package fastserver
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// selected tells which versions a list or watch is about.
+func (q *request) selected() (func(*version) bool, error) {
+	query := q.URL.Query()
+	byLabel, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	for _, r := range byField.Requirements() {
+		switch r.Field {
+		case "metadata.name", "metadata.namespace", "spec.nodeName":
+		default:
+			return nil, apierrors.NewBadRequest("field label not supported: " + r.Field)
+		}
+	}
+	return func(v *version) bool {
+		if q.namespace != "" && v.GetNamespace() != q.namespace || q.name != "" && v.GetName() != q.name {
+			return false
+		}
+		if !byLabel.Empty() && !byLabel.Matches(labels.Set(v.GetLabels())) {
+			return false
+		}
+		if byField.Empty() {
+			return true
+		}
+		of := fields.Set{"metadata.name": v.GetName(), "metadata.namespace": v.GetNamespace()}
+		if pod, ok := v.object.(*corev1.Pod); ok {
+			of["spec.nodeName"] = pod.Spec.NodeName
+		}
+		return byField.Matches(of)
+	}, nil
+}
+
+// watch sends events until the client goes or its time is over.
+func (q *request) watch(w http.ResponseWriter) {
+	query := q.URL.Query()
+	if query.Get("sendInitialEvents") != "" { // the list comes by itself: clients fall back to that
+		answer{}.send(w, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil))
+		return
+	}
+	chosen, err := q.selected()
+	if err != nil {
+		answer{}.send(w, err)
+		return
+	}
+	var end <-chan time.Time
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
+		timer := time.NewTimer(time.Duration(seconds) * time.Second)
+		defer timer.Stop()
+		end = timer.C
+	}
+	media := runtime.ContentTypeJSON
+	if q.form.protobuf {
+		media = runtime.ContentTypeProtobuf + ";stream=watch"
+	}
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(http.StatusOK)
+	stream := &stream{w: w, control: http.NewResponseController(w), form: q.form, chosen: chosen}
+	position, err := q.begin(stream, query.Get("resourceVersion"))
+	if err != nil {
+		stream.fail(err)
+		return
+	}
+	for {
+		events, more, ok := q.resource.since(position)
+		if !ok {
+			stream.fail(apierrors.NewResourceExpired("too old resource version"))
+			return
+		}
+		position += len(events)
+		if stream.send(events) != nil {
+			return
+		}
+		select {
+		case <-more:
+		case <-q.Context().Done():
+			return
+		case <-end:
+			return
+		}
+	}
+}
+
+// begin is where a watch begins: after a version, or with all that there is.
+func (q *request) begin(s *stream, from string) (int, error) {
+	if from == "" || from == "0" {
+		all, _, position := q.resource.list(s.chosen)
+		var events []event
+		for _, v := range all {
+			events = append(events, event{kind: watch.Added, now: v})
+		}
+		return position, s.send(events)
+	}
+	number, err := strconv.ParseUint(from, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest("invalid resource version " + from)
+	}
+	position, ok := q.resource.after(number)
+	if !ok {
+		return 0, apierrors.NewResourceExpired("too old resource version: " + from)
+	}
+	return position, nil
+}
+
+// stream is the answer to a watch.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	form    form
+	chosen  func(*version) bool
+}
+
+// send writes the events that the client asked for. To it an object appears and goes as its selectors begin and cease to choose it.
+func (s *stream) send(events []event) error {
+	for _, e := range events {
+		was, is := e.before != nil && s.chosen(e.before), e.kind != watch.Deleted && s.chosen(e.now)
+		kind := watch.Modified
+		switch {
+		case !was && !is:
+			continue
+		case !was:
+			kind = watch.Added
+		case !is:
+			kind = watch.Deleted
+		}
+		b, err := e.now.frame(kind, s.form)
+		if err != nil {
+			return err
+		}
+		if _, err := s.w.Write(b); err != nil {
+			return err
+		}
+	}
+	return s.control.Flush()
+}
+
+func (s *stream) fail(err error) {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // ours
+	if !ok {
+		return
+	}
+	body := status.Status()
+	body.Kind, body.APIVersion = "Status", "v1"
+	encoded, err := encode(&body, s.form)
+	if err != nil {
+		return
+	}
+	if b, err := frame(watch.Error, encoded, s.form); err == nil {
+		_, _ = s.w.Write(b)
+		_ = s.control.Flush()
+	}
+}
