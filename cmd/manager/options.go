@@ -101,7 +101,11 @@ func parseOptions(args []string) (*options, error) {
 	for _, name := range []string{"advancedcronjob", "broadcastjob", "cloneset", "crr", "daemonset", "imagepulljob", "nodeimage", "nodepodprobe",
 		"persistentpodstate", "podprobemarker", "podunavailablebudget", "resourcedistribution", "sidecarset", "sidecarterminator", "statefulset",
 		"uniteddeployment", "workloadspread"} {
-		o.workers[name] = fs.Int(name+"-workers", 3, "objects worked on at the same time")
+		workers := 3
+		if name == "cloneset" { // a worker waits while requests of its set are on the way; the server's priority and fairness bounds them
+			workers = 10
+		}
+		o.workers[name] = fs.Int(name+"-workers", workers, "objects worked on at the same time")
 	}
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time") // ND-146
 	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
