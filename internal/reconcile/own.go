@@ -48,6 +48,8 @@ type write struct {
 	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in doubt no more than type and name counts.
 	object client.Object
 	at     time.Time
+	// unseen: what was deleted had just been created, and the cache may not show it at all yet.
+	unseen bool
 }
 
 // Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called concurrently, those about one owner's
@@ -72,20 +74,26 @@ func (o *Own) remember(owner types.UID, w *write) {
 		o.owners[owner] = map[id]*write{}
 	}
 	before := o.owners[owner][idOf(w.object)]
-	if before != nil && w.operation == changed && before.operation == created && before.object.GetUID() == w.object.GetUID() {
-		w.operation = created // the cache may not show the object at all yet: that it shows none is no end
+	if before != nil && (before.operation == created || before.unseen) && before.object.GetUID() == w.object.GetUID() {
+		switch w.operation { // the cache may not show the object at all yet: that it shows none is no end
+		case changed:
+			w.operation = created
+		case deleted:
+			w.unseen = true
+		case created, gone, unsure:
+		}
 	}
 	o.owners[owner][idOf(w.object)] = w
 }
 
 // Changed remembers the version that a change left, or that a live read showed.
 func (o *Own) Changed(owner types.UID, object client.Object, at time.Time) {
-	o.remember(owner, &write{changed, object, at})
+	o.remember(owner, &write{operation: changed, object: object, at: at})
 }
 
 // Created remembers an object that was created, or that a live read showed though the cache did not.
 func (o *Own) Created(owner types.UID, object client.Object, at time.Time) {
-	o.remember(owner, &write{created, object, at})
+	o.remember(owner, &write{operation: created, object: object, at: at})
 }
 
 // Deleted remembers that an object was asked to go.
@@ -95,7 +103,7 @@ func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
 		end := metav1.NewTime(at.Add(graceOf(going)))
 		going.SetDeletionTimestamp(&end)
 	}
-	o.remember(owner, &write{deleted, going, at})
+	o.remember(owner, &write{operation: deleted, object: going, at: at})
 }
 
 // graceOf is how long a pod has to end: the caches do not keep more than the default of it. The true time comes with the next event.
@@ -108,7 +116,7 @@ func graceOf(object client.Object) time.Duration {
 
 // Unsure remembers a write of any sort whose outcome is not known, such as one that timed out.
 func (o *Own) Unsure(owner types.UID, object client.Object, at time.Time) {
-	o.remember(owner, &write{unsure, object, at})
+	o.remember(owner, &write{operation: unsure, object: object, at: at})
 }
 
 // Forget drops all that is remembered of an owner that is gone.
@@ -129,6 +137,20 @@ func (o *Own) open(owner types.UID) []*write {
 		writes = append(writes, w)
 	}
 	return writes
+}
+
+// about is the write about an object of that type and name, nil if there is none.
+func (o *Own) about(owner types.UID, like client.Object) *write {
+	if o == nil { // nothing is written
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	writes := o.owners[owner]
+	if len(writes) == 0 {
+		return nil
+	}
+	return writes[idOf(like)]
 }
 
 func (o *Own) drop(owner types.UID, w *write) {
@@ -167,7 +189,7 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 // Again is when to come back although nothing happens, because the caches may never show what they lack; 0 is not at all.
 func (o *Own) Again(owner types.UID) time.Duration {
 	for _, w := range o.open(owner) {
-		if w.operation == created || w.operation == gone || w.operation == unsure {
+		if w.operation == created || w.operation == gone || w.operation == unsure || w.unseen {
 			return DoubtAfter
 		}
 	}
@@ -181,16 +203,29 @@ func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write,
 		return nil, err
 	}
 	if actual == nil {
-		return &write{gone, w.object, now}, nil
+		return &write{operation: gone, object: w.object, at: now}, nil
 	}
-	seen, err := read(ctx, o.Cache, w.object, client.UnsafeDisableDeepCopy)
+	return o.found(ctx, actual, now)
+}
+
+// found is what a live read showed, as if it had been written: the cache may have an older version of it, none, or another of its name from before.
+func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
+	seen, err := o.cached(ctx, actual)
 	if err != nil {
-		return nil, fmt.Errorf("reading %T %s: %w", w.object, w.object.GetName(), err)
+		return nil, err
 	}
 	if seen != nil && seen.GetUID() == actual.GetUID() {
-		return &write{changed, actual, now}, nil
+		return &write{operation: changed, object: actual, at: now}, nil
 	}
-	return &write{created, actual, now}, nil
+	return &write{operation: created, object: actual, at: now}, nil
+}
+
+func (o *Own) cached(ctx context.Context, like client.Object) (client.Object, error) {
+	seen, err := read(ctx, o.Cache, like, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("reading %T %s: %w", like, like.GetName(), err)
+	}
+	return seen, nil
 }
 
 func (o *Own) live(ctx context.Context, like client.Object) (client.Object, error) {
@@ -202,9 +237,9 @@ func (o *Own) live(ctx context.Context, like client.Object) (client.Object, erro
 }
 
 func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.Time) (bool, error) {
-	seen, err := read(ctx, o.Cache, w.object, client.UnsafeDisableDeepCopy)
+	seen, err := o.cached(ctx, w.object)
 	if err != nil {
-		return false, fmt.Errorf("reading %T %s: %w", w.object, w.object.GetName(), err)
+		return false, err
 	}
 	late := now.Sub(w.at) >= DoubtAfter
 	switch w.operation {
@@ -213,30 +248,52 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 			return seen == nil, nil
 		}
 		actual, err := o.live(ctx, w.object)
-		if err == nil && actual != nil && actual.GetUID() != seen.GetUID() { // another of its name has come
-			o.remember(owner, &write{created, actual, now})
+		switch {
+		case err != nil:
+			return false, err
+		case actual == nil: // the cache will show it
+			o.remember(owner, &write{operation: gone, object: w.object, at: now})
+		case actual.GetUID() != seen.GetUID(): // another of its name has come
+			o.remember(owner, &write{operation: created, object: actual, at: now})
+		default:
+			return true, nil
 		}
-		return err == nil && actual != nil && actual.GetUID() == seen.GetUID(), err
+		return false, nil
 	case deleted:
-		return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil
+		if !w.unseen || arrived(seen, w.object) {
+			return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil
+		}
 	case changed:
 		return seen == nil || seen.GetUID() != w.object.GetUID() || !older(seen, w.object), nil
+	default: // created
+		if seen != nil {
+			return !older(seen, w.object), nil // one of the same name from before does not do
+		}
 	}
-	if seen != nil || !late { // created
-		return seen != nil && !older(seen, w.object), nil // one of the same name from before does not do
-	}
-	actual, err := o.live(ctx, w.object)
-	if err == nil && actual != nil && actual.GetUID() == w.object.GetUID() { // it exists: the cache will show it
-		o.remember(owner, &write{created, actual, now})
+	if !late {
 		return false, nil
 	}
+	actual, err := o.live(ctx, w.object)
 	if err != nil {
 		return false, err
 	}
-	if o.Leaked != nil {
+	if actual != nil && actual.GetUID() == w.object.GetUID() { // it exists: the cache will show it
+		next := &write{operation: w.operation, object: actual, at: now}
+		if w.operation == deleted {
+			next.object = w.object
+		}
+		o.remember(owner, next)
+		return false, nil
+	}
+	if o.Leaked != nil && w.operation == created { // else it went because we wanted it to
 		o.Leaked(owner)
 	}
 	return true, nil
+}
+
+// arrived tells whether a cache that shows this of an object's name shows the object itself, or one that came after it.
+func arrived(seen, object client.Object) bool {
+	return seen != nil && (seen.GetUID() == object.GetUID() || !older(seen, object))
 }
 
 // read returns the object of the same type and name, nil if there is none.
@@ -286,20 +343,18 @@ func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) boo
 
 // Newest is Laid for one object, of which the type and the name must be known though the cache has none.
 func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T, bool) {
-	for _, w := range o.open(owner) {
-		if idOf(w.object) != idOf(cached) {
-			continue
-		}
-		var have client.Object
-		if exists {
-			have = cached
-		}
-		if newest, there := w.over(have); there {
-			return newest.(T), true
-		}
-		return cached, false
+	w := o.about(owner, cached)
+	if w == nil {
+		return cached, exists
 	}
-	return cached, exists
+	var have client.Object
+	if exists {
+		have = cached
+	}
+	if newest, there := w.over(have); there {
+		return newest.(T), true
+	}
+	return cached, false
 }
 
 // over returns what is there of an object after the write, given what the cache has, which is nil for nothing.
@@ -308,7 +363,8 @@ func (w *write) over(cached client.Object) (client.Object, bool) {
 	case gone:
 		return nil, false
 	case deleted:
-		if cached == nil || cached.GetUID() != w.object.GetUID() || cached.GetDeletionTimestamp() != nil {
+		before := w.unseen && !arrived(cached, w.object)
+		if !before && (cached == nil || cached.GetUID() != w.object.GetUID() || cached.GetDeletionTimestamp() != nil) {
 			return cached, cached != nil
 		}
 		_, pod := w.object.(*corev1.Pod)

@@ -187,14 +187,11 @@ func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into clien
 	if err := w.Own.Live.Get(ctx, name, into); err != nil {
 		return err
 	}
-	switch seen, err := read(ctx, w.Own.Cache, into, client.UnsafeDisableDeepCopy); {
-	case err != nil:
+	found, err := w.Own.found(ctx, into, w.Now())
+	if err != nil {
 		return err
-	case seen == nil:
-		w.Own.Created(w.owner, into, w.Now())
-	default:
-		w.Own.Changed(w.owner, into, w.Now())
 	}
+	w.Own.remember(w.owner, found)
 	return nil
 }
 

@@ -131,12 +131,16 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if !Concerns(pod) {
+		r.Own.Forget(owner) // no more of its events are looked at
+		return ctrl.Result{}, nil
+	}
 	if err := r.Own.Settle(ctx, owner, r.Now()); err != nil {
 		return ctrl.Result{}, err
 	}
 	again := r.Own.Again(owner)
 	if pod, _ = reconcile.Newest(r.Own, owner, pod, true); !Concerns(pod) {
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: reconcile.DoubtAfter}, nil
 	}
 	barrier, err := barrierFrom(ctx, r.Client, pod)
 	if err != nil {
@@ -152,7 +156,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		newest = nil
 	}
 	result, err := r.carryOut(ctx, Snapshot{Pod: pod, Barrier: newest}, false)
-	reconcile.Sooner(&result.RequeueAfter, again)
+	reconcile.Sooner(&result.RequeueAfter, min(again, r.Own.Again(owner)))
 	return result, err
 }
 
@@ -191,10 +195,14 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.count(s.Pod, plan.Action)
+	if plan.Action == Refuse { // caches may never show what somebody else has made
+		r.Own.Forget(ownerOf(client.ObjectKeyFromObject(s.Pod)))
+	}
 	if plan.Complete {
 		if err := r.complete(ctx, s.Pod); err != nil {
 			return ctrl.Result{}, err
 		}
+		reconcile.Sooner(&plan.After, reconcile.DoubtAfter) // no event may, and what was written is to be forgotten
 	}
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }

@@ -78,8 +78,8 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	kept := p.memory.Of(owner)
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
 	plan := Make(*snapshot)
-	if overtaken, err := p.overtaken(ctx, plan); err != nil || overtaken {
-		return Outcome{After: time.Millisecond}, err
+	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
+		return Outcome{After: after}, err
 	}
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.learn(plan, result, p.Kube.Now())
@@ -107,17 +107,25 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	return outcome, errors.Join(result.Err, final.Err)
 }
 
-// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded. Caches of pods and of SidecarSets lag apart, and webhooks
-// may have known a change before; a pod that has what that gives must not be taken back. One live read tells, which the next plan is made from.
-func (p *Pass) overtaken(ctx context.Context, plan *Plan) (bool, error) {
+// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come back then. Caches of pods and of SidecarSets
+// lag apart, and webhooks may have known a change before; a pod that has what that gives must not be taken back. One live read tells, which the next plan
+// is made from. One that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
+func (p *Pass) overtaken(ctx context.Context, plan *Plan) (after time.Duration, err error) {
 	if !slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Action == Upgrade }) {
-		return false, nil
+		return 0, nil
 	}
 	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
-	if err := p.Kube.For(set.UID).Read(ctx, types.NamespacedName{Name: set.Name}, now); err != nil {
-		return false, client.IgnoreNotFound(err)
+	if err := p.Kube.For(set.UID).Read(ctx, types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
+		return 0, err
 	}
-	return now.UID != set.UID || now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations), nil
+	switch {
+	case now.UID != set.UID: // it is gone, and maybe another of its name has come
+		p.Forget(set.UID)
+		return retryAfter, nil
+	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
+		return time.Millisecond, nil
+	}
+	return 0, nil
 }
 
 // Forget drops what is remembered of a SidecarSet that is gone.

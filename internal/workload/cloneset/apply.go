@@ -67,6 +67,8 @@ type Result struct {
 	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
+	// Halted: the revision could not be written, so that nothing else was tried.
+	Halted bool
 	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
@@ -103,7 +105,7 @@ func (a *application) all(ctx context.Context) Result {
 	left, err := a.revisions(ctx)
 	if err != nil {
 		result.add(&result.UpdateError, err)
-		result.Retry = true
+		result.Retry, result.Halted = true, true
 		return result
 	}
 	result.add(&result.PullError, a.preDownload(ctx, left))

@@ -93,7 +93,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	p.announce(plan)
 	kept.learn(plan, result, p.Kube.Now())
 	p.pulled(plan, result)
-	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.CreateError == nil, Done: result.Done, Created: result.Created}
+	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.Created > 0, Done: result.Done, Created: result.Created}
 	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
@@ -146,17 +146,17 @@ func (m *memory) holdBack(s *Snapshot) {
 // learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a pause the condition that
 // tells it would call for the next attempt at once, and claims without a pod would come and go.
 func (m *memory) learn(plan *Plan, result Result, now time.Time) {
-	attempted := func(retry *retries.Retry, tried bool, err error) {
+	attempted := func(retry *retries.Retry, succeeded bool, err error) {
 		switch {
-		case tried && err != nil:
+		case err != nil:
 			retry.Failed(about(plan.Set), err, now)
-		case tried:
+		case succeeded:
 			*retry = retries.Retry{}
 		}
 	}
-	attempted(&m.creation, len(plan.Create) > 0, result.CreateError)
-	attempted(&m.growth, len(plan.ClaimGrowth) > 0, result.GrowthError)
-	attempted(&m.updates, result.Refused != nil || result.Updated, result.Refused)
+	attempted(&m.creation, result.Created > 0, result.CreateError)
+	attempted(&m.growth, len(plan.ClaimGrowth) > 0 && !result.Halted, result.GrowthError)
+	attempted(&m.updates, result.Updated, result.Refused)
 	m.rememberRefusals(plan, result, now)
 }
 
@@ -211,7 +211,7 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result, statu
 		return nil // a version of the set that this pass has outdated itself is written by the next one
 	}
 	body, err := reconcile.StatusPatch(plan.Set, &plan.Set.Status, status)
-	if err != nil {
+	if err != nil || body == nil {
 		return err
 	}
 	if _, err := reconcile.Patch(ctx, p.Kube.For(plan.Set.UID), plan.Set, body, "status"); err != nil {
