@@ -14,11 +14,11 @@ func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 	for name, another := range map[string]bool{"it is gone": false, "another of its name has come": true} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(allAtOnce), 2)
-			if err := s.settle(50); err != nil {
+			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
 			s.change(imageNow("proxy", "proxy:2"))
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			former := s.Cached(setKey)
 			s.Remove(setKey)
 			if another {
@@ -26,7 +26,7 @@ func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 				stamp(set)
 				s.Store(setKey, set)
 			}
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			s.Show(setKey, former)
 			reads := 0
 			s.Answer = func(r *simulation.Request) error {
@@ -36,7 +36,7 @@ func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 				return nil
 			}
 			for range 100 { // a second
-				s.manage()
+				s.Manage()
 				for _, pod := range s.pods() {
 					if image := imageOf(pod, "proxy"); image == "proxy:2" {
 						t.Fatal("upgraded to what does not exist any more")

@@ -33,15 +33,15 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 				}
 				return nil
 			}
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			if _, err := s.run(); err == nil {
 				t.Fatal("nothing was refused")
 			}
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			for _, revision := range s.List("ControllerRevision", false) {
 				s.Remove(revisionKey(revision.GetName()))
 			}
-			s.deliver(1 << 20)
+			s.Events(1 << 20)
 			s.Pass(time.Minute)
 			storing = answer
 			if outcome, err := s.run(); (err == nil) == (name == "refused") || err == nil && outcome.After < retryAfter {
@@ -59,7 +59,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 // TestAStatusThatOnlyTheClockTellsApart: nothing is sent where two statuses are the same once they are written.
 func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 	s := simulate(1, makeSet(1), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	plan := &Plan{Set: s.set().DeepCopy()}

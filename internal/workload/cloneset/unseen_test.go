@@ -13,7 +13,7 @@ import (
 // deleted once, and never counted as one that stays (CS-073 (part)).
 func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 	s := simulate(1, makeSet(3), Features{})
-	if err := s.settle(100); err != nil {
+	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	requests := 0
@@ -53,7 +53,7 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 	if requests != 1 {
 		t.Errorf("%d deletions", requests)
 	}
-	if err := s.settle(100); err != nil || len(s.active()) != 3 {
+	if err := s.Settle(100); err != nil || len(s.active()) != 3 {
 		t.Errorf("%d pods, %v", len(s.active()), err)
 	}
 }
