@@ -20,8 +20,8 @@ func podOf(uid types.UID, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: uid, ResourceVersion: version}}
 }
 
-func terminating(uid types.UID, version string) *corev1.Pod {
-	pod := podOf(uid, version)
+func terminating(version string) *corev1.Pod {
+	pod := podOf("u", version)
 	pod.DeletionTimestamp = &metav1.Time{Time: noon}
 	return pod
 }
@@ -93,7 +93,7 @@ func TestOwn(t *testing.T) {
 		"changed, gone":                                   {write: changed, want: "none"},
 		"changed, another is shown":                       {write: changed, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
 		"deleted, still shown":                            {write: deleted, cached: podOf("u", "10"), want: "u10 going"},
-		"deleted, shown as terminating":                   {write: deleted, cached: terminating("u", "11"), live: terminating("u", "11"), want: "u11 going"},
+		"deleted, shown as terminating":                   {write: deleted, cached: terminating("11"), live: terminating("11"), want: "u11 going"},
 		"deleted, gone":                                   {write: deleted, want: "none"},
 		"deleted, another of the name is shown":           {write: deleted, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
 		"answer lost, nothing exists, nothing shown":      {write: unsure, want: "none", reads: 1},
@@ -101,7 +101,7 @@ func TestOwn(t *testing.T) {
 		"answer lost, it exists, shown before the change": {write: unsure, cached: podOf("u", "9"), live: podOf("u", "10"), want: "u10", reads: 1},
 		"answer lost, it exists, shown as it is":          {write: unsure, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10", reads: 1},
 		"answer lost, it is gone, still shown":            {write: unsure, cached: podOf("u", "9"), want: "none", reads: 1},
-		"answer lost, it is going, shown without":         {write: unsure, cached: podOf("u", "9"), live: terminating("u", "10"), want: "u10 going", reads: 1},
+		"answer lost, it is going, shown without":         {write: unsure, cached: podOf("u", "9"), live: terminating("10"), want: "u10 going", reads: 1},
 		"changed just after its creation, not shown at all": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },
 			live: podOf("u", "11"), want: "u11"},
 		"changed just after its creation, shown before the change": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },

@@ -13,7 +13,7 @@ import (
 func TestDeletedBeforeItWasShown(t *testing.T) {
 	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil, "one of the name from before is shown": podOf("t", "5")} {
 		t.Run(name, func(t *testing.T) {
-			cache, live := &shows{pod: former}, &shows{pod: terminating("u", "11")}
+			cache, live := &shows{pod: former}, &shows{pod: terminating("11")}
 			leaks := 0
 			o := &Own{Cache: cache, Live: live, Leaked: func(types.UID) { leaks++ }}
 			o.Created("owner", podOf("u", "10"), noon)
@@ -25,11 +25,11 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 				want         string
 				reads        int
 			}{
-				{"not shown yet", former, terminating("u", "11"), 0, "u10 going", 0},
-				{"not shown for long", former, terminating("u", "11"), DoubtAfter, "u10 going", 1},
-				{"looked up a moment ago", former, terminating("u", "11"), DoubtAfter + time.Second, "u10 going", 1},
-				{"shown as it was created", podOf("u", "10"), terminating("u", "11"), 2 * DoubtAfter, "u10 going", 1},
-				{"shown as going", terminating("u", "11"), terminating("u", "11"), 2 * DoubtAfter, "u11 going", 1},
+				{"not shown yet", former, terminating("11"), 0, "u10 going", 0},
+				{"not shown for long", former, terminating("11"), DoubtAfter, "u10 going", 1},
+				{"looked up a moment ago", former, terminating("11"), DoubtAfter + time.Second, "u10 going", 1},
+				{"shown as it was created", podOf("u", "10"), terminating("11"), 2 * DoubtAfter, "u10 going", 1},
+				{"shown as going", terminating("11"), terminating("11"), 2 * DoubtAfter, "u11 going", 1},
 			}
 			for _, step := range steps {
 				cache.pod, live.pod = step.cached, step.live

@@ -27,14 +27,12 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 	for _, pod := range s.pods() {
 		old[pod.Name] = true
 	}
-	scale := func(replicas int32) *Plan {
+	scale := func(replicas int32) {
 		s.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
 		s.Show(setKey, s.set())
-		outcome, err := s.run()
-		if err != nil {
+		if _, err := s.run(); err != nil {
 			t.Fatal(err)
 		}
-		return outcome.Plan
 	}
 	scale(4)
 	var alive *corev1.Pod
