@@ -428,7 +428,9 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 		case apierrors.IsNotFound(err):
 			return nil // the node has gone
 		case !apierrors.IsConflict(err) || try == tries:
-			r.Own.Unsure(job, node, r.Now())
+			if !reconcile.Refused(err) { // of what was refused nothing was done
+				r.Own.Unsure(job, node, r.Now())
+			}
 			return fmt.Errorf("patching NodeImage %s: %w", node.Name, err)
 		}
 		fresh := &appsv1beta1.NodeImage{}

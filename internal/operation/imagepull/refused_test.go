@@ -151,3 +151,29 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 		t.Errorf("remembered: %v, %v", r.refused, err)
 	}
 }
+
+// IMG-085 (part): a refusal leaves no doubt, so that nodes which refuse a job are not read from the API server, one after the other, at each of its passes;
+// a lost answer is looked up.
+func TestRefusalsAreNotLookedUp(t *testing.T) {
+	for reads, failure := range map[int]error{0: apierrors.NewInvalid(appsv1beta1.GroupVersion.WithKind("NodeImage").GroupKind(), "n", nil), 1: apierrors.NewTimeoutError("lost", 1)} {
+		node, got := blank("n"), 0
+		node.ResourceVersion = ""
+		c := interceptor.NewClient(fakeClient(t, node).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+				return failure
+			}})
+		live := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			got++
+			return c.Get(ctx, key, o, opts...)
+		}})
+		r := &JobReconciler{Client: c, Live: live, Own: &own.Own{Cache: c, Live: live}, Now: func() time.Time { return noon }}
+		job := warm()
+		assigner := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}
+		if err := r.change(t.Context(), job.UID, node, assigner.Assign); !errors.Is(err, failure) {
+			t.Fatal(err)
+		}
+		if err := r.Own.Settle(t.Context(), job.UID, noon); err != nil || got != reads {
+			t.Errorf("%v: %d live reads, %v", failure, got, err)
+		}
+	}
+}

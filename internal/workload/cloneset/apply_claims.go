@@ -72,7 +72,10 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("looking for the pod of claim %s: %w", claim.Name, err)
 	}
-	if err := a.Delete(ctx, claim); err != nil {
+	switch err := a.Delete(ctx, claim); {
+	case apierrors.IsConflict(err):
+		return reconcile.ErrChanged
+	case err != nil:
 		a.warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
 	}
