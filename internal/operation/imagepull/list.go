@@ -196,6 +196,7 @@ type ListReconciler struct {
 
 	mu      sync.Mutex
 	refused map[types.NamespacedName]map[string]bool // by list: the images whose jobs were refused
+	uids    map[types.NamespacedName]types.UID       // of lists that something may be remembered of
 }
 
 // tookImage remembers whether the job for an image was accepted.
@@ -229,6 +230,21 @@ func (r *ListReconciler) refusedLast(list types.NamespacedName, jobs []*appsv1be
 		}
 	}
 	return append(first, last...)
+}
+
+// is notes which list a name stands for; what is remembered of the writes of a former one goes with it. No UID is none.
+func (r *ListReconciler) is(name types.NamespacedName, uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if former := r.uids[name]; former != "" && former != uid {
+		r.Own.Forget(former)
+	}
+	if r.uids == nil {
+		r.uids = map[types.NamespacedName]types.UID{}
+	}
+	if r.uids[name] = uid; uid == "" {
+		delete(r.uids, name)
+	}
 }
 
 // forget drops what is remembered of a list that is gone, or has nothing to be made any more.
@@ -267,9 +283,11 @@ func (r *ListReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.Client.Get(ctx, request.NamespacedName, list); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
+			r.is(request.NamespacedName, "")
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.is(request.NamespacedName, list.UID)
 	now := r.Now()
 	if err := r.Own.Settle(ctx, list.UID, now); err != nil {
 		return ctrl.Result{}, err

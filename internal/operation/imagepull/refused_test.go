@@ -177,3 +177,22 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is remembered of the writes of a list that is gone, or that another of its name has replaced.
+func TestAListThatIsGoneIsForgotten(t *testing.T) {
+	r := &ListReconciler{Own: &own.Own{}}
+	name := client.ObjectKey{Namespace: "ns", Name: "warm"}
+	for _, next := range []types.UID{"", "another"} {
+		r.is(name, "uid")
+		r.Own.Unsure("uid", &appsv1beta1.ImagePullJob{}, noon)
+		if r.is(name, "uid"); r.Own.Again("uid") == 0 {
+			t.Error("forgotten while it is there")
+		}
+		if r.is(name, next); r.Own.Again("uid") != 0 {
+			t.Errorf("it is remembered when there is %q", next)
+		}
+	}
+	if r.is(name, ""); len(r.uids) > 0 {
+		t.Errorf("%v", r.uids)
+	}
+}
