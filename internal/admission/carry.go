@@ -75,10 +75,13 @@ func unknownFields(value any, t reflect.Type, path []string, listed int, found f
 	}
 }
 
-// leaves finds what in value is no object with members.
+// placedBy is how many steps of a path say where it is in the other document: what is below them moves together.
+const placedBy = 4
+
+// leaves finds what in value moves by itself: what is so deep that its place is known, and what is no object with members.
 func leaves(value any, path []string, found func(path []string, value any)) {
 	object, ok := value.(document)
-	if !ok || len(object) == 0 {
+	if !ok || len(object) == 0 || len(path) >= placedBy {
 		found(path, value)
 		return
 	}
@@ -100,9 +103,24 @@ func insert(into any, path []string, listed int, value any) {
 		into, path, listed = next, path[1:], listed-1
 	}
 	if object, ok := into.(document); ok {
-		if _, taken := object[path[0]]; !taken {
-			object[path[0]] = value
-		}
+		add(object, path[0], value)
+	}
+}
+
+// add sets a member that is not there; of one that is an object in both, what is not there in it.
+func add(into document, key string, value any) {
+	present, taken := into[key]
+	if !taken {
+		into[key] = value
+		return
+	}
+	object, isObject := present.(document)
+	members, ok := value.(document)
+	if !isObject || !ok {
+		return
+	}
+	for key, member := range members {
+		add(object, key, member)
 	}
 }
 

@@ -75,13 +75,20 @@ type Watch struct {
 	arrived    int
 	held       bool
 	complete   bool
+	another    bool // the generation has changed, and nothing has moved since
 	told       map[string]time.Time
 }
 
 // Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none is.
 func (w *Watch) Passed(p Progress, now time.Time) (tell string, after time.Duration) {
-	if !w.begun || w.generation != p.Generation {
-		*w = Watch{begun: true, generation: p.Generation, since: now, arrived: p.Arrived, told: map[string]time.Time{}}
+	if !w.begun {
+		*w = Watch{begun: true, since: now, told: map[string]time.Time{}}
+	}
+	if w.generation != p.Generation { // another rollout, but what stands still moves no sooner for it: autoscalers write the spec again and again
+		w.generation, w.arrived, w.complete, w.another = p.Generation, p.Arrived, false, true
+	}
+	if w.another && p.Moved { // it has begun, and what was told was of the former one
+		w.another, w.told = false, map[string]time.Time{}
 	}
 	w.complete = w.complete || p.Complete
 	held := p.Wait != nil && (!w.complete || p.Wait.Reason != NotReady)

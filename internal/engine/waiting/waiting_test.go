@@ -28,7 +28,20 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 			{at: 50 * time.Second, p: Progress{Wait: wait("B")}, tell: "B: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
 			{at: 60 * time.Second, p: Progress{Wait: wait("A")}, after: 570 * time.Second},
 			{at: 630 * time.Second, p: Progress{Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
-			{at: 700 * time.Second, p: Progress{Generation: 1, Wait: wait("A")}, after: 30 * time.Second},
+			{at: 700 * time.Second, p: Progress{Generation: 1, Wait: wait("A")}, after: 530 * time.Second},
+			{at: 701 * time.Second, p: Progress{Generation: 1, Wait: wait("A"), Moved: true}, after: 30 * time.Second},
+			{at: 720 * time.Second, p: Progress{Generation: 1, Wait: wait("C")}, after: 11 * time.Second},
+		},
+		"held while an autoscaler writes the spec again and again": {
+			{at: 0, p: Progress{Generation: 1, Wait: wait("A")}, after: 30 * time.Second},
+			{at: 15 * time.Second, p: Progress{Generation: 2, Wait: wait("A")}, after: 15 * time.Second},
+			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 75 * time.Second, p: Progress{Generation: 4, Wait: wait("A")}, after: 555 * time.Second},
+		},
+		"another rollout with fewer that have arrived": {
+			{at: 0, p: Progress{Generation: 1, Complete: true, Arrived: 10}},
+			{at: time.Minute, p: Progress{Generation: 2, Wait: wait(NotReady), Arrived: 5}, after: 30 * time.Second},
+			{at: 80 * time.Second, p: Progress{Generation: 2, Wait: wait(NotReady), Arrived: 6}, after: 30 * time.Second},
 		},
 		"moving": {
 			{at: 0, p: Progress{Wait: wait("A")}, after: 30 * time.Second},

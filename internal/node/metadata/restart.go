@@ -119,6 +119,9 @@ func (q *restarter) next(ctx context.Context) bool {
 // restart begins to stop the container if the pod, read from the API server, and the runtime still give reason to (ND-113, ND-116). It
 // returns false if it has to wait for other stops of the namespace.
 func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
+	if q.stopper.Full(t.Pod.Namespace) { // without a question to the API server, which are few and for all
+		return false, nil
+	}
 	found, pod, err := q.look(ctx, t)
 	if err != nil {
 		return false, err

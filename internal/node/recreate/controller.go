@@ -226,6 +226,10 @@ func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRec
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
 		return plan.After, nil
 	}
+	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) { // without a question to the API server, which are few and for all
+		logger.V(2).Info("Waiting", "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+		return poll, nil
+	}
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
 		return again, err

@@ -88,6 +88,13 @@ func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended f
 	return true
 }
 
+// Full tells whether Start does nothing for the namespace at the moment.
+func (s *Stopper) Full(namespace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.underway[namespace] >= Most
+}
+
 func (s *Stopper) take(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

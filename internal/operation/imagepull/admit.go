@@ -354,6 +354,9 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	if size := sandboxSize(t.SandboxConfig); size > maxSandbox {
 		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, maxSandbox)
 	}
+	if n := len(secretsOf(t)); n > maxSecrets {
+		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n, maxSecrets)
+	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)
 	}

@@ -57,7 +57,7 @@ func TestRoomInANodeImage(t *testing.T) {
 		"one byte more of the namespace":     {holding("shop", maxBytesOfNamespace-added+1), "at most 256 KiB of one namespace"},
 		"one byte more of another namespace": {holding("other", maxBytesOfNamespace-added+1), ""},
 	} {
-		if got := noRoom(tt.node, job, "app", "1"); got != tt.want {
+		if got := noRoom(tt.node, job, "app", "1", nil); got != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

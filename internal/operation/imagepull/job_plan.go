@@ -102,7 +102,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
 		if entry == nil {
-			if why := noRoom(node, job, name, tag); why != "" {
+			if why := noRoom(node, job, name, tag, s.Secrets); why != "" {
 				full, p.room = append(full, node.Name), why
 				continue
 			}
@@ -113,7 +113,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			}
 			continue
 		}
-		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) {
+		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && noRoom(node, job, name, tag, s.Secrets) == "" {
 			p.Supply = append(p.Supply, node.Name)
 		}
 		result := TagStatus(node, name, tag)
@@ -298,7 +298,8 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		return nil, err
 	}
 	present := node.Spec.Images[name]
-	if ownedTag(node, name, tag, a.Job.UID) == nil && noRoom(node, a.Job, name, tag) != "" {
+	grows := ownedTag(node, name, tag, a.Job.UID) == nil || lacksSecrets(present.PullSecrets, a.Secrets)
+	if grows && noRoom(node, a.Job, name, tag, a.Secrets) != "" {
 		return nil, ErrFull
 	}
 	image := *present.DeepCopy()

@@ -18,6 +18,7 @@ const (
 	maxSandbox = 4 << 10 // of a job's sandboxConfig, which each node gets
 	maxTTL     = 31 * 24 * 3600
 	maxBackoff = 100
+	maxSecrets = 32 // of a job: each is read for it again and again, and each node gets a reference to it
 )
 
 // sandboxSize is how many bytes the labels and annotations of a sandbox have.
@@ -42,13 +43,19 @@ func sandboxOf(job *appsv1beta1.ImagePullJob) *appsv1beta1.SandboxConfig {
 	return job.Spec.SandboxConfig
 }
 
-// sizeOf is about how many bytes an image takes in a NodeImage.
-func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
-	const perImage, perSecret, perTag, perOwner = 64, 48, 256, 128 // names of fields, numbers and times
-	size := perImage + len(name) + sandboxSize(image.SandboxConfig)
-	for _, secret := range image.PullSecrets {
+func secretsSize(secrets []appsv1beta1.ReferenceObject) int {
+	const perSecret = 48
+	size := 0
+	for _, secret := range secrets {
 		size += perSecret + len(secret.Namespace) + len(secret.Name)
 	}
+	return size
+}
+
+// sizeOf is about how many bytes an image takes in a NodeImage.
+func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
+	const perImage, perTag, perOwner = 64, 256, 128 // names of fields, numbers and times
+	size := perImage + len(name) + sandboxSize(image.SandboxConfig) + secretsSize(image.PullSecrets)
 	for i := range image.Tags {
 		size += perTag + len(image.Tags[i].Tag)
 		for _, owner := range image.Tags[i].OwnerReferences {
@@ -58,22 +65,43 @@ func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	return size
 }
 
-// noRoom says why a NodeImage cannot take the image of a job; empty if it can.
-func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string) string {
+// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their places among the owners, and of the secrets,
+// which do not tell whose they are, the same part as of the owners. What others do with an image is not counted against who uses it, too.
+func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size int, has bool) {
+	share, all := appsv1beta1.ImageSpec{SandboxConfig: image.SandboxConfig}, 0
+	own := 0
+	for i := range image.Tags {
+		tag := appsv1beta1.ImageTagSpec{Tag: image.Tags[i].Tag}
+		for _, owner := range image.Tags[i].OwnerReferences {
+			if all++; owner.Namespace == namespace {
+				tag.OwnerReferences = append(tag.OwnerReferences, owner)
+			}
+		}
+		if len(tag.OwnerReferences) > 0 {
+			own += len(tag.OwnerReferences)
+			share.Tags = append(share.Tags, tag)
+		}
+	}
+	if own == 0 {
+		return 0, false
+	}
+	return sizeOf(name, &share) + secretsSize(image.PullSecrets)*own/all, true
+}
+
+// noRoom says why a NodeImage cannot take the image of a job with references to its secrets; empty if it can.
+func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
 	bytes, ownBytes, ownImages := 0, 0, 0
 	for image, spec := range node.Spec.Images {
-		size := sizeOf(image, &spec)
-		bytes += size
-		if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool {
-			return slices.ContainsFunc(t.OwnerReferences, func(ref corev1.ObjectReference) bool { return ref.Namespace == job.Namespace })
-		}) {
+		bytes += sizeOf(image, &spec)
+		if size, has := shareOf(image, &spec, job.Namespace); has {
 			ownBytes += size
 			ownImages++
 		}
 	}
-	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
+	present, has := node.Spec.Images[name]
+	lacking := slices.DeleteFunc(slices.Clone(secrets), func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
+	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
 		OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
-	_, has := node.Spec.Images[name]
 	switch {
 	case !has && len(node.Spec.Images) >= maxImages:
 		return fmt.Sprintf("at most %d", maxImages)

@@ -81,13 +81,22 @@ func copies(all []corev1.Secret, source, job string) []*corev1.Secret {
 	return found
 }
 
+// secretsOf are the names of the secrets that a job asks for, each once.
+func secretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
+	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
+}
+
 // Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
 // pull secrets that the job has to do without (IMG-116, IMG-123).
 func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string, err error) {
 	key := client.ObjectKeyFromObject(job).String()
-	wanted := slices.Compact(slices.Sorted(slices.Values(job.Spec.PullSecrets)))
+	wanted := secretsOf(&job.Spec.ImagePullJobTemplate)
 	if len(wanted) == 0 {
 		return nil, nil, nil
+	}
+	if n := len(wanted); n > maxSecrets { // of a job that was stored before admission refused it
+		wanted = wanted[:maxSecrets]
+		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, maxSecrets))
 	}
 	direct := job.Namespace == s.Namespace // IMG-111
 	var all corev1.SecretList

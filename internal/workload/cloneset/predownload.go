@@ -210,6 +210,20 @@ func (p *planner) updateHash() string {
 	return revision.ShortHash(p.UpdateRevision)
 }
 
+// An ImagePullJob with more is refused (IMG-097). Pulls hardly need any of it, and what is missing here the pods themselves have.
+const (
+	pullSandboxMost = 4 << 10
+	pullSecretsMost = 32
+)
+
+func bytesOf(pairs map[string]string) int {
+	size := 0
+	for key, value := range pairs {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
 // pullJobDocument is the body of the request for a job (CS-202, CS-203).
 func (p *planner) pullJobDocument(name, image string) map[string]any {
 	template := &p.Set.Spec.Template
@@ -236,7 +250,7 @@ func (p *planner) pullJobDocument(name, image string) map[string]any {
 		"completionPolicy": map[string]any{"type": "Always", "ttlSecondsAfterFinished": int64(pullTTLSeconds)},
 	}
 	var secrets []any
-	for _, secret := range template.Spec.ImagePullSecrets {
+	for _, secret := range template.Spec.ImagePullSecrets[:min(len(template.Spec.ImagePullSecrets), pullSecretsMost)] {
 		secrets = append(secrets, secret.Name)
 	}
 	if len(secrets) > 0 {
@@ -249,7 +263,7 @@ func (p *planner) pullJobDocument(name, image string) map[string]any {
 	if len(template.Annotations) > 0 {
 		sandbox["annotations"] = stringMap(template.Annotations)
 	}
-	if len(sandbox) > 0 {
+	if len(sandbox) > 0 && bytesOf(template.Labels)+bytesOf(template.Annotations) <= pullSandboxMost {
 		spec["sandboxConfig"] = sandbox
 	}
 	return map[string]any{

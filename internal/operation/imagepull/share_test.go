@@ -1,0 +1,103 @@
+package imagepull
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither their tags, nor
+// their places among the owners of a tag, nor most of their secrets.
+func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
+	owner := func(namespace string, n int) corev1.ObjectReference {
+		return corev1.ObjectReference{Namespace: namespace, Name: fmt.Sprintf("%s-%d", strings.Repeat("j", 50), n)}
+	}
+	many := func(image *appsv1beta1.ImageSpec) {
+		for i := range 700 {
+			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), OwnerReferences: []corev1.ObjectReference{owner("hostile", i)}})
+		}
+	}
+	for name, tt := range map[string]struct {
+		fill func(*appsv1beta1.ImageSpec)
+	}{
+		"tags": {many},
+		"owners of the same tag": {func(image *appsv1beta1.ImageSpec) {
+			for i := range 1500 {
+				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
+			}
+		}},
+		"secrets": {func(image *appsv1beta1.ImageSpec) {
+			for i := range 1500 {
+				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
+				image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: strings.Repeat("s", 100)})
+			}
+		}},
+	} {
+		n, image := blank("n"), appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "own", OwnerReferences: []corev1.ObjectReference{owner("shop", 1)}}}}
+		tt.fill(&image)
+		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"shared": image}
+		if size := sizeOf("shared", &image); size <= maxBytesOfNamespace || size > maxBytes-1000 {
+			t.Fatalf("%s: the image has %d bytes", name, size)
+		}
+		if why := noRoom(n, warm(), "app", "1", nil); why != "" {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+}
+
+// IMG-097 (part): references to the secrets of a job take room, before they are there.
+func TestSecretsTakeRoom(t *testing.T) {
+	var secrets []appsv1beta1.ReferenceObject
+	for i := range 2000 {
+		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
+	}
+	n := blank("n")
+	if why := noRoom(n, warm(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
+		t.Errorf("2000 secrets: %q", why)
+	}
+	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {PullSecrets: secrets}}
+	if why := noRoom(n, warm(), "app", "1", secrets); why != "" {
+		t.Errorf("2000 secrets that are there: %q", why)
+	}
+}
+
+// IMG-097 (part): a job names 32 pull secrets at most. More make a manager read for hours what may not even exist.
+func TestAJobNamesFewSecrets(t *testing.T) {
+	for n, refused := range map[int]bool{maxSecrets: false, maxSecrets + 1: true} {
+		job := warm()
+		for i := range n {
+			job.Spec.PullSecrets = append(job.Spec.PullSecrets, fmt.Sprint("s", i))
+		}
+		if err := CheckJob(job, nil); (err != nil) != refused {
+			t.Errorf("%d secrets: %v", n, err)
+		}
+	}
+}
+
+// IMG-097 (part): secrets that are made only when their job has its place on the node take no more room than there is.
+func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
+	job, n := warm(), blank("n")
+	image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: at(0), OwnerReferences: []corev1.ObjectReference{
+		{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind, Namespace: job.Namespace, Name: job.Name, UID: job.UID}}}}}
+	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": image, strings.Repeat("x", maxBytesOfNamespace-2000): image}
+	if ownedTag(n, "app", "1", job.UID) == nil {
+		t.Fatal("the job has no place")
+	}
+	for count, supplied := range map[int]bool{1: true, 32: false} {
+		s := JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{n}, Now: noon}
+		for i := range count {
+			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
+		}
+		if plan := PlanJob(s); (len(plan.Supply) == 1) != supplied {
+			t.Errorf("%d secrets: %v are supplied", count, plan.Supply)
+		}
+		_, err := Assigner{Job: job, Secrets: s.Secrets, Now: noon}.Assign(n)
+		if (err == nil) != supplied {
+			t.Errorf("%d secrets: %v", count, err)
+		}
+	}
+}
