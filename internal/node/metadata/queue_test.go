@@ -45,6 +45,6 @@ func TestARestartThatWaitsForItsNamespaceAsksNothing(t *testing.T) {
 	}
 	close(rt)
 	for range stop.Most {
-		<-ended
+		_ = <-ended
 	}
 }

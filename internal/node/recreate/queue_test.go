@@ -78,7 +78,7 @@ func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 	}
 	close(n.letGo)
 	for range stop.Most {
-		<-ended
+		_ = <-ended
 	}
 	pass()
 	<-woken
