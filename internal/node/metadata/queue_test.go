@@ -45,6 +45,8 @@ func TestARestartThatWaitsForItsNamespaceAsksNothing(t *testing.T) {
 	}
 	close(rt)
 	for range stop.Most {
-		_ = <-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }

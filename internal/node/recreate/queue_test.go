@@ -78,7 +78,9 @@ func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 	}
 	close(n.letGo)
 	for range stop.Most {
-		_ = <-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 	pass()
 	<-woken
