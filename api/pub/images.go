@@ -23,3 +23,11 @@ const (
 	// DaemonConfigNamespace is the only namespace in which node daemons read secrets (IMG-110, ND-066).
 	DaemonConfigNamespace = "kruise-daemon-config"
 )
+
+// Bounds of an ImagePullJob, which each of its nodes gets (IMG-097). Whoever makes jobs from something larger leaves the rest out.
+const (
+	// MaxPullSandboxBytes is how many bytes the labels and annotations of its sandboxConfig may have together.
+	MaxPullSandboxBytes = 4 << 10
+	// MaxPullSecrets is how many pull secrets it may name.
+	MaxPullSecrets = 32
+)

@@ -120,6 +120,7 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, into); err != nil {
+		w.Own.Unsure(w.owner, into, w.Now()) // it is there
 		return fmt.Errorf("reading the created object: %w", err)
 	}
 	return w.created(into)

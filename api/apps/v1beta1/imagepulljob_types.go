@@ -15,7 +15,7 @@ type ImagePullJobSpec struct {
 
 // ImagePullJobTemplate is what ImagePullJobs and ImageListPullJobs have in common.
 type ImagePullJobTemplate struct {
-	// PullSecrets are secrets in the namespace of the job. They cannot be changed in an ImagePullJob.
+	// PullSecrets are secrets in the namespace of the job, at most 32. They cannot be changed in an ImagePullJob.
 	// +spec:IMG-110, IMG-033
 	// +optional
 	PullSecrets []string `json:"pullSecrets,omitempty"`

@@ -351,11 +351,11 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	if err := checkPullPolicy(t.ImagePullPolicy); err != nil {
 		refuse("spec.%w", err)
 	}
-	if size := sandboxSize(t.SandboxConfig); size > maxSandbox {
-		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, maxSandbox)
+	if size := sandboxSize(t.SandboxConfig); size > pub.MaxPullSandboxBytes {
+		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, pub.MaxPullSandboxBytes)
 	}
-	if n := len(secretsOf(t)); n > maxSecrets {
-		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n, maxSecrets)
+	if n := len(secretsOf(t)); n > pub.MaxPullSecrets {
+		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n, pub.MaxPullSecrets)
 	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // IMG-097 (part): everything that an image has in a NodeImage takes room, and as much as is allowed is, to the byte.
@@ -65,7 +66,7 @@ func TestRoomInANodeImage(t *testing.T) {
 
 // IMG-097 (part): a sandboxConfig of 4 KiB goes to the nodes; a larger one is refused, and none of it goes there.
 func TestTheLargestSandboxConfig(t *testing.T) {
-	for size, allowed := range map[int]bool{maxSandbox: true, maxSandbox + 1: false} {
+	for size, allowed := range map[int]bool{pub.MaxPullSandboxBytes: true, pub.MaxPullSandboxBytes + 1: false} {
 		job := warm(func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", size-1)}}
 		})

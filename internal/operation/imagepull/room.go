@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some 1.5 MiB with
@@ -15,10 +16,8 @@ const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
 	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
 
-	maxSandbox = 4 << 10 // of a job's sandboxConfig, which each node gets
 	maxTTL     = 31 * 24 * 3600
 	maxBackoff = 100
-	maxSecrets = 32 // of a job: each is read for it again and again, and each node gets a reference to it
 )
 
 // sandboxSize is how many bytes the labels and annotations of a sandbox have.
@@ -37,7 +36,7 @@ func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 
 // sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was stored before it did.
 func sandboxOf(job *appsv1beta1.ImagePullJob) *appsv1beta1.SandboxConfig {
-	if sandboxSize(job.Spec.SandboxConfig) > maxSandbox {
+	if sandboxSize(job.Spec.SandboxConfig) > pub.MaxPullSandboxBytes {
 		return nil
 	}
 	return job.Spec.SandboxConfig

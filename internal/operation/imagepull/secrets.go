@@ -94,9 +94,9 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
-	if n := len(wanted); n > maxSecrets { // of a job that was stored before admission refused it
-		wanted = wanted[:maxSecrets]
-		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, maxSecrets))
+	if n := len(wanted); n > pub.MaxPullSecrets { // of a job that was stored before admission refused it
+		wanted = wanted[:pub.MaxPullSecrets]
+		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, pub.MaxPullSecrets))
 	}
 	direct := job.Namespace == s.Namespace // IMG-111
 	var all corev1.SecretList

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither their tags, nor
@@ -67,7 +68,7 @@ func TestSecretsTakeRoom(t *testing.T) {
 
 // IMG-097 (part): a job names 32 pull secrets at most. More make a manager read for hours what may not even exist.
 func TestAJobNamesFewSecrets(t *testing.T) {
-	for n, refused := range map[int]bool{maxSecrets: false, maxSecrets + 1: true} {
+	for n, refused := range map[int]bool{pub.MaxPullSecrets: false, pub.MaxPullSecrets + 1: true} {
 		job := warm()
 		for i := range n {
 			job.Spec.PullSecrets = append(job.Spec.PullSecrets, fmt.Sprint("s", i))

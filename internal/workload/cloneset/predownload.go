@@ -210,12 +210,6 @@ func (p *planner) updateHash() string {
 	return revision.ShortHash(p.UpdateRevision)
 }
 
-// An ImagePullJob with more is refused (IMG-097). Pulls hardly need any of it, and what is missing here the pods themselves have.
-const (
-	pullSandboxMost = 4 << 10
-	pullSecretsMost = 32
-)
-
 func bytesOf(pairs map[string]string) int {
 	size := 0
 	for key, value := range pairs {
@@ -224,7 +218,8 @@ func bytesOf(pairs map[string]string) int {
 	return size
 }
 
-// pullJobDocument is the body of the request for a job (CS-202, CS-203).
+// pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any of it, and the pods
+// themselves have it.
 func (p *planner) pullJobDocument(name, image string) map[string]any {
 	template := &p.Set.Spec.Template
 	labels := stringMap(template.Labels)
@@ -250,7 +245,7 @@ func (p *planner) pullJobDocument(name, image string) map[string]any {
 		"completionPolicy": map[string]any{"type": "Always", "ttlSecondsAfterFinished": int64(pullTTLSeconds)},
 	}
 	var secrets []any
-	for _, secret := range template.Spec.ImagePullSecrets[:min(len(template.Spec.ImagePullSecrets), pullSecretsMost)] {
+	for _, secret := range template.Spec.ImagePullSecrets[:min(len(template.Spec.ImagePullSecrets), pub.MaxPullSecrets)] {
 		secrets = append(secrets, secret.Name)
 	}
 	if len(secrets) > 0 {
@@ -263,7 +258,7 @@ func (p *planner) pullJobDocument(name, image string) map[string]any {
 	if len(template.Annotations) > 0 {
 		sandbox["annotations"] = stringMap(template.Annotations)
 	}
-	if len(sandbox) > 0 && bytesOf(template.Labels)+bytesOf(template.Annotations) <= pullSandboxMost {
+	if len(sandbox) > 0 && bytesOf(template.Labels)+bytesOf(template.Annotations) <= pub.MaxPullSandboxBytes {
 		spec["sandboxConfig"] = sandbox
 	}
 	return map[string]any{

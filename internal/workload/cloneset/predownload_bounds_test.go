@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
 )
 
 // CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is pulled ahead nevertheless: what would be
@@ -15,7 +17,7 @@ func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 	for i := range 40 {
 		secrets = append(secrets, fmt.Sprintf(`{"name":"s%d"}`, i))
 	}
-	for note, kept := range map[int]bool{pullSandboxMost - len("appweb") - len("note"): true, pullSandboxMost - len("appweb") - len("note") + 1: false} {
+	for note, kept := range map[int]bool{pub.MaxPullSandboxBytes - len("appweb") - len("note"): true, pub.MaxPullSandboxBytes - len("appweb") - len("note") + 1: false} {
 		set := makeSet(5)
 		setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"`+strings.Repeat("n", note)+`"}},"spec":{"imagePullSecrets":[`+
 			strings.Join(secrets, ",")+`],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
@@ -33,7 +35,7 @@ func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 		if _, has := spec["sandboxConfig"]; has != kept {
 			t.Errorf("a note of %d bytes: sandboxConfig is %v", note, spec["sandboxConfig"])
 		}
-		if names, _ := spec["pullSecrets"].([]any); len(names) != pullSecretsMost || names[0] != "s0" {
+		if names, _ := spec["pullSecrets"].([]any); len(names) != pub.MaxPullSecrets || names[0] != "s0" {
 			t.Errorf("pull secrets %v", names)
 		}
 	}
