@@ -32,26 +32,41 @@ type cachedSecret struct {
 	credentials []credential
 	problem     string
 	read, until time.Time
-	// users are the jobs that a copy is for; nil for a secret that is no copy.
+	copied      bool
+	// users are the jobs that a copy is for.
 	users map[string]bool
+	// namespace is the one whose jobs a secret without users is for: its own, or its source's.
+	namespace string
 }
 
-// serves tells whether a tag of these jobs may be pulled with the secret.
+// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is no copy also serves tags that no job owns: both were
+// put there by an administrator.
 func (c *cachedSecret) serves(jobs []string) bool {
-	return c.users == nil || slices.ContainsFunc(jobs, func(job string) bool { return c.users[job] })
+	if len(jobs) == 0 {
+		return !c.copied
+	}
+	return slices.ContainsFunc(jobs, func(job string) bool {
+		namespace, _, _ := strings.Cut(job, "/")
+		return c.users[job] || c.users == nil && namespace == c.namespace
+	})
 }
 
-// usersOf are the jobs in the references of a copy (IMG-113); nil if the secret is no copy, or one of a release that wrote no references.
-func usersOf(secret *corev1.Secret) map[string]bool {
-	references := secret.Annotations[pub.SecretReferences]
-	if secret.Annotations[pub.SecretSource] == "" || references == "" {
-		return nil
+// describe notes whom a secret is for: a copy is for the jobs in its references (IMG-113), or for those of its source's namespace where a release
+// wrote no references. Any other secret is for the jobs of its own namespace (IMG-111).
+func (c *cachedSecret) describe(secret *corev1.Secret) {
+	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
+	c.copied, c.namespace = source != "", secret.Namespace
+	if !c.copied {
+		return
 	}
-	users := map[string]bool{}
+	c.namespace, _, _ = strings.Cut(source, "/")
+	if references == "" {
+		return
+	}
+	c.users = map[string]bool{}
 	for job := range strings.SplitSeq(references, ",") {
-		users[job] = true
+		c.users[job] = true
 	}
-	return users
 }
 
 // again is how long ago a copy must have been read before it is read again to see whether another job is among its users by now.
@@ -62,7 +77,7 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 }
 
 // credentials returns those of the secrets for a tag of these jobs, in their order. The tags of an image share its secrets, and are of jobs in
-// several namespaces: a copy is used only for a job that it was made for. One that is missing or unusable is left out; that is logged when it is
+// several namespaces: each secret is used only for the jobs that it is for. One that is missing or unusable is left out; that is logged when it is
 // found out and not at every use. That the API server is away is an error only for one that was never read.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
 	var all []credential
@@ -83,7 +98,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	before, known := s.known[name]
 	s.mu.Unlock()
 	at := s.clock.Now()
-	if known && at.Before(before.until) && (before.serves(jobs) || at.Before(before.read.Add(again))) {
+	if known && at.Before(before.until) && (!before.copied || before.serves(jobs) || at.Before(before.read.Add(again))) {
 		return before, nil
 	}
 	secret, now := &corev1.Secret{}, cachedSecret{read: at, until: at.Add(5*time.Minute + rand.N(5*time.Minute))}
@@ -97,7 +112,7 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	case err != nil:
 		return cachedSecret{}, fmt.Errorf("reading secret %s: %w", name, err)
 	default:
-		now.users = usersOf(secret)
+		now.describe(secret)
 		if now.credentials, err = fromSecret(secret); err != nil {
 			now.problem = err.Error()
 		}

@@ -226,14 +226,17 @@ func TestLongMessagesAreCut(t *testing.T) {
 	})
 }
 
-// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for: else one tenant would
-// pull private images of another with that one's credentials (IMG-113, IMG-118). A job that joins is seen within a second.
+// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for, a copy of an older
+// release for jobs of its source's namespace, and a secret that is no copy for jobs of its own namespace and for tags without a job: else one
+// tenant would pull private images of another with that one's credentials (IMG-111, IMG-113, IMG-118). A job that joins is seen within a second.
 func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copied := secret("copy", "ann", "docker.io")
 		copied.Annotations = map[string]string{pub.SecretSource: "shop/pull", pub.SecretReferences: "shop/warm,shop/warmer"}
-		b := newBench(t, 0, spec(nil, "1"), copied, secret("own", "node", "docker.io"))
-		names := []types.NamespacedName{{Namespace: "cfg", Name: "copy"}, {Namespace: "cfg", Name: "own"}}
+		older := secret("older", "bob", "docker.io")
+		older.Annotations = map[string]string{pub.SecretSource: "shop/pull"}
+		b := newBench(t, 0, spec(nil, "1"), copied, older, secret("own", "node", "docker.io"))
+		names := []types.NamespacedName{{Namespace: "cfg", Name: "copy"}, {Namespace: "cfg", Name: "older"}, {Namespace: "cfg", Name: "own"}}
 		s := b.puller.secrets
 		count := func(jobs ...string) int {
 			t.Helper()
@@ -246,7 +249,8 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		for _, test := range []struct {
 			jobs []string
 			want int
-		}{{[]string{"shop/warm"}, 2}, {[]string{"mall/warm"}, 1}, {nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}} {
+		}{{[]string{"shop/warm"}, 2}, {[]string{"shop/other"}, 1}, {[]string{"mall/warm"}, 0}, {[]string{"shopping/warm"}, 0}, {[]string{"cfg/warm"}, 1},
+			{nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}, {[]string{"cfg/warm", "shop/warm"}, 3}} {
 			if got := count(test.jobs...); got != test.want {
 				t.Errorf("%v: %d credentials", test.jobs, got)
 			}
