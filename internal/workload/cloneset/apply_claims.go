@@ -24,7 +24,7 @@ func (a *application) claims(ctx context.Context) error {
 		case fate.HandTo != nil:
 			err = a.handOver(ctx, fate.Claim, fate.HandTo)
 		case fate.TakeBack:
-			err = a.own(ctx, fate.Claim, ownerReference(a.plan.Set), "to take back claim "+fate.Claim.Name)
+			err = a.own(ctx, fate.Claim, workloadOf(a.plan.Set, Features{}).Owner, "to take back claim "+fate.Claim.Name)
 		default:
 			err = a.deleteClaim(ctx, fate.Claim)
 		}

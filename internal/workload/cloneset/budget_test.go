@@ -9,29 +9,29 @@ import (
 // CS-121 (part), CS-124 (part), CS-125 (part), OPS-099 (part): what a budget refuses, and in which words with which numbers.
 func TestWhatABudgetRefuses(t *testing.T) {
 	limits := rollout.Limits{Replicas: 5, MaxUnavailable: 2}
-	up, down := &podInfo{}, &podInfo{}
+	up, down := &Pod{}, &Pod{}
 	up.Available = true
 	for name, tt := range map[string]struct {
-		budget budget
+		budget Budget
 		limits rollout.Limits
-		pod    *podInfo
+		pod    *Pod
 		reason Reason
 		words  string
 	}{
-		"there is room":            {budget{spare: 1, total: 2}, limits, up, "", ""},
-		"for one that is down":     {budget{moving: 1, total: 2}, limits, down, "", ""},
-		"nobody can be spared":     {budget{total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 3 are"},
-		"and even fewer are there": {budget{spare: -2, total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 1 is"},
-		"who is down costs none":   {budget{total: 2}, limits, down, "", ""},
-		"all are moving":           {budget{spare: 1, moving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
-		"some leave": {budget{spare: 1, moving: 3, leaving: 1, total: 2}, limits, down, ReasonUpdateUnhealthy,
+		"there is room":            {Budget{spare: 1, total: 2}, limits, up, "", ""},
+		"for one that is down":     {Budget{moving: 1, total: 2}, limits, down, "", ""},
+		"nobody can be spared":     {Budget{total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 3 are"},
+		"and even fewer are there": {Budget{spare: -2, total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 1 is"},
+		"who is down costs none":   {Budget{total: 2}, limits, down, "", ""},
+		"all are moving":           {Budget{spare: 1, moving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
+		"some leave": {Budget{spare: 1, moving: 3, leaving: 1, total: 2}, limits, down, ReasonUpdateUnhealthy,
 			"waiting for 2 updated pods to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"all leave":             {budget{spare: 1, moving: 2, leaving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 pods to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"pods are missing":      {budget{spare: 1, total: 0}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
-		"more than may be":      {budget{spare: 1, total: -1}, limits, up, ReasonUpdateUnhealthy, "waiting for 3 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
-		"but who is down moves": {budget{spare: 1, total: -1}, limits, down, "", ""},
-		"one by one":            {budget{spare: 1, moving: 1, total: -1}, limits, down, ReasonUpdateUnhealthy, "waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 2)"},
-		"nothing is missing":    {budget{spare: 1}, rollout.Limits{Replicas: 5}, up, ReasonUpdateUnhealthy, "waiting for a pod above the replicas; 0 pods at a time (maxUnavailable 0)"},
+		"all leave":             {Budget{spare: 1, moving: 2, leaving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 pods to be deleted; 2 pods at a time (maxUnavailable 2)"},
+		"pods are missing":      {Budget{spare: 1, total: 0}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
+		"more than may be":      {Budget{spare: 1, total: -1}, limits, up, ReasonUpdateUnhealthy, "waiting for 3 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
+		"but who is down moves": {Budget{spare: 1, total: -1}, limits, down, "", ""},
+		"one by one":            {Budget{spare: 1, moving: 1, total: -1}, limits, down, ReasonUpdateUnhealthy, "waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 2)"},
+		"nothing is missing":    {Budget{spare: 1}, rollout.Limits{Replicas: 5}, up, ReasonUpdateUnhealthy, "waiting for a pod above the replicas; 0 pods at a time (maxUnavailable 0)"},
 	} {
 		b := tt.budget
 		for range 2 { // the second answer has the words of the first
@@ -40,15 +40,15 @@ func TestWhatABudgetRefuses(t *testing.T) {
 			}
 		}
 	}
-	b := budget{moving: 1, total: -1, spare: 1}
+	b := Budget{moving: 1, total: -1, spare: 1}
 	for range 2 { // one that is down and one that is up are refused with different numbers, in any order
-		for pod, want := range map[*podInfo]string{up: "0 pods at a time", down: "1 pod at a time"} {
+		for pod, want := range map[*Pod]string{up: "0 pods at a time", down: "1 pod at a time"} {
 			if _, words := b.refuse(pod, limits); words != "waiting for 1 updated pod to become available; "+want+" (maxUnavailable 2)" {
 				t.Errorf("%v: %s", pod.Available, words)
 			}
 		}
 	}
-	b = budget{spare: 2, total: 3}
+	b = Budget{spare: 2, total: 3}
 	b.take(up)
 	b.take(down)
 	if b.spare != 1 || b.moving != 2 {
@@ -59,13 +59,13 @@ func TestWhatABudgetRefuses(t *testing.T) {
 // CS-121 (part): who counts for the budget: pods on their way to the target, and those that leave; the place of an available one that is specified
 // for deletion is reserved.
 func TestWhoCountsForTheBudget(t *testing.T) {
-	pod := func(specified, preparing, available, updated bool) *podInfo {
-		info := &podInfo{Specified: specified, New: updated}
+	pod := func(specified, preparing, available, updated bool) *Pod {
+		info := &Pod{Specified: specified, New: updated}
 		info.Preparing, info.Available = preparing, available
 		return info
 	}
 	for name, tt := range map[string]struct {
-		pod             *podInfo
+		pod             *Pod
 		moving, leaving int
 		spare           int
 	}{
@@ -78,7 +78,7 @@ func TestWhoCountsForTheBudget(t *testing.T) {
 		"preparing its deletion":     {pod(false, true, false, true), 1, 1, 0},
 		"preparing, and yet it's up": {pod(false, true, true, false), 1, 1, 0},
 	} {
-		p := &planner{Plan: &Plan{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, pods: []*podInfo{tt.pod}}
+		p := &shared{out: &Common{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, members: []*Pod{tt.pod}}
 		before := p.spare()
 		b := p.newBudget(true)
 		if b.moving != tt.moving || b.leaving != tt.leaving || b.spare != before+tt.spare || b.total != 2 {

@@ -111,7 +111,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 			if until.After(last) {
 				last = until
 			}
-			if v := p.verdicts[pod]; v.Action == Keep {
+			if v := p.verdictOf(pod); v.Action == Keep {
 				p.decide(pod, Wait, ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
 			}
 			p.lookAgain(until)
@@ -156,7 +156,7 @@ func (p *planner) settleClaims() {
 	released := map[string]*corev1.Pod{}
 	for _, pod := range p.Pods {
 		id := p.idOf(pod)
-		switch v := p.verdicts[pod]; {
+		switch v := p.verdictOf(pod); {
 		case id == "":
 		case v != nil && v.Action == Release:
 			released[id] = pod
@@ -201,8 +201,8 @@ func (p *planner) takeClaimsBack() {
 		return
 	}
 	staying := map[types.UID]bool{}
-	for _, info := range p.pods {
-		if v := p.verdicts[info.Pod]; !info.Preparing && !info.Specified && (v == nil || v.Action != Delete) {
+	for _, info := range p.members {
+		if v := p.verdictOf(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != Delete) {
 			staying[info.Pod.UID] = true
 		}
 	}

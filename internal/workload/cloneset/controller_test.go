@@ -6,7 +6,7 @@ import (
 
 // The next plan of a set waits by its pods, and not at all when there is more to be done.
 func TestPausing(t *testing.T) {
-	plan := &Plan{Verdicts: make([]*Verdict, 1000)}
+	plan := &Plan{Common: Common{Verdicts: make([]*Verdict, 1000)}}
 	tests := map[string]struct {
 		outcome Outcome
 		want    int

@@ -6,16 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
-
-// ForeignImage is an image in a pod that is not the one of the revision that the pod carries, and that this manager leaves alone: a user or
-// a webhook wrote it (IPU-326).
-type ForeignImage struct {
-	// UID and Pod say which pod it is, Container and Image where it stands, Want is the image of the revision.
-	UID                         types.UID
-	Pod, Container, Image, Want string
-}
 
 const (
 	foreignEvery  = 10 * time.Minute // how often at most a set tells of them: a webhook may rewrite the images of all pods

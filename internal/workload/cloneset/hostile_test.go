@@ -247,7 +247,7 @@ func TestClaimsThatGo(t *testing.T) {
 		}
 		return c
 	}
-	plan := Make(Snapshot{Set: makeSet(2), Now: planTime, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+	plan := Make(Snapshot{Set: makeSet(2), Base: Base{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
 		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc", false)}})
 	var names []string
 	for _, creation := range plan.Create {
@@ -260,7 +260,7 @@ func TestClaimsThatGo(t *testing.T) {
 
 // TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
 func TestMessagesKeepStill(t *testing.T) {
-	if got := Make(Snapshot{Set: makeSet(0), Now: planTime, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
+	if got := Make(Snapshot{Set: makeSet(0), Base: Base{Now: planTime}, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
 		t.Error(got)
 	}
 	one, two := errors.New("one"), errors.New("two")
@@ -270,7 +270,7 @@ func TestMessagesKeepStill(t *testing.T) {
 	if n := len(firstOf(errors.New(strings.Repeat("ä", 1<<20)), "")); n > maxConditionMessage+3 {
 		t.Error(n)
 	}
-	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Now: planTime, Random: rand.IntN}).Create); n != maxCreate {
+	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Base: Base{Now: planTime}, Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
 	}
 }

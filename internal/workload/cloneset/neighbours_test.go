@@ -18,7 +18,7 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi"), withoutReuse), Features{})
 	set, own := s.set(), s.active()[0]
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "neighbour", Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerReference(set)}}
+		return metav1.ObjectMeta{Namespace: "neighbour", Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{workloadOf(set, Features{}).Owner}}
 	}
 	id := map[string]string{"app": "web", pub.CloneSetInstanceID: own.Labels[pub.CloneSetInstanceID], pub.SpecifiedDelete: "true"}
 	hostile := []client.Object{

@@ -25,7 +25,7 @@ func counting() func(int) int {
 
 func planFor(set *appsv1beta1.CloneSet, change ...func(*Snapshot)) *Plan {
 	set.UID = "set-uid"
-	snapshot := Snapshot{Set: set, Now: planTime, Random: counting()}
+	snapshot := Snapshot{Set: set, Base: Base{Now: planTime}, Random: counting()}
 	for _, c := range change {
 		c(&snapshot)
 	}

@@ -233,7 +233,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			for _, pod := range pods {
 				pod.UID, pod.Labels[pub.SpecifiedDelete] = types.UID(pod.Name), ""
 			}
-			snapshot := Snapshot{Set: makeSet(2), Pods: pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime, Random: func(int) int { return 0 }}
+			snapshot := Snapshot{Set: makeSet(2), Base: Base{Pods: pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 0 }}
 			if refused {
 				snapshot.Refused = map[types.UID]time.Time{"a": planTime.Add(-time.Minute)}
 			}

@@ -26,7 +26,7 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Pods: pods, Revisions: revisions, Now: planTime, Random: counting(), Features: features})
+	return Make(Snapshot{Set: set, Base: Base{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(), Features: features})
 }
 
 // actions are the plan's verdicts in short.
@@ -239,8 +239,8 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 		set := makeSet(1, claims("1Gi"), change)
 		made, full := planFor(set).NewRevision, storedRevision(1, image("nginx:2"))
 		full.Annotations["note"] = strings.Repeat("x", room-1000)
-		raised := Make(Snapshot{Set: makeSet(1, image("nginx:2"), claims("1Gi"), change), Now: planTime, Random: func(int) int { return 0 },
-			Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}})
+		raised := Make(Snapshot{Set: makeSet(1, image("nginx:2"), claims("1Gi"), change), Random: func(int) int { return 0 },
+			Base: Base{Now: planTime, Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}}})
 		after := maps.Clone(raised.Renumber.Annotations)
 		after[pub.ClaimTemplateFingerprint], after[pub.ClaimTemplates] = raised.ClaimFingerprint, raised.ClaimTemplates
 		for what, annotations := range map[string]map[string]string{"a new revision": made.Annotations, "a raised one": after} {
@@ -314,8 +314,8 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		pod.Status.Phase = corev1.PodFailed
 		pod.Labels[pub.CloneSetInstanceID] = "left"
 	})
-	plan := Make(Snapshot{Set: set, Pods: []*corev1.Pod{failed}, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
-		Revisions: []*appsv1.ControllerRevision{one}, Now: planTime, Random: func(int) int { return 1 }})
+	plan := Make(Snapshot{Set: set, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
+		Base: Base{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 1 }})
 	var fates []string
 	for _, fate := range plan.ClaimFates {
 		to := "deleted"
@@ -327,7 +327,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	if diff := cmp.Diff([]string{"data-web-left web-left", "data-web-lost deleted"}, fates); diff != "" {
 		t.Error(diff)
 	}
-	if len(plan.Create) != 1 || plan.Create[0].ID != "ccccc" {
+	if len(plan.Create) != 1 || strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
 		t.Errorf("%+v", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of the pod says.
@@ -358,7 +358,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	} {
 		of := claim("x")
 		of.CreationTimestamp = metav1.NewTime(planTime.Add(-tt.age))
-		plan := Make(Snapshot{Set: set, Pods: tt.pods, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime, Random: counting()})
+		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Base: Base{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
 		got := ""
 		for _, fate := range plan.ClaimFates {
 			if got = "deleted"; fate.HandTo != nil {

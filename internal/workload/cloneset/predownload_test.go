@@ -20,6 +20,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -268,7 +269,7 @@ func TestPullJobDocument(t *testing.T) {
 		})
 	}
 	t.Run("CS-202, CS-052 a name too long for a label", func(t *testing.T) {
-		p := &planner{Set: set, Plan: &Plan{UpdateRevision: strings.Repeat("a", 60) + "-hash"}}
+		p := newShared(workloadOf(set, Features{}), &Base{}, &Common{UpdateRevision: strings.Repeat("a", 60) + "-hash"})
 		expressions := p.oldPods()["matchExpressions"].([]any)
 		if diff := cmp.Diff([]any{"hash"}, expressions[1].(map[string]any)["values"]); diff != "" {
 			t.Error(diff)
@@ -291,11 +292,11 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 	n := int32(10)
 	alpha.Spec.Replicas = &n
 	beta := alpha.ToV1beta1()
-	p := &planner{Set: beta, Plan: &Plan{}}
+	p := newShared(workloadOf(beta, Features{}), &Base{}, &Common{Limits: rollout.Limits{Replicas: int(n)}})
 	if got := p.minUpdatedReady(); got != 3 {
 		t.Errorf("%d pods must be ready, want 3", got)
 	}
-	if s := p.inPlaceStrategy(); s == nil || s.ImagePreDownloadParallelism.IntValue() != 4 || *s.ImagePreDownloadTimeoutSeconds != 60 {
+	if s := p.of.Strategy; s == nil || s.ImagePreDownloadParallelism.IntValue() != 4 || *s.ImagePreDownloadTimeoutSeconds != 60 {
 		t.Errorf("strategy %+v", s)
 	}
 	if back := appsv1alpha1.CloneSetFromV1beta1(beta); back.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods] != "30%" {

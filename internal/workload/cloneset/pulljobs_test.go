@@ -81,7 +81,7 @@ func TestPullWatch(t *testing.T) {
 		job := newPullJob()
 		owned := makeSet(1)
 		owned.Name = "owner"
-		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{ownerReference(owned)}
+		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{workloadOf(owned, Features{}).Owner}
 		informer, err := informers.FakeInformerFor(ctx, job)
 		if err != nil {
 			t.Fatal(err)

@@ -98,13 +98,13 @@ func (p *planner) cancelDeletions() bool {
 		}
 	}
 	spoken := 0
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
-	excess, changed := p.Limits.Replicas-len(p.pods)+spoken, false
-	for _, info := range p.pods {
+	excess, changed := p.Limits.Replicas-len(p.members)+spoken, false
+	for _, info := range p.members {
 		if excess <= 0 {
 			break
 		}
@@ -122,7 +122,7 @@ func (p *planner) cancelDeletions() bool {
 // deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
 func (p *planner) deletePrepared() bool {
 	changed := false
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		if !info.Preparing {
 			continue
 		}
@@ -144,7 +144,7 @@ type deletions struct{ serving, available int }
 func (p *planner) deletions() *deletions {
 	keep := p.Limits.Replicas - p.Limits.MaxUnavailable
 	d := &deletions{-keep, -keep}
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		count(&d.serving, info.Serving)
 		count(&d.available, info.Available)
 	}
@@ -152,7 +152,7 @@ func (p *planner) deletions() *deletions {
 }
 
 // take tells whether the pod may be deleted, and counts it if so.
-func (d *deletions) take(info *podInfo) bool {
+func (d *deletions) take(info *Pod) bool {
 	if info.Serving && d.serving <= 0 || info.Available && d.available <= 0 {
 		return false
 	}
@@ -167,9 +167,9 @@ func (d *deletions) take(info *podInfo) bool {
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while enough pods are left (CS-132).
 func (p *planner) deleteSpecified() (deleted, pending bool) {
-	budget, infos := p.deletions(), p.pods
+	budget, infos := p.deletions(), p.members
 	if len(p.Refused) > 0 {
-		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podInfo) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
 	for _, info := range infos {
 		switch {
@@ -194,8 +194,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		return false
 	}
 	var old, new []rollout.Candidate
-	infos := make(map[*corev1.Pod]*podInfo, len(p.pods))
-	for _, info := range p.pods {
+	infos := make(map[*corev1.Pod]*Pod, len(p.members))
+	for _, info := range p.members {
 		infos[info.Pod] = info
 		switch {
 		case info.Preparing || info.Specified:
@@ -217,7 +217,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.paused() { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.of.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -247,7 +247,7 @@ func tooMany(n int) string {
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and go before
 // the originals that were updated, also if one of these is not available at the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.of.Policy == ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -255,7 +255,7 @@ func (p *planner) surged(pod *corev1.Pod) int {
 
 // surges tells whether the user asks for surge, also while a pause suspends it.
 func (p *planner) surges() bool {
-	rolling := p.rolling()
+	rolling := rollingOf(p.Set)
 	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
 }
 
@@ -272,7 +272,7 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 func (p *planner) budgetWords() string {
 	if p.spent == "" {
 		ready, available := 0, 0
-		for _, info := range p.pods {
+		for _, info := range p.members {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
@@ -284,7 +284,7 @@ func (p *planner) budgetWords() string {
 }
 
 // deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
-func (p *planner) deletePod(info *podInfo, reason Reason, why string) {
+func (p *planner) deletePod(info *Pod, reason Reason, why string) {
 	if lifecycle.Hooked(p.preDelete(), info.Pod) && !info.Preparing {
 		patch := &podpatch.Patch{}
 		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)

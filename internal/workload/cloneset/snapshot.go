@@ -4,10 +4,7 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -18,8 +15,7 @@ import (
 type Snapshot struct {
 	// Set is the CloneSet.
 	Set *appsv1beta1.CloneSet
-	// Pods are all pods controlled by the set, inactive ones included (CS-055).
-	Pods []*corev1.Pod
+	Base
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
 	// HandedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
@@ -27,8 +23,6 @@ type Snapshot struct {
 	HandedClaims []*corev1.PersistentVolumeClaim
 	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on them may never go.
 	LostNodes map[string]bool
-	// Revisions are the stored revisions of the set (CS-057).
-	Revisions []*appsv1.ControllerRevision
 	// Strangers are pods that the set does not control and that stand where claims of the set want a pod: released ones, or detached by
 	// hand (CS-335, CS-348).
 	Strangers []*corev1.Pod
@@ -36,25 +30,12 @@ type Snapshot struct {
 	Orphans []string
 	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
 	NodeLabels map[string]map[string]string
-	// PullJobs are the ImagePullJobs that the set controls; PullJobsServed tells whether they can be known at all (CS-200).
-	PullJobs       []*metav1.PartialObjectMetadata
-	PullJobsServed bool
-	// PullJobsHeldUntil is when jobs may be written again after that failed; zero if it did not.
-	PullJobsHeldUntil time.Time
 	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
 	CreationHeldUntil time.Time
 	CreationError     string
 	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is how it failed.
 	GrowthHeldUntil time.Time
 	GrowthError     string
-	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not; UpdateHeldUntil is when another
-	// one may be tried.
-	UpdateRefused   string
-	UpdateHeldUntil time.Time
-	// Refused are the pods and claims about which the API server refused the last request, and when, by UID. Others come before them.
-	Refused map[types.UID]time.Time
-	// Now is the time of the snapshot.
-	Now time.Time
 	// Random returns a number below n; it is the only chance in a plan.
 	Random func(n int) int
 	// Features are the switches that the plan depends on.

@@ -33,8 +33,8 @@ func (p *planner) status() {
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision = p.UpdateRevision, p.CurrentRevision
-	for _, info := range p.pods {
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
+	for _, info := range p.members {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
 		count(&status.AvailableReplicas, info.Available)
@@ -50,7 +50,7 @@ func (p *planner) status() {
 	}
 	status.ExpectedUpdatedReplicas = max(replicas-int32(p.Limits.Partition), 0)
 	if p.update != nil && p.current != nil {
-		p.pruneHistory()
+		p.pruneHistory(status.CurrentRevision)
 	}
 	status.Conditions = slices.Clone(old.Conditions)
 	p.available()
@@ -98,7 +98,7 @@ func (p *planner) progressing() {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
 		status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
-	case p.paused():
+	case p.of.Paused:
 		next.Reason, next.Message = progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable

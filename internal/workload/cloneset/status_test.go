@@ -147,7 +147,7 @@ func TestFailedConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(1)
 			set.Status.Conditions = tt.previous
-			plan := &Plan{Set: set, Status: *set.Status.DeepCopy(), UpdateError: tt.planned}
+			plan := &Plan{Set: set, Status: *set.Status.DeepCopy(), Common: Common{UpdateError: tt.planned}}
 			status, changed := plan.FinalStatus(tt.scaleError, tt.updateError, planTime)
 			var got []appsv1beta1.CloneSetCondition
 			got = append(got, status.Conditions...)

@@ -3,17 +3,11 @@ package cloneset
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -56,7 +50,7 @@ func (p *planner) updatePods(unusable error) {
 		}
 		if p.moveTo(info, target, toNew, budget) {
 			count--
-			if v := p.verdicts[info.Pod]; v.Reason == ReasonMaxUnavailable || v.Reason == ReasonUpdateUnhealthy {
+			if v := p.verdictOf(info.Pod); v.Reason == ReasonMaxUnavailable || v.Reason == ReasonUpdateUnhealthy {
 				waiting++
 			}
 		}
@@ -66,7 +60,7 @@ func (p *planner) updatePods(unusable error) {
 // above is how many pods there are beyond the replicas.
 func (p *planner) above() int {
 	n := -p.Limits.Replicas
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		count(&n, !info.Preparing)
 	}
 	return max(n, 0)
@@ -76,7 +70,7 @@ func (p *planner) above() int {
 // above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other if it never comes up.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		count(&waiting, info.Specified && info.New != toNew)
 	}
 	return max(waiting-p.above(), 0)
@@ -85,7 +79,7 @@ func (p *planner) replacements(toNew bool) int {
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the gate (CS-360).
 func (p *planner) sayPartition() {
 	updated := 0
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		if info.New {
 			updated++
 		}
@@ -103,7 +97,7 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 		return ReasonBadSpec, unusable.Error()
 	case p.onDelete():
 		return ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.paused():
+	case p.of.Paused:
 		return ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
@@ -111,10 +105,10 @@ func (p *planner) standstill(unusable error) (Reason, string) {
 
 // candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about those that are
 // specified for deletion.
-func (p *planner) candidates(toNew bool) []*podInfo {
-	var candidates []*podInfo
-	for _, info := range p.pods {
-		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdicts[info.Pod] == nil {
+func (p *planner) candidates(toNew bool) []*Pod {
+	var candidates []*Pod
+	for _, info := range p.members {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdictOf(info.Pod) == nil {
 			candidates = append(candidates, info)
 		}
 	}
@@ -122,19 +116,19 @@ func (p *planner) candidates(toNew bool) []*podInfo {
 }
 
 // inUpdateOrder orders the pods by CS-180 to 188.
-func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
+func (p *planner) inUpdateOrder(infos []*Pod) []*Pod {
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
 	var all []rollout.Candidate
-	if rolling := p.rolling(); rolling != nil {
+	if rolling := rollingOf(p.Set); rolling != nil {
 		if priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy; len(scatter) > 0 {
-			all = candidatesOf(p.pods)
+			all = candidatesOf(p.members)
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
 	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and those in service wait for it.
 	above := p.above()
-	var first, sorted []*podInfo
+	var first, sorted []*Pod
 	for _, i := range order {
 		if !infos[i].Available && len(first) < above {
 			first = append(first, infos[i])
@@ -143,7 +137,7 @@ func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
 		}
 	}
 	sorted = append(first, sorted...)
-	slices.SortStableFunc(sorted, func(a, b *podInfo) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	slices.SortStableFunc(sorted, func(a, b *Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted
 }
 
@@ -151,7 +145,7 @@ func (p *planner) inUpdateOrder(infos []*podInfo) []*podInfo {
 // policy protects must not hold up the others for ever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
-func candidatesOf(infos []*podInfo) []rollout.Candidate {
+func candidatesOf(infos []*Pod) []rollout.Candidate {
 	candidates := make([]rollout.Candidate, len(infos))
 	for i, info := range infos {
 		candidates[i] = info.Candidate
@@ -164,206 +158,4 @@ func (p *planner) partitionWords() string {
 		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"), plural.Form(p.Limits.Partition, "its", "their"))
 	}
 	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
-}
-
-// budget bounds how many pods may be moved at a time (CS-121, CS-124).
-type budget struct {
-	// spare is how many available pods may still be taken.
-	spare int
-	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving is how many
-	// of them wait to be deleted.
-	moving, leaving, total int
-	// exhausted and spent are the words of refusals, which most pods of a large set share.
-	exhausted, spent string
-}
-
-func (p *planner) newBudget(toNew bool) *budget {
-	b := &budget{spare: p.spare(), total: p.Limits.MaxUnavailable + len(p.pods) - p.Limits.Replicas}
-	for _, info := range p.pods {
-		switch {
-		case info.Specified && info.Available:
-			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
-		case info.Specified || info.Preparing:
-			b.moving++
-			b.leaving++
-		case info.New == toNew && !info.Available:
-			b.moving++
-		}
-	}
-	return b
-}
-
-// refuse says why the pod cannot be moved now, nothing if it can.
-func (b *budget) refuse(info *podInfo, limits rollout.Limits) (Reason, string) {
-	total := b.total
-	if !info.Available {
-		total = max(total, 1) // missing pods must not hold up one that is down anyway (CS-125)
-	}
-	switch {
-	case b.moving >= total && total != b.total:
-		return ReasonUpdateUnhealthy, b.waitingFor(total, limits) // with a number of its own
-	case b.moving >= total:
-		if b.exhausted == "" {
-			b.exhausted = b.waitingFor(max(total, 0), limits)
-		}
-		return ReasonUpdateUnhealthy, b.exhausted
-	case info.Available && b.spare <= 0:
-		if b.spent == "" {
-			keep := limits.Replicas - limits.MaxUnavailable
-			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas, "pod"),
-				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
-		}
-		return ReasonMaxUnavailable, b.spent
-	}
-	return "", ""
-}
-
-// waitingFor says for what pods the others wait, and how many of them there may be.
-func (b *budget) waitingFor(total int, limits rollout.Limits) string {
-	var parts []string
-	if n := b.moving - b.leaving; n > 0 {
-		parts = append(parts, plural.Of(n, "updated pod")+" to become available")
-	}
-	if b.leaving > 0 {
-		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
-	}
-	switch missing := limits.MaxUnavailable - b.total; {
-	case len(parts) > 0:
-	case missing > 0:
-		parts = append(parts, plural.Of(missing, "missing pod")+" to be created")
-	default:
-		parts = append(parts, "a pod above the replicas")
-	}
-	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
-}
-
-func (b *budget) take(info *podInfo) {
-	b.exhausted, b.spent = "", ""
-	b.moving++
-	if info.Available {
-		b.spare--
-	}
-}
-
-// moveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the pods to be moved.
-func (p *planner) moveTo(info *podInfo, target *revisionInfo, toNew bool, b *budget) bool {
-	m := info.Mode
-	if !toNew {
-		m = p.modeOf(info, target)
-	}
-	if m.refusal != "" { // IPU-173: this pod cannot, others may
-		p.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
-		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
-		return false
-	}
-	free := p.free(info, m)
-	if reason, why := b.refuse(info, p.Limits); reason != "" && !free {
-		p.decide(info.Pod, Wait, reason, "%s", why)
-		return true
-	}
-	if m.recreate {
-		patch := &podpatch.Patch{}
-		patch.Label(pub.SpecifiedDelete, "true")
-		v := p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why)
-		v.Patch, v.Unstored = patch, m.unstored
-		b.take(info)
-		return true
-	}
-	if p.hookedForUpdate(info) || p.rehook(info) {
-		p.prepare(info)
-	} else if p.holdUpdate(info) {
-		return true
-	} else {
-		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.words)
-		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.change), p.mayRecreate()
-		if info.Err != nil {
-			p.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err) // IPU-305
-		}
-	}
-	if !free {
-		b.take(info)
-	}
-	return true
-}
-
-// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too, and each
-// attempt takes its pod out of service first. Then one pod tries again (IPU-184).
-func (p *planner) holdUpdate(info *podInfo) bool {
-	if p.UpdateRefused == "" {
-		return false
-	}
-	if !p.probing && !p.Now.Before(p.UpdateHeldUntil) {
-		p.probing = true
-		return false
-	}
-	p.UpdateError = p.UpdateRefused
-	p.lookAgain(p.UpdateHeldUntil)
-	p.decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.UpdateRefused)
-	return true
-}
-
-// prepare lets the inPlaceUpdate hook come first (IPU-152, IPU-155).
-func (p *planner) prepare(info *podInfo) {
-	state := info.State
-	if state == pub.LifecycleStatePreparingUpdate {
-		p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
-		return
-	}
-	patch := &podpatch.Patch{}
-	if p.rehook(info) {
-		lifecycle.Hook(patch, p.hooks().InPlaceUpdate, info.Pod)
-	}
-	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.Now)
-	p.share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
-	p.decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
-}
-
-// rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to give the user's operator
-// something to remove again (table after IPU-152).
-func (p *planner) rehook(info *podInfo) bool {
-	hook := p.hooks().InPlaceUpdate
-	return hook != nil && info.State == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
-}
-
-func (p *planner) mayRecreate() bool {
-	return p.policy() != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy
-}
-
-func (p *planner) labelOf(info *podInfo) string {
-	if label := info.Label; label != "" {
-		return "from " + label
-	}
-	return "from no revision"
-}
-
-// free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
-func (p *planner) free(info *podInfo, m mode) bool {
-	return !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info)
-}
-
-func (p *planner) hookedForUpdate(info *podInfo) bool {
-	return lifecycle.Hooked(p.hooks().InPlaceUpdate, info.Pod)
-}
-
-func (p *planner) inPlaceUpdate(target *revisionInfo, change *inplace.Change) *inplace.Update {
-	update := &inplace.Update{
-		Revision: target.name,
-		RevisionLabels: map[string]string{
-			pub.ControllerRevisionHash: p.revisionLabel(target.name),
-			pub.PodTemplateHash:        revision.ShortHash(target.name),
-		},
-		Change: change,
-	}
-	if strategy := p.inPlaceStrategy(); strategy != nil {
-		update.GraceSeconds = strategy.GracePeriodSeconds
-	}
-	return update
-}
-
-func (p *planner) inPlaceStrategy() *pub.InPlaceUpdateStrategy {
-	var r *appsv1beta1.RollingUpdateCloneSetStrategy
-	if r = p.rolling(); r == nil {
-		return nil
-	}
-	return r.InPlaceUpdateStrategy
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
@@ -38,21 +37,21 @@ type PullJob struct {
 }
 
 // preDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn. Nothing waits for a job.
-// unusable is why the user's numbers cannot be used, nil if they can.
+// unusable: the user's numbers cannot be used.
 //
 // Whether pulling ahead is skipped is found anew in every plan, from the numbers of that moment: that a revision was ignored once
 // holds only as long as the reason does (CS-208). That jobs were created holds until the revision's number is raised (CS-206).
-func (p *planner) preDownload(unusable error) {
-	if !p.Features.PreDownload || !p.PullJobsServed {
+func (p *shared) preDownload(unusable bool) {
+	if !p.of.PreDownload || !p.in.PullJobsServed {
 		return // CS-200
 	}
-	if p.Now.Before(p.PullJobsHeldUntil) {
-		p.lookAgain(p.PullJobsHeldUntil)
+	if p.in.Now.Before(p.in.PullJobsHeldUntil) {
+		p.lookAgain(p.in.PullJobsHeldUntil)
 		return
 	}
 	p.endPullJobs()
 	marks := p.preDownloadMarks()
-	if p.CurrentRevision == p.UpdateRevision || unusable != nil || marks[pub.PreDownloadCreated] {
+	if p.out.CurrentRevision == p.out.UpdateRevision || unusable || marks[pub.PreDownloadCreated] {
 		return
 	}
 	images, skip := p.imagesToPull()
@@ -72,11 +71,11 @@ func (p *planner) preDownload(unusable error) {
 	}
 	complete := true
 	for _, container := range slices.Sorted(maps.Keys(images)) {
-		name := pullJobName(p.UpdateRevision, container)
+		name := pullJobName(p.out.UpdateRevision, container)
 		present := p.pullJob(name)
 		switch {
 		case present == nil:
-			p.Pulls = append(p.Pulls, PullJob{Name: name, Container: container, Image: images[container], Document: p.pullJobDocument(name, images[container])})
+			p.out.Pulls = append(p.out.Pulls, PullJob{Name: name, Container: container, Image: images[container], Document: p.pullJobDocument(name, images[container])})
 		case present.DeletionTimestamp != nil:
 			complete = false // one from before, whose name is free when it is gone; its end is an event
 		}
@@ -90,15 +89,15 @@ func (p *planner) preDownload(unusable error) {
 	}
 }
 
-func (p *planner) mark(labels map[string]any) {
-	p.RevisionLabels, p.MarkedRevision = labels, p.update.object
+func (p *shared) mark(labels map[string]any) {
+	p.out.RevisionLabels, p.out.MarkedRevision = labels, p.update.object
 }
 
 // preDownloadMarks are the labels of CS-206 that the update revision has. A new one has none, and one whose number is raised loses
 // them with that.
-func (p *planner) preDownloadMarks() map[string]bool {
+func (p *shared) preDownloadMarks() map[string]bool {
 	marks := map[string]bool{}
-	if p.NewRevision != nil || p.Renumber != nil {
+	if p.out.NewRevision != nil || p.out.Renumber != nil {
 		return marks
 	}
 	for _, key := range []string{pub.PreDownloadCreated, pub.PreDownloadIgnored} {
@@ -109,53 +108,40 @@ func (p *planner) preDownloadMarks() map[string]bool {
 
 // endPullJobs lists the jobs that are not wanted any more: all when the revisions are equal (CS-207), otherwise those of other
 // revisions than the one that is being rolled out (IMG-191).
-func (p *planner) endPullJobs() {
-	for _, job := range p.PullJobs {
+func (p *shared) endPullJobs() {
+	for _, job := range p.in.PullJobs {
 		hash, ofRevision := job.Labels[pub.RevisionHash]
 		foreign := ofRevision && hash != p.updateHash()
-		if job.DeletionTimestamp == nil && (foreign || p.CurrentRevision == p.UpdateRevision) {
-			p.EndedPulls = append(p.EndedPulls, job)
+		if job.DeletionTimestamp == nil && (foreign || p.out.CurrentRevision == p.out.UpdateRevision) {
+			p.out.EndedPulls = append(p.out.EndedPulls, job)
 		}
 	}
-	slices.SortFunc(p.EndedPulls, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(p.out.EndedPulls, func(a, b *metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // imagesToPull returns the images that pods get in place on their way from the current to the update revision, by container, or why
 // none are pulled ahead (CS-201, CS-205). A container that is new has none, because a change that adds it does not qualify.
-func (p *planner) imagesToPull() (images map[string]string, skip string) {
+func (p *shared) imagesToPull() (images map[string]string, skip string) {
 	switch unavailable := p.unavailableRoundedDown(); {
-	case p.rolling() == nil:
+	case !p.of.Rolling:
 		return nil, "pods are not updated by themselves"
-	case p.policy() == appsv1beta1.ReCreateCloneSetPodUpdatePolicy:
+	case p.of.Policy == ReCreate:
 		return nil, "the policy is ReCreate"
-	case p.Limits.Replicas <= fewPods:
-		return nil, fmt.Sprintf("replicas is %d, and images are pulled ahead for more than %d", p.Limits.Replicas, fewPods)
-	case p.Limits.Partition == 0 && unavailable >= p.Limits.Replicas:
-		return nil, fmt.Sprintf("maxUnavailable lets all %d pods be updated at once", p.Limits.Replicas)
+	case p.out.Limits.Replicas <= fewPods:
+		return nil, fmt.Sprintf("replicas is %d, and images are pulled ahead for more than %d", p.out.Limits.Replicas, fewPods)
+	case p.out.Limits.Partition == 0 && unavailable >= p.out.Limits.Replicas:
+		return nil, fmt.Sprintf("maxUnavailable lets all %d pods be updated at once", p.out.Limits.Replicas)
 	}
-	m := p.modeFrom(p.CurrentRevision, p.update)
+	m := p.modeFrom(p.out.CurrentRevision, p.update)
 	if m.change == nil {
 		return nil, "the change cannot be applied in place: " + m.why + m.refusal
 	}
 	return m.change.Images, ""
 }
 
-// unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must not count as all.
-func (p *planner) unavailableRoundedDown() int {
-	value := rollout.DefaultMaxUnavailable
-	if r := p.rolling(); r != nil && r.MaxUnavailable != nil {
-		value = *r.MaxUnavailable
-	}
-	n, err := rollout.Scaled(value, p.replicas(), false)
-	if err != nil {
-		return 0 // the limits could be resolved: this does not happen
-	}
-	return n
-}
-
-func (p *planner) updatedReady() int {
+func (p *shared) updatedReady() int {
 	n := 0
-	for _, info := range p.pods {
+	for _, info := range p.members {
 		if info.New && info.Ready {
 			n++
 		}
@@ -166,23 +152,23 @@ func (p *planner) updatedReady() int {
 // minUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead (CS-204). A percentage
 // has no place in the field: conversion leaves it in the annotation, and nothing else of that annotation counts (CS-259, CS-345).
 // It is one of replicas, rounded up as the others are.
-func (p *planner) minUpdatedReady() int {
-	if strategy := p.inPlaceStrategy(); strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
+func (p *shared) minUpdatedReady() int {
+	if strategy := p.of.Strategy; strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
 		return int(*strategy.ImagePreDownloadMinUpdatedReadyPods)
 	}
-	text := p.Set.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
+	text := p.of.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
 	if _, ok := rollout.Percentage(text); !ok {
 		return 0
 	}
-	n, err := rollout.Scaled(intstr.FromString(text), p.replicas(), true)
+	n, err := rollout.Scaled(intstr.FromString(text), p.out.Limits.Replicas, true)
 	if err != nil {
 		return 0
 	}
 	return n
 }
 
-func (p *planner) pullJob(name string) *metav1.PartialObjectMetadata {
-	for _, job := range p.PullJobs {
+func (p *shared) pullJob(name string) *metav1.PartialObjectMetadata {
+	for _, job := range p.in.PullJobs {
 		if job.Name == name {
 			return job
 		}
@@ -203,11 +189,11 @@ func pullJobName(updateRevision, container string) string {
 }
 
 // updateHash is what the label of CS-082 says on the update revision.
-func (p *planner) updateHash() string {
+func (p *shared) updateHash() string {
 	if hash := p.update.object.Labels[pub.RevisionHash]; hash != "" {
 		return hash
 	}
-	return revision.ShortHash(p.UpdateRevision)
+	return revision.ShortHash(p.out.UpdateRevision)
 }
 
 func bytesOf(pairs map[string]string) int {
@@ -220,13 +206,13 @@ func bytesOf(pairs map[string]string) int {
 
 // pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any of it, and the pods
 // themselves have it.
-func (p *planner) pullJobDocument(name, image string) map[string]any {
-	template := &p.Set.Spec.Template
+func (p *shared) pullJobDocument(name, image string) map[string]any {
+	template := p.of.Template
 	labels := stringMap(template.Labels)
 	labels[pub.RevisionHash] = p.updateHash()
 	var parallelism any = int64(pullParallelism)
 	timeout := int64(pullTimeoutSeconds)
-	if strategy := p.inPlaceStrategy(); strategy != nil {
+	if strategy := p.of.Strategy; strategy != nil {
 		if value := strategy.ImagePreDownloadParallelism; value != nil {
 			parallelism = value.String() // not a number: the API server has to say so
 			if n, err := strconv.ParseInt(value.String(), 10, 32); err == nil {
@@ -263,17 +249,17 @@ func (p *planner) pullJobDocument(name, image string) map[string]any {
 	}
 	return map[string]any{
 		"apiVersion": pullJobKind.GroupVersion().String(), "kind": pullJobKind.Kind,
-		"metadata": map[string]any{"name": name, "namespace": p.Set.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
+		"metadata": map[string]any{"name": name, "namespace": p.of.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
 		"spec":     spec,
 	}
 }
 
 // oldPods selects the pods of the set that do not carry the update revision, in either style of its label. A name too long for a
 // label value is on no pod, and would make the selector invalid (CS-052).
-func (p *planner) oldPods() map[string]any {
-	selector := p.Set.Spec.Selector.DeepCopy()
-	values := []string{p.UpdateRevision, revision.ShortHash(p.UpdateRevision)}
-	if len(p.UpdateRevision) > maxLabelValue {
+func (p *shared) oldPods() map[string]any {
+	selector := p.of.Selector.DeepCopy()
+	values := []string{p.out.UpdateRevision, revision.ShortHash(p.out.UpdateRevision)}
+	if len(p.out.UpdateRevision) > maxLabelValue {
 		values = values[1:]
 	}
 	selector.MatchExpressions = append(selector.MatchExpressions,
@@ -298,7 +284,7 @@ func stringMap(from map[string]string) map[string]any {
 }
 
 // pullSentences prints what the plan does with jobs.
-func (p *Plan) pullSentences() []string {
+func (p *Common) pullSentences() []string {
 	var sentences []string
 	for _, job := range p.EndedPulls {
 		sentences = append(sentences, fmt.Sprintf("image pull job %s: delete", job.Name))
@@ -314,4 +300,17 @@ func (p *Plan) pullSentences() []string {
 		}
 	}
 	return sentences
+}
+
+// unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must not count as all.
+func (p *shared) unavailableRoundedDown() int {
+	value := rollout.DefaultMaxUnavailable
+	if p.of.MaxUnavailable != nil {
+		value = *p.of.MaxUnavailable
+	}
+	n, err := rollout.Scaled(value, p.out.Limits.Replicas, false)
+	if err != nil {
+		return 0 // the limits could be resolved: this does not happen
+	}
+	return n
 }

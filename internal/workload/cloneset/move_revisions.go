@@ -6,27 +6,23 @@ import (
 	"maps"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Names of the wire for objects that the set owns.
-const (
-	kind = "CloneSet"
-	// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash (CS-052).
-	maxLabelValue = 63
-)
+// maxLabelValue is what a label value may hold; longer revision names are labelled by their short hash (CS-052).
+const maxLabelValue = 63
 
-// revisionInfo is a stored revision, or the one about to be.
-type revisionInfo struct {
+// Revision is a stored revision, or the one about to be.
+type Revision struct {
 	name           string
 	template       []byte
 	fingerprint    string
@@ -38,12 +34,12 @@ type revisionInfo struct {
 	object *appsv1.ControllerRevision
 }
 
-func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
+func infoOf(object *appsv1.ControllerRevision) (Revision, error) {
 	raw, err := revision.Template(object.Data.Raw)
 	if err != nil {
-		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
+		return Revision{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
-	info := revisionInfo{name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
+	info := Revision{name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
 	var typed struct {
 		Spec struct {
@@ -54,7 +50,7 @@ func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &typed); err != nil {
-		return revisionInfo{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
+		return Revision{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
 	for _, container := range typed.Spec.Containers {
 		info.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
@@ -69,17 +65,17 @@ func infoOf(object *appsv1.ControllerRevision) (revisionInfo, error) {
 
 // claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
 // remembered with them, because their pods mount these (CS-089, CS-336).
-func (p *planner) claimTemplatesOf(info *revisionInfo) template.VolumeClaimTemplates {
-	if info.name != p.UpdateRevision && info.claims != nil {
+func (p *shared) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
+	if info.name != p.out.UpdateRevision && info.claims != nil {
 		return info.claims
 	}
-	return p.Set.Spec.VolumeClaimTemplates
+	return p.of.Claims
 }
 
 // raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing if there is no room for them.
-func (p *planner) raisedClaims(present map[string]string) string {
+func (p *shared) raisedClaims(present map[string]string) string {
 	text := p.rememberedClaims()
-	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
+	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
 	for key, value := range present {
 		if key != pub.ClaimTemplateFingerprint && key != pub.ClaimTemplates {
 			room -= len(key) + len(value)
@@ -92,10 +88,10 @@ func (p *planner) raisedClaims(present map[string]string) string {
 }
 
 // rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered too.
-func (p *planner) rememberedClaims() string {
+func (p *shared) rememberedClaims() string {
 	documents := []json.RawMessage{}
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		documents = append(documents, p.Set.Spec.VolumeClaimTemplates[i].Raw())
+	for i := range p.of.Claims {
+		documents = append(documents, p.of.Claims[i].Raw())
 	}
 	encoded, err := json.Marshal(documents)
 	if err != nil {
@@ -105,11 +101,11 @@ func (p *planner) rememberedClaims() string {
 }
 
 // find returns the stored revision that a pod's label names, nil if there is none.
-func (p *planner) find(label string) *revisionInfo {
+func (p *shared) find(label string) *Revision {
 	if info, ok := p.found[label]; ok {
 		return info
 	}
-	var found *revisionInfo
+	var found *Revision
 	for i := range p.revisions {
 		if revision.SameLabel(p.revisions[i].name, label) {
 			found = &p.revisions[i]
@@ -117,28 +113,28 @@ func (p *planner) find(label string) *revisionInfo {
 		}
 	}
 	if p.found == nil {
-		p.found = map[string]*revisionInfo{}
+		p.found = map[string]*Revision{}
 	}
 	p.found[label] = found
 	return found
 }
 
 // determineRevisions finds or makes the update revision and the current one (CS-080 to 087).
-func (p *planner) determineRevisions() error {
-	if err := p.Set.Spec.Template.DecodeError(); err != nil {
+func (p *shared) determineRevisions() error {
+	if err := p.of.Template.DecodeError(); err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
-	if err := p.Set.Spec.VolumeClaimTemplates.DecodeError(); err != nil {
+	if err := p.of.Claims.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	data, err := revision.Data(p.Set.Spec.Template.Raw())
+	data, err := revision.Data(p.of.Template.Raw())
 	if err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
-	if p.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
+	if p.out.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	history := revision.NewHistory(p.Revisions, revision.Equal)
+	history := revision.NewHistory(p.in.Revisions, revision.Equal)
 	for _, object := range history.Stored {
 		info, err := infoOf(object)
 		if err != nil {
@@ -146,53 +142,53 @@ func (p *planner) determineRevisions() error {
 		}
 		p.revisions = append(p.revisions, info)
 	}
-	p.Status.CollisionCount = p.Set.Status.CollisionCount
+	p.out.CollisionCount = p.of.CollisionCount
 	switch equal := history.Find(data); {
 	case equal != nil && equal == history.Last():
-		p.UpdateRevision = equal.Name
+		p.out.UpdateRevision = equal.Name
 	case equal != nil:
-		p.UpdateRevision = equal.Name
-		if p.Set.DeletionTimestamp == nil {
-			p.Renumber, p.NewNumber, p.ClaimTemplates = equal, history.Next(), p.raisedClaims(equal.Annotations)
-			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.NewNumber)
+		p.out.UpdateRevision = equal.Name
+		if !p.of.Deleted {
+			p.out.Renumber, p.out.NewNumber, p.out.ClaimTemplates = equal, history.Next(), p.raisedClaims(equal.Annotations)
+			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.out.NewNumber)
 			info := p.find(equal.Name)
-			info.fingerprint, info.hasFingerprint = p.ClaimFingerprint, true // IPU-050
+			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true // IPU-050
 		}
 	default:
 		object := p.newRevision(data, history)
-		p.UpdateRevision = object.Name
+		p.out.UpdateRevision = object.Name
 		info, err := infoOf(object)
 		if err != nil {
 			return err
 		}
 		p.revisions, p.found = append(p.revisions, info), nil // what was found may have moved
-		if p.Set.DeletionTimestamp == nil {
-			p.NewRevision = object
+		if !p.of.Deleted {
+			p.out.NewRevision = object
 			p.say("the template is new: revision %s, number %d", object.Name, object.Revision)
 		}
 	}
-	p.update = p.find(p.UpdateRevision)
-	p.CurrentRevision = p.UpdateRevision
-	if name := p.Set.Status.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r revisionInfo) bool { return r.name == name }) {
-		p.CurrentRevision = name
+	p.update = p.find(p.out.UpdateRevision)
+	p.out.CurrentRevision = p.out.UpdateRevision
+	if name := p.of.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.name == name }) {
+		p.out.CurrentRevision = name
 	}
-	p.current = p.find(p.CurrentRevision)
+	p.current = p.find(p.out.CurrentRevision)
 	return nil
 }
 
 // newRevision makes the revision that stores the template (CS-081 to 084).
-func (p *planner) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
+func (p *shared) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.Status.CollisionCount = history.Name(p.Set.Name, data, p.Set.Status.CollisionCount, history.Stored)
-	labels := maps.Clone(p.Set.Spec.Template.Labels)
+	name, hash, p.out.CollisionCount = history.Name(p.of.Name, data, p.of.CollisionCount, history.Stored)
+	labels := maps.Clone(p.of.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[pub.RevisionHash] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Set.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.Set.Annotations),
-			OwnerReferences: []metav1.OwnerReference{ownerReference(p.Set)},
+			Namespace: p.of.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.of.Annotations),
+			OwnerReferences: []metav1.OwnerReference{p.of.Owner},
 		},
 		Data:     runtime.RawExtension{Raw: data},
 		Revision: history.Next(),
@@ -204,9 +200,9 @@ const annotationRoom = 256 << 10
 
 // revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves, and others, as
 // far as there is room for them in this order.
-func (p *planner) revisionAnnotations(others map[string]string) map[string]string {
-	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.ClaimFingerprint}
-	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.ClaimFingerprint)
+func (p *shared) revisionAnnotations(others map[string]string) map[string]string {
+	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint}
+	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint)
 	add := func(key, value string) {
 		if _, ok := annotations[key]; !ok && len(key)+len(value) <= room {
 			annotations[key] = value
@@ -220,38 +216,35 @@ func (p *planner) revisionAnnotations(others map[string]string) map[string]strin
 	return annotations
 }
 
-func ownerReference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
-	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind))
-}
-
 // revisionLabel is the value of controller-revision-hash for pods of that revision (CS-050, CS-052).
-func (p *planner) revisionLabel(name string) string {
-	if p.Features.ShortHash || len(name) > maxLabelValue {
+func (p *shared) revisionLabel(name string) string {
+	if p.of.ShortHash || len(name) > maxLabelValue {
 		return revision.ShortHash(name)
 	}
 	return name
 }
 
-func (p *planner) claimTemplates() []corev1.PersistentVolumeClaim {
-	claims := make([]corev1.PersistentVolumeClaim, len(p.Set.Spec.VolumeClaimTemplates))
-	for i := range p.Set.Spec.VolumeClaimTemplates {
-		claims[i] = p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
+func (p *shared) claimTemplates() []corev1.PersistentVolumeClaim {
+	claims := make([]corev1.PersistentVolumeClaim, len(p.of.Claims))
+	for i := range p.of.Claims {
+		claims[i] = p.of.Claims[i].PersistentVolumeClaim
 	}
 	return claims
 }
 
-// pruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088).
-func (p *planner) pruneHistory() {
+// pruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the current revision
+// that the status is to name.
+func (p *shared) pruneHistory(settled string) {
 	limit := 10
-	if p.Set.Spec.RevisionHistoryLimit != nil {
-		limit = max(int(*p.Set.Spec.RevisionHistoryLimit), 0) // CS-347
+	if p.of.HistoryLimit != nil {
+		limit = max(int(*p.of.HistoryLimit), 0) // CS-347
 	}
 	var idle []*appsv1.ControllerRevision
 	for _, info := range p.revisions {
-		if info.name == p.UpdateRevision || info.name == p.CurrentRevision || info.name == p.Status.CurrentRevision {
+		if info.name == p.out.UpdateRevision || info.name == p.out.CurrentRevision || info.name == settled {
 			continue
 		}
-		carried := slices.ContainsFunc(p.pods, func(pod *podInfo) bool {
+		carried := slices.ContainsFunc(p.members, func(pod *Pod) bool {
 			return revision.SameLabel(pod.Label, info.name)
 		})
 		if !carried {
@@ -259,6 +252,6 @@ func (p *planner) pruneHistory() {
 		}
 	}
 	if excess := len(idle) - limit; excess > 0 {
-		p.History = idle[:excess]
+		p.out.History = idle[:excess]
 	}
 }

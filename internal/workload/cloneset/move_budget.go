@@ -1,0 +1,99 @@
+package cloneset
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// Budget bounds how many pods may be moved at a time (CS-121, CS-124).
+type Budget struct {
+	// spare is how many available pods may still be taken.
+	spare int
+	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving is how many
+	// of them wait to be deleted.
+	moving, leaving, total int
+	// exhausted and spent are the words of refusals, which most pods of a large set share.
+	exhausted, spent string
+}
+
+func (p *shared) newBudget(toNew bool) *Budget {
+	b := &Budget{spare: p.spare(), total: p.out.Limits.MaxUnavailable + len(p.members) - p.out.Limits.Replicas}
+	for _, info := range p.members {
+		switch {
+		case info.Specified && info.Available:
+			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
+		case info.Specified || info.Preparing:
+			b.moving++
+			b.leaving++
+		case info.New == toNew && !info.Available:
+			b.moving++
+		}
+	}
+	return b
+}
+
+// refuse says why the pod cannot be moved now, nothing if it can.
+func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
+	total := b.total
+	if !info.Available {
+		total = max(total, 1) // missing pods must not hold up one that is down anyway (CS-125)
+	}
+	switch {
+	case b.moving >= total && total != b.total:
+		return ReasonUpdateUnhealthy, b.waitingFor(total, limits) // with a number of its own
+	case b.moving >= total:
+		if b.exhausted == "" {
+			b.exhausted = b.waitingFor(max(total, 0), limits)
+		}
+		return ReasonUpdateUnhealthy, b.exhausted
+	case info.Available && b.spare <= 0:
+		if b.spent == "" {
+			keep := limits.Replicas - limits.MaxUnavailable
+			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas, "pod"),
+				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
+		}
+		return ReasonMaxUnavailable, b.spent
+	}
+	return "", ""
+}
+
+// waitingFor says for what pods the others wait, and how many of them there may be.
+func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
+	var parts []string
+	if n := b.moving - b.leaving; n > 0 {
+		parts = append(parts, plural.Of(n, "updated pod")+" to become available")
+	}
+	if b.leaving > 0 {
+		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
+	}
+	switch missing := limits.MaxUnavailable - b.total; {
+	case len(parts) > 0:
+	case missing > 0:
+		parts = append(parts, plural.Of(missing, "missing pod")+" to be created")
+	default:
+		parts = append(parts, "a pod above the replicas")
+	}
+	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
+}
+
+func (b *Budget) take(info *Pod) {
+	b.exhausted, b.spent = "", ""
+	b.moving++
+	if info.Available {
+		b.spare--
+	}
+}
+
+// spare is how many available pods may be taken away: those above replicas - maxUnavailable.
+func (p *shared) spare() int {
+	available := 0
+	for _, info := range p.members {
+		if info.Available {
+			available++
+		}
+	}
+	return available - (p.out.Limits.Replicas - p.out.Limits.MaxUnavailable)
+}

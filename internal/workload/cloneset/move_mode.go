@@ -1,0 +1,130 @@
+package cloneset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// Mode is how a pod can reach another revision.
+type Mode struct {
+	recreate bool
+	change   *inplace.Change
+	// daemon: the change needs a node daemon.
+	daemon bool
+	// words say what changes.
+	words string
+	// refusal is why neither is allowed; empty if one is.
+	refusal string
+	// why says why it is recreated.
+	why string
+	// unstored is the revision that the pod carries and that is not in the cache, which may be why it is recreated.
+	unstored string
+}
+
+type modeKey struct{ label, target string }
+
+// decideModes finds out for every old pod whether it can reach the update revision in place, before anything is counted (CS-102,
+// CS-127).
+func (p *shared) decideModes() {
+	for _, info := range p.members {
+		if !info.New {
+			info.Mode = p.modeOf(info, p.update)
+		}
+	}
+}
+
+// modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is found once (IPU-031); what a
+// pod adds to it is that it needs a node daemon and has none (IPU-312), and what its present content lacks (IPU-305, IPU-326).
+func (p *shared) modeOf(info *Pod, target *Revision) Mode {
+	key := modeKey{info.Label, target.name}
+	m, ok := p.modes[key]
+	if !ok {
+		m = p.modeFrom(key.label, target)
+		p.modes[key] = m
+	}
+	if info.Err != nil && m.recreate && revision.SameLabel(key.label, target.name) {
+		m = Mode{change: &inplace.Change{}, words: "its record"} // nothing but the record of its update is to be mended
+	}
+	if m.change == nil {
+		return m
+	}
+	if m.daemon {
+		if names := m.change.Unrestartable(info.Pod, p.in.Now); len(names) > 0 {
+			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
+		}
+	}
+	if len(info.StaleImages)+len(info.StaleResources) == 0 {
+		return m
+	}
+	images, resources := map[string]string{}, map[string]corev1.ResourceRequirements{}
+	for name := range info.StaleImages {
+		if container, ok := target.containers[name]; ok {
+			images[name] = container.Image
+		}
+	}
+	for name := range info.StaleResources {
+		if container, ok := target.containers[name]; ok {
+			resources[name] = container.Resources
+		}
+	}
+	if len(images)+len(resources) > 0 {
+		m.change = m.change.With(images, resources)
+		m.words = m.change.String()
+	}
+	return m
+}
+
+func (p *shared) modeFrom(label string, target *Revision) Mode {
+	policy := p.of.Policy
+	if policy == ReCreate {
+		return Mode{recreate: true, why: "the policy is ReCreate"}
+	}
+	change, refusal := p.compare(label, target, policy)
+	if refusal != "" {
+		m := p.impossible(refusal)
+		if p.find(label) == nil && !slices.ContainsFunc(p.in.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
+			m.unstored = label
+		}
+		return m
+	}
+	return Mode{change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
+}
+
+// impossible is the mode of a pod that cannot be updated in place.
+func (p *shared) impossible(why string) Mode {
+	if p.of.Policy == InPlaceOnly {
+		return Mode{refusal: why}
+	}
+	return Mode{recreate: true, why: why}
+}
+
+// compare returns the change from the revision named by the label to the target, or why it cannot be applied in place.
+func (p *shared) compare(label string, target *Revision, policy Policy) (*inplace.Change, string) {
+	from := p.find(label)
+	if from == nil {
+		return nil, fmt.Sprintf("its ControllerRevision %q has been deleted, so nobody knows what would change", label) // IPU-030
+	}
+	if p.of.RecreateOnClaimChange && policy != InPlaceOnly &&
+		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
+		return nil, "spec.volumeClaimTemplates changed since its revision"
+	}
+	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
+		return nil, fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.name, target.name) // IPU-041
+	}
+	change, blockers, err := inplace.Compare(from.template, target.template, p.of.InPlace)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if len(blockers) > 0 {
+		return nil, blockers[0].String()
+	}
+	return change, ""
+}

@@ -1,0 +1,166 @@
+package cloneset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// Identity is what tells a new pod from the others of its workload.
+type Identity struct {
+	// Name is the pod's, and Suffix what the names of its claims end with.
+	Name, Suffix string
+	// Labels are the pod's and its claims' own.
+	Labels map[string]string
+}
+
+// newPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
+func (p *shared) newPod(identity Identity, from *Revision, has func(claim string) bool) error {
+	creation := Creation{Name: identity.Name, Revision: from.name}
+	pod, err := p.podDocument(identity, from)
+	if err != nil {
+		return err
+	}
+	creation.Pod = pod
+	for i, template := range p.claimTemplatesOf(from) {
+		if has(p.claimName(template.Name, identity.Suffix)) {
+			continue
+		}
+		claim, err := p.claimDocument(template, identity)
+		if err != nil {
+			return fmt.Errorf("claim template %d: %w", i, err)
+		}
+		creation.Claims = append(creation.Claims, claim)
+	}
+	p.out.Create = append(p.out.Create, creation)
+	return nil
+}
+
+// podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
+func (p *shared) podDocument(identity Identity, from *Revision) (map[string]any, error) {
+	source, err := revision.Parse(from.template)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", from.name, err)
+	}
+	meta := object(source, "metadata")
+	labels := maps.Clone(object(meta, "labels"))
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	maps.DeleteFunc(labels, func(key string, _ any) bool { return inplace.Own(key) })
+	for key, value := range identity.Labels {
+		labels[key] = value
+	}
+	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.name)
+	labels[pub.PodTemplateHash] = revision.ShortHash(from.name)
+	labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingNormal)
+	annotations := maps.Clone(object(meta, "annotations"))
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
+	annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
+	metadata := map[string]any{
+		"name": identity.Name, "generateName": p.of.Name + "-", "namespace": p.of.Namespace,
+		"labels": labels, "annotations": annotations, "ownerReferences": []any{p.ownerDocument()},
+	}
+	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
+		metadata["finalizers"] = finalizers
+	}
+	spec := maps.Clone(object(source, "spec"))
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	spec["readinessGates"] = withGates(spec["readinessGates"], pub.InPlaceUpdateReady, pub.KruisePodReady)
+	if volumes := p.claimVolumes(identity.Suffix, p.claimTemplatesOf(from), spec["volumes"]); len(volumes) > 0 {
+		spec["volumes"] = volumes
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, nil
+}
+
+// withGates adds readiness gates once, after the template's own (IPU-131, IPU-140).
+func withGates(gates any, add ...string) []any {
+	list, _ := gates.([]any)
+	list = slices.Clone(list)
+	for _, name := range add {
+		if !slices.ContainsFunc(list, func(gate any) bool {
+			g, ok := gate.(map[string]any)
+			return ok && g["conditionType"] == name
+		}) {
+			list = append(list, map[string]any{"conditionType": name})
+		}
+	}
+	return list
+}
+
+// claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
+func (p *shared) claimVolumes(id string, templates template.VolumeClaimTemplates, own any) []any {
+	var volumes []any
+	ofClaims := map[string]bool{}
+	for i := range templates {
+		name := templates[i].Name
+		ofClaims[name] = true
+		volumes = append(volumes, map[string]any{"name": name,
+			"persistentVolumeClaim": map[string]any{"claimName": p.claimName(name, id), "readOnly": false}})
+	}
+	list, _ := own.([]any)
+	for _, volume := range list {
+		if v, ok := volume.(map[string]any); ok {
+			if name, _ := v["name"].(string); ofClaims[name] {
+				continue
+			}
+		}
+		volumes = append(volumes, volume)
+	}
+	return volumes
+}
+
+func (p *shared) claimName(template, id string) string {
+	return template + "-" + p.of.Name + "-" + id
+}
+
+// claimDocument makes the body of the request for a claim (CS-045).
+func (p *shared) claimDocument(template template.VolumeClaimTemplate, identity Identity) (map[string]any, error) {
+	claim, err := revision.Parse(template.Raw())
+	if err != nil {
+		return nil, err
+	}
+	source := object(claim, "metadata")
+	labels := maps.Clone(object(source, "labels"))
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	for key, value := range p.of.Selector.MatchLabels {
+		labels[key] = value
+	}
+	for key, value := range identity.Labels {
+		labels[key] = value
+	}
+	metadata := map[string]any{
+		"name": p.claimName(template.Name, identity.Suffix), "namespace": p.of.Namespace,
+		"labels": labels, "ownerReferences": []any{p.ownerDocument()},
+	}
+	if annotations := object(source, "annotations"); len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	claim["apiVersion"], claim["kind"], claim["metadata"] = "v1", "PersistentVolumeClaim", metadata
+	delete(claim, "status")
+	return claim, nil
+}
+
+func (p *shared) ownerDocument() map[string]any {
+	owner := p.of.Owner
+	return map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
+		"controller": true, "blockOwnerDeletion": true}
+}
+
+func object(doc map[string]any, key string) map[string]any {
+	value, _ := doc[key].(map[string]any)
+	return value
+}

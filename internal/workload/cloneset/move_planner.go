@@ -1,0 +1,192 @@
+package cloneset
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/planlog"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+)
+
+// Policy is how pods get another revision; the values are those of the wire.
+type Policy string
+
+// Policies.
+const (
+	// ReCreate replaces pods.
+	ReCreate Policy = "ReCreate"
+	// InPlaceIfPossible replaces the pods that cannot be updated in place.
+	InPlaceIfPossible Policy = "InPlaceIfPossible"
+	// InPlaceOnly leaves alone the pods that cannot be updated in place.
+	InPlaceOnly Policy = "InPlaceOnly"
+)
+
+// Workload is what a plan needs to know of a workload whose pods are made of one template.
+type Workload struct {
+	// Namespace and Name are the workload's; Owner is how its pods, claims and revisions refer to it.
+	Namespace, Name string
+	Owner           metav1.OwnerReference
+	// Annotations are the workload's own, which its revisions keep.
+	Annotations map[string]string
+	// Deleted: the workload is being deleted, so that nothing of it is written any more.
+	Deleted bool
+	// Template and Claims are what its pods are made of; Selector finds them.
+	Template *template.PodTemplate
+	Claims   template.VolumeClaimTemplates
+	Selector *metav1.LabelSelector
+	// MinReadySeconds is how long a pod must be ready to count as available.
+	MinReadySeconds int32
+	// HistoryLimit is how many revisions are kept that no pod carries; nil means ten.
+	HistoryLimit *int32
+	// Lifecycle are the hooks of the pods; nil means none.
+	Lifecycle *pub.Lifecycle
+	// Rolling: pods are updated by themselves, and the numbers below hold.
+	Rolling bool
+	// Policy is how pods get another revision.
+	Policy Policy
+	// Paused: no update starts.
+	Paused bool
+	// MaxUnavailable is as the user wrote it; nil means the default.
+	MaxUnavailable *intstr.IntOrString
+	// Strategy is how updates in place are made; nil means the defaults.
+	Strategy *pub.InPlaceUpdateStrategy
+	// CollisionCount and CurrentRevision are what the status says of revisions.
+	CollisionCount  *int32
+	CurrentRevision string
+
+	// ShortHash labels pods with the short hash of their revision (CS-050).
+	ShortHash bool
+	// RecreateOnClaimChange recreates pods whose claim templates changed with the pod template (IPU-046).
+	RecreateOnClaimChange bool
+	// InPlace is what qualifies beside images and metadata.
+	InPlace inplace.Options
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	DeferredResize time.Duration
+	// PreDownload pulls new images ahead (CS-200).
+	PreDownload bool
+}
+
+// Base is what the plan is made from, beside the workload.
+type Base struct {
+	// Pods are all pods controlled by the workload, inactive ones included (CS-055).
+	Pods []*corev1.Pod
+	// Revisions are its stored revisions (CS-057).
+	Revisions []*appsv1.ControllerRevision
+	// PullJobs are the ImagePullJobs that it controls; PullJobsServed tells whether they can be known at all (CS-200).
+	PullJobs       []*metav1.PartialObjectMetadata
+	PullJobsServed bool
+	// PullJobsHeldUntil is when jobs may be written again after that failed; zero if it did not.
+	PullJobsHeldUntil time.Time
+	// UpdateRefused is how the API server refused the last update of a pod in place, empty if it did not; UpdateHeldUntil is when another
+	// one may be tried.
+	UpdateRefused   string
+	UpdateHeldUntil time.Time
+	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
+	Refused map[types.UID]time.Time
+	// Now is the time of the snapshot.
+	Now time.Time
+}
+
+// Common is what is decided for every kind.
+type Common struct {
+	// Limits are the user's numbers, resolved.
+	Limits rollout.Limits
+	// NewRevision must be written before anything else; nil if the template is stored already.
+	NewRevision *appsv1.ControllerRevision
+	// Renumber is a stored revision that becomes the update revision again, under the number in NewNumber (CS-083).
+	Renumber         *appsv1.ControllerRevision
+	NewNumber        int64
+	ClaimFingerprint string
+	// ClaimTemplates are what the raised revision remembers of the claim templates (CS-336).
+	ClaimTemplates string
+	// UpdateRevision and CurrentRevision are names (CS-086).
+	UpdateRevision, CurrentRevision string
+	// CollisionCount is for the status (CS-084).
+	CollisionCount *int32
+	// Verdicts has one entry for every owned pod, by name.
+	Verdicts []*Verdict
+	// Create are the pods to make.
+	Create []Creation
+	// ClaimLines say what becomes of claims.
+	ClaimLines []planlog.Line
+	// History are the revisions to delete (CS-088).
+	History []*appsv1.ControllerRevision
+	// Pulls are the ImagePullJobs to create, EndedPulls those to delete (CS-201, CS-207).
+	Pulls      []PullJob
+	EndedPulls []*metav1.PartialObjectMetadata
+	// RevisionLabels change on MarkedRevision, the update revision, once the jobs exist; nil removes one (CS-206).
+	RevisionLabels map[string]any
+	MarkedRevision *appsv1.ControllerRevision
+	// ForeignImages are images that others wrote into pods, and that stay (IPU-326).
+	ForeignImages []ForeignImage
+	// Sentences say what was found and decided about the workload as a whole.
+	Sentences []string
+	// ScaleLimited says how creation is limited, empty if it is not (CS-111).
+	ScaleLimited string
+	// ClaimsAwaited says which claims new pods wait for, empty if they wait for none (CS-272).
+	ClaimsAwaited string
+	// UpdateError and ScaleError are what the user has to mend (CS-225, CS-096, IPU-173).
+	UpdateError, ScaleError string
+	// Waiting is what holds the rollout or the scaling, and was not asked for; nil if nothing does (OPS-099).
+	Waiting *waiting.Wait
+	// After is when to look again although nothing happened; 0 means not at all (CS-076).
+	After time.Duration
+}
+
+// shared decides what is common to all kinds, into a plan.
+type shared struct {
+	of  *Workload
+	in  *Base
+	out *Common
+
+	// members are the active pods.
+	members []*Pod
+	// update and current are the revisions of these names.
+	update, current *Revision
+	// scaling: the plan creates or deletes pods, so that no update starts.
+	scaling bool
+
+	observed  []Pod
+	revisions []Revision
+	found     map[string]*Revision // by label
+	verdicts  map[*corev1.Pod]*Verdict
+	modes     map[modeKey]Mode
+	deadline  time.Time
+	// probing: one pod tries whether updates in place are refused still.
+	probing bool
+	// unused is a patch that is empty as yet.
+	unused *podpatch.Patch
+	// room is for verdicts to come.
+	room []Verdict
+}
+
+// newShared returns one for a workload; what it decides goes into the plan.
+func newShared(of *Workload, in *Base, out *Common) *shared {
+	return &shared{of: of, in: in, out: out, verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
+}
+
+// verdictOf is what is decided about a pod, nil if nothing is as yet.
+func (p *shared) verdictOf(pod *corev1.Pod) *Verdict { return p.verdicts[pod] }
+
+// conclude hands over the verdicts, what holds the workload, and when to look again.
+func (p *shared) conclude() {
+	for _, pod := range p.in.Pods {
+		v := p.verdicts[pod]
+		p.out.Verdicts = append(p.out.Verdicts, v)
+		p.lookAgain(v.Until)
+	}
+	p.out.Waiting = p.waits()
+	if !p.deadline.IsZero() {
+		p.out.After = max(p.deadline.Sub(p.in.Now), time.Millisecond)
+	}
+}

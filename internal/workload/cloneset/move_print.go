@@ -1,0 +1,70 @@
+package cloneset
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/afloat-project/afloat/internal/engine/planlog"
+)
+
+// String prints the plan as sentences.
+func (p *Common) String() string { return p.told(p.Verdicts).String() }
+
+// told is the plan with these of its verdicts.
+func (p *Common) told(verdicts []*Verdict) *planlog.Plan {
+	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
+	t.Lines = append(t.Lines, p.ClaimLines...)
+	for _, creation := range p.Create {
+		t.Add("pod "+creation.Name, "create from %s", creation.Revision)
+	}
+	for _, v := range verdicts {
+		t.Add("pod "+v.Pod.Name, "%s: %s: %s", v.Action, v.Reason, v.Message)
+	}
+	return t
+}
+
+// digestAbove is the number of pods above which a plan is printed by groups of pods.
+const digestAbove = 20
+
+// Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does. Of a large
+// set, pods with the same verdict are one line.
+func (p *Common) Headline() string { return p.headline().String() }
+
+// Record is the plan for the log, to be written when the headline changes.
+func (p *Common) Record() []any {
+	if len(p.Verdicts) <= digestAbove {
+		return p.told(p.Verdicts).Record()
+	}
+	return p.headline().Record()
+}
+
+func (p *Common) headline() *planlog.Plan {
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
+		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
+	})
+	if len(p.Verdicts)+len(p.Create) <= digestAbove {
+		return p.told(brief)
+	}
+	type group struct {
+		names []string
+		words string
+	}
+	groups := map[string]*group{}
+	add := func(key, name, words string) {
+		if groups[key] == nil {
+			groups[key] = &group{words: words}
+		}
+		groups[key].names = append(groups[key].names, name)
+	}
+	for _, creation := range p.Create {
+		add("create from "+creation.Revision, creation.Name, "")
+	}
+	for _, v := range brief {
+		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
+	}
+	t := &planlog.Plan{Summary: p.Sentences}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		t.AddGroup(key, groups[key].names, groups[key].words)
+	}
+	return t
+}

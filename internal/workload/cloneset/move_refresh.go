@@ -1,0 +1,279 @@
+package cloneset
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// refreshPods looks after every active pod: what is complete is admitted, what waited long enough goes on, and what does neither
+// has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod that waits for its turn may be refreshed
+// too: its readiness does not depend on the next update.
+func (p *shared) refreshPods() {
+	for _, info := range p.members {
+		v := p.verdicts[info.Pod]
+		if v != nil && v.Action != Wait && v.Action != Keep {
+			continue
+		}
+		p.refreshPod(info, v)
+	}
+}
+
+func (p *shared) refreshPod(info *Pod, held *Verdict) {
+	pod := info.Pod
+	progress := info.Progress
+	switch {
+	case info.Err != nil:
+		p.out.UpdateError = info.Err.Error()
+		p.decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
+		return
+	case info.Preparing: // it is never updated (IPU-153)
+	case progress.InGrace && progress.After > 0:
+		p.decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.in.Now.Add(progress.After)
+		return
+	case progress.InGrace:
+		p.decide(pod, Continue, ReasonGracePeriod, "its grace period is over").MayRecreate = p.mayRecreate()
+		return
+	case progress.Next:
+		p.decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
+		return
+	case progress.Resize != nil && p.resizePending(info), !progress.NoDaemonSince.IsZero() && p.daemonMissing(info):
+		return
+	}
+	patch, reason, why := p.admission(info)
+	if !patch.Empty() {
+		p.decide(pod, Patch, reason, "%s", why).Patch = patch
+		return
+	}
+	if held != nil {
+		return
+	}
+	switch {
+	case !info.WatchedUntil.IsZero():
+		p.decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
+	case !progress.Complete && !info.Preparing:
+		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
+	case pod.Spec.NodeName == "":
+		p.decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
+	case !p.unreportedUntil(pod).IsZero():
+		p.decide(pod, Wait, ReasonNotReady, "node %s has not reported of it yet", pod.Spec.NodeName)
+	case !readiness.Settled(pod):
+		p.decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
+	case !info.Ready:
+		p.decide(pod, Wait, ReasonNotReady, "%s", notReadyWords(pod))
+	case !info.Available:
+		p.decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.in.Now.Add(info.AvailableIn)
+	case !info.New && p.scaling:
+		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", info.Label)
+	default:
+		p.decide(pod, Keep, ReasonUpToDate, "%s", "available at "+info.Label)
+	}
+}
+
+// admission returns one patch of the status subresource, or of the pod where no condition changes, that lets a pod into service
+// after its creation or its update: the condition, the lifecycle state and a missing label go together, so that a whole update
+// takes three writes (IPU-132, IPU-150, CS-053).
+func (p *shared) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
+	pod := info.Pod
+	patch = p.emptyPatch()
+	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && info.Label != "" {
+		patch.Label(pub.PodTemplateHash, revision.ShortHash(info.Label))
+		reason, why = ReasonMissingLabel, "it lacks the label "+pub.PodTemplateHash
+	}
+	if pod.Spec.NodeName == "" {
+		return patch, reason, why
+	}
+	if until := p.unreportedUntil(pod); !until.IsZero() {
+		p.lookAgain(until)
+		return patch, reason, why
+	}
+	state := info.State
+	if info.Progress.Complete {
+		readiness.Admit(patch, pod, p.in.Now)
+		if next := p.nextState(info); next != "" {
+			lifecycle.Enter(patch, next, p.in.Now)
+			state = next
+		}
+	}
+	p.share(patch, pod, state)
+	if patch.Empty() {
+		return patch, reason, why
+	}
+	switch info.State {
+	case pub.LifecycleStateUpdating, pub.LifecycleStateUpdated:
+		return patch, ReasonUpdated, "its update in place is complete"
+	case pub.LifecycleStatePreparingNormal:
+		return patch, ReasonStarted, "it is scheduled"
+	}
+	if reason == "" {
+		reason, why = ReasonUpdated, "nothing holds it"
+	}
+	return patch, reason, why
+}
+
+// reportTime is how long a node may take for its first report of a pod.
+const reportTime = 2 * time.Second
+
+// unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
+// written by what was known before that is refused as a conflict. A node that does not report is not waited for.
+func (p *shared) unreportedUntil(pod *corev1.Pod) time.Time {
+	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod, corev1.ContainersReady) != nil {
+		return time.Time{}
+	}
+	since := pod.CreationTimestamp.Time
+	if scheduled := readiness.Condition(pod, corev1.PodScheduled); scheduled != nil && scheduled.LastTransitionTime.After(since) {
+		since = scheduled.LastTransitionTime.Time
+	}
+	if until := since.Add(reportTime); p.in.Now.Before(until) {
+		return until
+	}
+	return time.Time{}
+}
+
+// emptyPatch returns a patch for what may be nothing: one that stayed empty serves the next pod too.
+func (p *shared) emptyPatch() *podpatch.Patch {
+	if p.unused == nil || !p.unused.Empty() {
+		p.unused = &podpatch.Patch{}
+	}
+	return p.unused
+}
+
+// nextState is the state that a complete, scheduled pod goes to, empty if it stays (table after IPU-152).
+func (p *shared) nextState(info *Pod) pub.LifecycleStateType {
+	pod, hooks := info.Pod, p.hooks()
+	switch info.State {
+	case pub.LifecycleStatePreparingNormal:
+		if hooks.PreNormal == nil || lifecycle.FullyHooked(hooks.PreNormal, pod) {
+			return pub.LifecycleStateNormal
+		}
+	case pub.LifecycleStateUpdating, pub.LifecycleStateUpdated:
+		if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
+			return pub.LifecycleStateNormal
+		}
+		if info.State == pub.LifecycleStateUpdating {
+			return pub.LifecycleStateUpdated
+		}
+	case pub.LifecycleStatePreparingUpdate:
+		// The template was rolled back before the hook let go, or others took the pod's place (IPU-325, CS-361).
+		if info.Stay || revision.SameLabel(info.Label, p.out.UpdateRevision) {
+			if hooks.InPlaceUpdate == nil || lifecycle.FullyHooked(hooks.InPlaceUpdate, pod) {
+				return pub.LifecycleStateNormal
+			}
+			return pub.LifecycleStateUpdated
+		}
+	}
+	return ""
+}
+
+// share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while it prepares its deletion
+// or its update, and through the update that follows (IPU-141, IPU-155, IPU-156, IPU-316).
+func (p *shared) share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
+	marks := func(hook *pub.LifecycleHook) bool { return hook != nil && hook.MarkPodNotReady }
+	var hold []readiness.Holder
+	release := []readiness.Holder{readiness.PreDeleteHook, readiness.PreUpdateHook}
+	switch deletes, updates := marks(p.hooks().PreDelete), marks(p.hooks().InPlaceUpdate); {
+	case state == pub.LifecycleStatePreparingDelete && deletes:
+		hold, release = release[:1], release[1:]
+	case state == pub.LifecycleStatePreparingUpdate && updates:
+		hold, release = release[1:], release[:1]
+	case state == pub.LifecycleStateUpdating && updates:
+		release = release[:1]
+	}
+	readiness.Share(patch, pod, hold, release, p.in.Now)
+}
+
+// hooks returns the set's hooks; never nil.
+func (p *shared) hooks() *pub.Lifecycle {
+	if p.of.Lifecycle == nil {
+		return &pub.Lifecycle{}
+	}
+	return p.of.Lifecycle
+}
+
+// resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is recreated, at once if the
+// resize never fits, after a time if it is deferred (IPU-315). It tells whether it decided.
+func (p *shared) resizePending(info *Pod) bool {
+	pending := info.Progress.Resize
+	var until time.Time
+	if !pending.Infeasible && p.of.DeferredResize > 0 && !pending.Since.IsZero() {
+		until = pending.Since.Add(p.of.DeferredResize)
+	}
+	if info.Specified || info.Preparing {
+		return false
+	}
+	if pending.Infeasible || until.Before(pending.NotBefore) && !until.IsZero() {
+		until = pending.NotBefore
+	}
+	due := (pending.Infeasible || !until.IsZero()) && !p.in.Now.Before(until)
+	return p.stuck(info, ReasonResizePending, due, until, "its node does not resize it: "+pending.Message)
+}
+
+// daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none (IPU-312).
+func (p *shared) daemonMissing(info *Pod) bool {
+	until := info.Progress.NoDaemonSince.Add(inplace.DaemonPatience)
+	if info.Specified || info.Preparing {
+		return false
+	}
+	return p.stuck(info, ReasonNoDaemon, !p.in.Now.Before(until), until, "its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
+}
+
+// stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.
+func (p *shared) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
+	switch {
+	case due && p.mayRecreate() && !p.of.Paused:
+		patch := &podpatch.Patch{}
+		patch.Label(pub.SpecifiedDelete, "true")
+		p.decide(info.Pod, Recreate, reason, "%s", why).Patch = patch
+	case due:
+		p.out.UpdateError = fmt.Sprintf("pod %s: %s", info.Pod.Name, why)
+		p.decide(info.Pod, Wait, reason, "%s", why)
+	default:
+		p.decide(info.Pod, Wait, reason, "%s", why).Until = until
+	}
+	return true
+}
+
+// notReadyWords says what a pod lacks to be ready, from what kubelet reports.
+func notReadyWords(pod *corev1.Pod) string {
+	var parts []string
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		switch {
+		case status.Ready:
+		case status.State.Waiting != nil && status.State.Waiting.Reason != "":
+			parts = append(parts, fmt.Sprintf("container %s: %s", status.Name, status.State.Waiting.Reason))
+		case status.State.Terminated != nil:
+			parts = append(parts, fmt.Sprintf("container %s ended with exit code %d", status.Name, status.State.Terminated.ExitCode))
+		default:
+			parts = append(parts, fmt.Sprintf("container %s is not ready", status.Name))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "phase "+string(pod.Status.Phase)+conditionWords(pod, corev1.PodReady))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func conditionWords(pod *corev1.Pod, conditionType corev1.PodConditionType) string {
+	condition := readiness.Condition(pod, conditionType)
+	if condition == nil || condition.Status == corev1.ConditionTrue {
+		return ""
+	}
+	words := ", " + string(conditionType) + " is " + string(condition.Status)
+	if condition.Reason != "" {
+		words += " (" + condition.Reason + ")"
+	}
+	if condition.Message != "" {
+		words += ": " + condition.Message
+	}
+	return words
+}

@@ -1,0 +1,63 @@
+package cloneset
+
+import (
+	"fmt"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+)
+
+// waits says what holds the rollout or the scaling, with the pods that are waited for; nil if nothing does, or only what the user asked for
+// (OPS-099).
+func (p *shared) waits() *waiting.Wait {
+	wait := &waiting.Wait{}
+	switch {
+	case p.of.Deleted:
+		return nil
+	case p.out.ScaleError != "":
+		return &waiting.Wait{Reason: "FailedScale", Message: p.out.ScaleError}
+	case p.out.UpdateError != "":
+		return &waiting.Wait{Reason: "FailedUpdate", Message: p.out.UpdateError}
+	case p.out.ClaimsAwaited != "":
+		return &waiting.Wait{Reason: "WaitingForClaims", Message: p.out.ClaimsAwaited}
+	case p.out.ScaleLimited != "":
+		wait.Reason, wait.Message = "ScaleUpLimited", p.out.ScaleLimited
+	}
+	down, askedFor := 0, 0
+	other := waiting.NotReady
+	for _, info := range p.members {
+		v := p.verdicts[info.Pod]
+		switch v.Reason {
+		case ReasonPaused, ReasonOnDelete, ReasonGracePeriod, ReasonMinReadySeconds:
+			count(&askedFor, !info.Available)
+			continue
+		case ReasonMaxUnavailable, ReasonUpdateUnhealthy:
+			if wait.Reason == "" {
+				wait.Reason, wait.Message = string(v.Reason), v.Message
+			}
+			if !info.Available {
+				down++
+				wait.Name(info.Pod.Name, notReadyWords(info.Pod))
+			}
+			continue
+		case ReasonScaling:
+			continue
+		case ReasonNotReady, ReasonUpdating, ReasonUnscheduled:
+		default:
+			if v.Action == Wait && other == waiting.NotReady {
+				other = string(v.Reason)
+			}
+		}
+		if v.Action == Wait {
+			down++
+			wait.Name(info.Pod.Name, v.Message)
+		}
+	}
+	switch {
+	case down > 0 && wait.Reason == "":
+		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.members), "pod"))
+	case down == 0 && (wait.Reason == "" || askedFor > 0):
+		return nil
+	}
+	return wait
+}

@@ -1,0 +1,39 @@
+package cloneset
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// kind is the name of the kind in references to it.
+const kind = "CloneSet"
+
+// workloadOf is the set as plans of all kinds see it.
+func workloadOf(set *appsv1beta1.CloneSet, features Features) *Workload {
+	spec := &set.Spec
+	w := &Workload{
+		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
+		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
+		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: ReCreate,
+		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
+		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
+		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
+	}
+	if r := rollingOf(set); r != nil {
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
+		if r.PodUpdatePolicy != "" {
+			w.Policy = Policy(r.PodUpdatePolicy)
+		}
+	}
+	return w
+}
+
+// rollingOf returns the options of rolling updates, nil under OnDelete (CS-093).
+func rollingOf(set *appsv1beta1.CloneSet) *appsv1beta1.RollingUpdateCloneSetStrategy {
+	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType {
+		return nil
+	}
+	return set.Spec.UpdateStrategy.RollingUpdate
+}
