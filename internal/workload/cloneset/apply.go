@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,7 +75,7 @@ type Result struct {
 	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
-	Done    []*Verdict
+	Done    []*podplan.Verdict
 	Created int
 }
 
@@ -135,11 +138,11 @@ const passTime = 500 * time.Millisecond
 // makes new ones, and that before what takes others out. No request waits for the slowest of those before it. Once a creation failed no further one
 // begins: it would fail too (CS-047).
 func (a *application) pods(ctx context.Context, end time.Time, result *Result) {
-	var mends, starts []*Verdict
+	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
-		case Keep, Wait:
-		case UpdateInPlace, Recreate:
+		case podplan.Keep, podplan.Wait:
+		case podplan.UpdateInPlace, podplan.Recreate:
 			starts = append(starts, v)
 		default:
 			mends = append(mends, v)
@@ -175,7 +178,7 @@ func (a *application) pods(ctx context.Context, end time.Time, result *Result) {
 }
 
 // carryOut carries out one decision, and notes what came of it.
-func (a *application) carryOut(ctx context.Context, v *Verdict, mu *sync.Mutex, result *Result) {
+func (a *application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
 	scaleErr, updateErr := a.verdict(ctx, v)
 	mu.Lock()
 	defer mu.Unlock()
@@ -183,7 +186,7 @@ func (a *application) carryOut(ctx context.Context, v *Verdict, mu *sync.Mutex, 
 	if refused {
 		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
 	}
-	if v.Action == UpdateInPlace {
+	if v.Action == podplan.UpdateInPlace {
 		result.Updated = result.Updated || updateErr == nil
 		if refused {
 			result.Refused = updateErr
@@ -191,7 +194,7 @@ func (a *application) carryOut(ctx context.Context, v *Verdict, mu *sync.Mutex, 
 	}
 	switch {
 	case errors.Is(updateErr, errRecreated):
-		result.Done = append(result.Done, &Verdict{Pod: v.Pod, Action: Recreate, Reason: ReasonUpdateRefused})
+		result.Done = append(result.Done, &podplan.Verdict{Pod: v.Pod, Action: podplan.Recreate, Reason: podplan.ReasonUpdateRefused})
 	case scaleErr == nil && updateErr == nil:
 		result.Done = append(result.Done, v)
 	}
@@ -199,7 +202,7 @@ func (a *application) carryOut(ctx context.Context, v *Verdict, mu *sync.Mutex, 
 	result.add(&result.UpdateError, updateErr)
 }
 
-func (a *application) createOne(ctx context.Context, creation Creation) error {
+func (a *application) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
 		switch err := a.Create(ctx, document, claim); {
@@ -223,19 +226,19 @@ func (a *application) createOne(ctx context.Context, creation Creation) error {
 }
 
 // verdict carries out the decision about one pod.
-func (a *application) verdict(ctx context.Context, v *Verdict) (scaleErr, updateErr error) {
+func (a *application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
 	switch v.Action {
-	case Delete:
+	case podplan.Delete:
 		return a.delete(ctx, v), nil
-	case Release:
+	case podplan.Release:
 		return a.patch(ctx, v), nil
-	case Recreate:
+	case podplan.Recreate:
 		return nil, a.recreate(ctx, v)
-	case Patch:
+	case podplan.Patch:
 		return nil, a.patch(ctx, v)
-	case UpdateInPlace:
+	case podplan.UpdateInPlace:
 		return nil, a.updateInPlace(ctx, v)
-	case Continue:
+	case podplan.Continue:
 		_, err := a.refused(ctx, v, a.steps(ctx, v.Pod, inplace.ContinueResize, inplace.Continue))
 		return nil, reconcile.Gone(err)
 	}
@@ -244,7 +247,7 @@ func (a *application) verdict(ctx context.Context, v *Verdict) (scaleErr, update
 
 // delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
 // happens meanwhile, its claims go with it, and only with it.
-func (a *application) delete(ctx context.Context, v *Verdict) error {
+func (a *application) delete(ctx context.Context, v *podplan.Verdict) error {
 	for _, claim := range v.Claims {
 		if err := a.handOver(ctx, claim, v.Pod); err != nil {
 			return err
@@ -265,7 +268,7 @@ func (a *application) delete(ctx context.Context, v *Verdict) error {
 	return nil
 }
 
-func (a *application) recreate(ctx context.Context, v *Verdict) error {
+func (a *application) recreate(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
 	}
@@ -280,7 +283,7 @@ func (a *application) recreate(ctx context.Context, v *Verdict) error {
 }
 
 // patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
-func (a *application) patch(ctx context.Context, v *Verdict) error {
+func (a *application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.Gone(err)
 }
@@ -299,7 +302,7 @@ func (a *application) send(ctx context.Context, pod *corev1.Pod, patch *podpatch
 
 // updateInPlace takes the pod out of service and begins its update, each step on the version that the step before left. A conflict
 // is answered with a fresh read and, if the pod is still the one that was decided about, another try (IPU-080 to 086, IPU-105, IPU-306).
-func (a *application) updateInPlace(ctx context.Context, v *Verdict) error {
+func (a *application) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	for range attempts {
 		recreated, err := a.refused(ctx, v, a.steps(ctx, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
@@ -348,7 +351,7 @@ func (a *application) steps(ctx context.Context, pod *corev1.Pod, steps ...patch
 
 // refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
 // policy allows one, and tells that it did; otherwise the server's words are reported (IPU-184).
-func (a *application) refused(ctx context.Context, v *Verdict, err error) (recreated bool, _ error) {
+func (a *application) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
 		return false, err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
@@ -371,7 +374,7 @@ const nodeTooSmall = "node didn't have enough allocatable resources"
 // revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it was
 // decided about, and therefore cost nothing, must still be.
 func sameDecision(decided, now *corev1.Pod) bool {
-	if decided.UID != now.UID || !Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
+	if decided.UID != now.UID || !podplan.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
 		return false
 	}
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {

@@ -11,7 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -233,7 +237,7 @@ func TestMeters(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if got := testutil.ToFloat64(m.actions.WithLabelValues(string(UpdateInPlace), string(ReasonOutdated))); got != 2 {
+	if got := testutil.ToFloat64(m.actions.WithLabelValues(string(podplan.UpdateInPlace), string(podplan.ReasonOutdated))); got != 2 {
 		t.Errorf("%v updates started", got)
 	}
 	if got := testutil.CollectAndCount(m.waiting); got != 0 {

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,7 +96,7 @@ func BenchmarkMake(b *testing.B) {
 func writing(plan *Plan) int {
 	n := 0
 	for _, v := range plan.Verdicts {
-		if v.Action != Keep && v.Action != Wait {
+		if v.Action != podplan.Keep && v.Action != podplan.Wait {
 			n++
 		}
 	}
@@ -113,7 +116,7 @@ func BenchmarkScaleIn(b *testing.B) {
 			}
 			snapshot.Set = set
 			for b.Loop() {
-				if plan := Make(snapshot); plan.Verdicts[0].Action != Delete {
+				if plan := Make(snapshot); plan.Verdicts[0].Action != podplan.Delete {
 					b.Fatal(plan.Verdicts[0])
 				}
 			}

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -98,7 +101,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	var awaited, given []string
 	var last time.Time
 	for _, pod := range p.Pods {
-		if Active(pod) || !p.leavesClaims(pod) {
+		if podplan.Active(pod) || !p.leavesClaims(pod) {
 			continue
 		}
 		until := p.leavingUntil(pod)
@@ -111,15 +114,15 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 			if until.After(last) {
 				last = until
 			}
-			if v := p.verdictOf(pod); v.Action == Keep {
-				p.decide(pod, Wait, ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
+			if v := p.Verdict(pod); v.Action == podplan.Keep {
+				p.Decide(pod, podplan.Wait, podplan.ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
 			}
-			p.lookAgain(until)
+			p.LookAgain(until)
 		}
 	}
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
 		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places", listed(given[:n]))
-		p.say("%s", p.ClaimsNotReused)
+		p.Say("%s", p.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
 		scale.Create -= n
@@ -129,7 +132,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 		if n == 1 {
 			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest", awaited[0], last.UTC().Format(time.RFC3339))
 		}
-		p.say("%s", p.ClaimsAwaited)
+		p.Say("%s", p.ClaimsAwaited)
 	}
 }
 
@@ -156,11 +159,11 @@ func (p *planner) settleClaims() {
 	released := map[string]*corev1.Pod{}
 	for _, pod := range p.Pods {
 		id := p.idOf(pod)
-		switch v := p.verdictOf(pod); {
+		switch v := p.Verdict(pod); {
 		case id == "":
-		case v != nil && v.Action == Release:
+		case v != nil && v.Action == podplan.Release:
 			released[id] = pod
-		case Active(pod):
+		case podplan.Active(pod):
 			active[id] = true
 		default:
 			inactive[id] = pod
@@ -188,7 +191,7 @@ func (p *planner) settleClaims() {
 			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, HandTo: left, Why: "its pod is " + inactivity(left)})
 		case p.Set.Spec.ScaleStrategy.EnablePVCReuse:
 		case p.Now.Sub(claim.CreationTimestamp.Time) < creationTime:
-			p.lookAgain(claim.CreationTimestamp.Add(creationTime))
+			p.LookAgain(claim.CreationTimestamp.Add(creationTime))
 		default:
 			p.ClaimFates = append(p.ClaimFates, ClaimFate{Claim: claim, Why: "it has no pod and reuse is off"})
 		}
@@ -201,8 +204,8 @@ func (p *planner) takeClaimsBack() {
 		return
 	}
 	staying := map[types.UID]bool{}
-	for _, info := range p.members {
-		if v := p.verdictOf(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != Delete) {
+	for _, info := range p.Members {
+		if v := p.Verdict(info.Pod); !info.Preparing && !info.Specified && (v == nil || v.Action != podplan.Delete) {
 			staying[info.Pod.UID] = true
 		}
 	}
@@ -236,7 +239,7 @@ func (p *planner) growClaims() {
 		}
 		for _, claim := range p.Claims {
 			id := claim.Labels[pub.CloneSetInstanceID]
-			if claim.Name != p.claimName(template.Name, id) || claim.DeletionTimestamp != nil {
+			if claim.Name != p.ClaimName(template.Name, id) || claim.DeletionTimestamp != nil {
 				continue
 			}
 			switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
@@ -250,12 +253,12 @@ func (p *planner) growClaims() {
 	if len(held) > 0 {
 		slices.Sort(held)
 		p.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
-		p.say("%s", p.ClaimsHeld)
+		p.Say("%s", p.ClaimsHeld)
 	}
 	slices.SortStableFunc(p.ClaimGrowth, func(a, b ClaimGrowth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
-		p.say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template", "their templates"), p.GrowthError)
+		p.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template", "their templates"), p.GrowthError)
 		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError
-		p.lookAgain(p.GrowthHeldUntil)
+		p.LookAgain(p.GrowthHeldUntil)
 	}
 }

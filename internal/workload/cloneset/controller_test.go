@@ -2,11 +2,13 @@ package cloneset
 
 import (
 	"testing"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // The next plan of a set waits by its pods, and not at all when there is more to be done.
 func TestPausing(t *testing.T) {
-	plan := &Plan{Common: Common{Verdicts: make([]*Verdict, 1000)}}
+	plan := &Plan{Plan: podplan.Plan{Verdicts: make([]*podplan.Verdict, 1000)}}
 	tests := map[string]struct {
 		outcome Outcome
 		want    int

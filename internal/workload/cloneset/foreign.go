@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -16,7 +18,7 @@ const (
 
 // foreignMemory is what was told of the foreign images of a set, and when last.
 type foreignMemory struct {
-	told map[ForeignImage]bool
+	told map[podplan.ForeignImage]bool
 	last time.Time
 }
 
@@ -27,7 +29,7 @@ func (p *Pass) tellForeign(plan *Plan) time.Duration {
 	if len(plan.ForeignImages) == 0 && memory.told == nil {
 		return 0
 	}
-	told, fresh := make(map[ForeignImage]bool, len(plan.ForeignImages)), []ForeignImage(nil)
+	told, fresh := make(map[podplan.ForeignImage]bool, len(plan.ForeignImages)), []podplan.ForeignImage(nil)
 	for _, image := range plan.ForeignImages {
 		if memory.told[image] {
 			told[image] = true
@@ -51,7 +53,7 @@ func (p *Pass) tellForeign(plan *Plan) time.Duration {
 	return after
 }
 
-func foreignWords(images []ForeignImage) string {
+func foreignWords(images []podplan.ForeignImage) string {
 	text := "a user or a webhook wrote images that are not those of the pods' revision; they stay until the next update of the image"
 	for i, image := range images {
 		if i == foreignPods {

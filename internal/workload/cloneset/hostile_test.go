@@ -12,8 +12,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -247,7 +252,7 @@ func TestClaimsThatGo(t *testing.T) {
 		}
 		return c
 	}
-	plan := Make(Snapshot{Set: makeSet(2), Base: Base{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+	plan := Make(Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
 		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc", false)}})
 	var names []string
 	for _, creation := range plan.Create {
@@ -260,7 +265,7 @@ func TestClaimsThatGo(t *testing.T) {
 
 // TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
 func TestMessagesKeepStill(t *testing.T) {
-	if got := Make(Snapshot{Set: makeSet(0), Base: Base{Now: planTime}, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
+	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
 		t.Error(got)
 	}
 	one, two := errors.New("one"), errors.New("two")
@@ -270,7 +275,7 @@ func TestMessagesKeepStill(t *testing.T) {
 	if n := len(firstOf(errors.New(strings.Repeat("ä", 1<<20)), "")); n > maxConditionMessage+3 {
 		t.Error(n)
 	}
-	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Base: Base{Now: planTime}, Random: rand.IntN}).Create); n != maxCreate {
+	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
 	}
 }

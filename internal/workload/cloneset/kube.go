@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -148,7 +152,7 @@ func (k *Kube) nodes(ctx context.Context, s *Snapshot) error {
 	seen := map[string]bool{"": true}
 	for _, pod := range s.Pods {
 		name := pod.Spec.NodeName
-		if seen[name] || !spread && (!reuse || Active(pod)) {
+		if seen[name] || !spread && (!reuse || podplan.Active(pod)) {
 			continue
 		}
 		seen[name] = true

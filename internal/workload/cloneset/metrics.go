@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // meters are the metrics of the controller (CS-238, IPU-193).
@@ -17,7 +19,7 @@ type meters struct {
 
 	mu      sync.Mutex
 	started map[types.UID]time.Time // pods whose update in place is under way
-	reasons map[types.NamespacedName]map[Reason]bool
+	reasons map[types.NamespacedName]map[podplan.Reason]bool
 }
 
 func newMeters() *meters {
@@ -31,7 +33,7 @@ func newMeters() *meters {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_inplace_update_duration_seconds",
 			Help: "Time from the start of an update in place until the pod is admitted again.", Buckets: prometheus.ExponentialBuckets(0.5, 2, 12)}),
 		started: map[types.UID]time.Time{},
-		reasons: map[types.NamespacedName]map[Reason]bool{},
+		reasons: map[types.NamespacedName]map[podplan.Reason]bool{},
 	}
 }
 
@@ -45,22 +47,22 @@ func (m *meters) observe(outcome Outcome) {
 	defer m.mu.Unlock()
 	set := outcome.Plan.Set
 	name := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
-	waiting := map[Reason]int{}
+	waiting := map[podplan.Reason]int{}
 	for _, v := range outcome.Plan.Verdicts {
-		if v.Action == Wait {
+		if v.Action == podplan.Wait {
 			waiting[v.Reason]++
 		}
 	}
 	for _, v := range outcome.Done {
 		switch v.Action {
-		case UpdateInPlace:
+		case podplan.UpdateInPlace:
 			m.started[v.Pod.UID] = time.Now()
-		case Patch:
-			if start, ok := m.started[v.Pod.UID]; ok && v.Reason == ReasonUpdated {
+		case podplan.Patch:
+			if start, ok := m.started[v.Pod.UID]; ok && v.Reason == podplan.ReasonUpdated {
 				m.duration.Observe(time.Since(start).Seconds())
 				delete(m.started, v.Pod.UID)
 			}
-		case Delete, Release:
+		case podplan.Delete, podplan.Release:
 			delete(m.started, v.Pod.UID)
 		}
 		m.actions.WithLabelValues(string(v.Action), string(v.Reason)).Inc()
@@ -76,7 +78,7 @@ func (m *meters) observe(outcome Outcome) {
 	}
 	for reason, n := range waiting {
 		if m.reasons[name] == nil {
-			m.reasons[name] = map[Reason]bool{}
+			m.reasons[name] = map[podplan.Reason]bool{}
 		}
 		m.reasons[name][reason] = true
 		m.waiting.WithLabelValues(name.Namespace, name.Name, string(reason)).Set(float64(n))

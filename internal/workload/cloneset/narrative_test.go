@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
@@ -233,7 +235,7 @@ func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	set := makeSet(1)
 	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,2]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)
 	s := simulate(1, set, Features{})
-	snapshot := Snapshot{Set: set, Base: Base{Now: s.Now()}, Random: s.Rand.IntN}
+	snapshot := Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: s.Now()}, Random: s.Rand.IntN}
 	plan := Make(snapshot)
 	spec := plan.Create[0].Pod["spec"].(map[string]any)
 	container := spec["containers"].([]any)[0].(map[string]any)
@@ -245,7 +247,7 @@ func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	}
 	changed := set.DeepCopy()
 	setTemplate(changed, `{"metadata":{"labels":{"app":"web"}},"spec":{"future":{"x":[1,3]},"containers":[{"name":"nginx","image":"nginx:1","futureField":"kept"}]}}`)
-	again := Make(Snapshot{Set: changed, Base: Base{Now: s.Now()}, Random: s.Rand.IntN})
+	again := Make(Snapshot{Set: changed, Snapshot: podplan.Snapshot{Now: s.Now()}, Random: s.Rand.IntN})
 	if again.UpdateRevision == plan.UpdateRevision {
 		t.Error("a change of an unknown field is no new revision")
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -57,9 +59,9 @@ func instanceID(labels map[string]string, name, set string) string {
 }
 
 // create plans a pod of the revision, with the claims that it lacks (CS-040 to 046).
-func (p *planner) create(id string, from *Revision) error {
-	identity := Identity{Name: p.Set.Name + "-" + id, Suffix: id, Labels: map[string]string{pub.CloneSetInstanceID: id}}
-	return p.newPod(identity, from, func(claim string) bool {
+func (p *planner) create(id string, from *podplan.Revision) error {
+	identity := podplan.Identity{Name: p.Set.Name + "-" + id, Suffix: id, Labels: map[string]string{pub.CloneSetInstanceID: id}}
+	return p.NewPod(identity, from, func(claim string) bool {
 		return slices.ContainsFunc(p.claimsOf[id], func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
 	})
 }

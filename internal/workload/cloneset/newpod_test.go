@@ -7,7 +7,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -25,7 +29,7 @@ func counting() func(int) int {
 
 func planFor(set *appsv1beta1.CloneSet, change ...func(*Snapshot)) *Plan {
 	set.UID = "set-uid"
-	snapshot := Snapshot{Set: set, Base: Base{Now: planTime}, Random: counting()}
+	snapshot := Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: planTime}, Random: counting()}
 	for _, c := range change {
 		c(&snapshot)
 	}

@@ -10,9 +10,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -172,7 +178,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
-		if now == nil || now.UID != pod.UID || !Active(now) || now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
+		if now == nil || now.UID != pod.UID || !podplan.Active(now) || now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
 			len(s.reported("SuccessfulDelete")) != 0 {
 			t.Errorf("%+v, events %q", now, s.events)
 		}
@@ -233,7 +239,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			for _, pod := range pods {
 				pod.UID, pod.Labels[pub.SpecifiedDelete] = types.UID(pod.Name), ""
 			}
-			snapshot := Snapshot{Set: makeSet(2), Base: Base{Pods: pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 0 }}
+			snapshot := Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Pods: pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 0 }}
 			if refused {
 				snapshot.Refused = map[types.UID]time.Time{"a": planTime.Add(-time.Minute)}
 			}

@@ -8,12 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -65,9 +68,9 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 			plan := planOf(makeSet(tt.replicas, maxUnavailable(1), minReadySeconds(3600)), Features{}, []*appsv1.ControllerRevision{one}, pods...)
 			deleted, serving := 0, 0
 			for _, v := range plan.Verdicts {
-				count(&deleted, v.Action == Delete)
-				count(&serving, v.Action != Delete && readiness.Ready(v.Pod))
-				if v.Action == Wait && v.Reason == ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
+				count(&deleted, v.Action == podplan.Delete)
+				count(&serving, v.Action != podplan.Delete && readiness.Ready(v.Pod))
+				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
 					t.Errorf("%s", v.Message)
 				}
 			}
@@ -342,7 +345,7 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()[0]
 	s.Answer = unresizable(nil)
-	done := map[Action]int{}
+	done := map[podplan.Action]int{}
 	s.told = func(outcome Outcome) {
 		for _, v := range outcome.Done {
 			done[v.Action]++
@@ -357,7 +360,7 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 			t.Error(event)
 		}
 	}
-	if done[UpdateInPlace] != 0 || done[Recreate] != 1 || done[Delete] != 1 {
+	if done[podplan.UpdateInPlace] != 0 || done[podplan.Recreate] != 1 || done[podplan.Delete] != 1 {
 		t.Errorf("done: %v", done)
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -62,7 +65,7 @@ type Outcome struct {
 	// Unfinished: there is more to be written at once.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
-	Done    []*Verdict
+	Done    []*podplan.Verdict
 	Created int
 }
 
@@ -174,7 +177,7 @@ func (m *memory) rememberRefusals(plan *Plan, result Result, now time.Time) {
 		}
 	}
 	for _, v := range result.Done {
-		if v.Action == UpdateInPlace || v.Action == Recreate {
+		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
 			delete(next.at, v.Pod.UID)
 		}
 	}

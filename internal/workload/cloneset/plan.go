@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -29,7 +32,7 @@ type ClaimFate struct {
 type Plan struct {
 	// Set is the CloneSet that the plan is for.
 	Set *appsv1beta1.CloneSet
-	Common
+	podplan.Plan
 	// Probing: creation failed a moment ago, and one pod is created to see whether it is possible again.
 	Probing bool
 	// ClaimFates are what becomes of claims without an active pod.
@@ -57,12 +60,12 @@ func (p *Plan) Empty() bool {
 	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(p.Verdicts, func(v *Verdict) bool { return v.Action != Keep && v.Action != Wait })
+	return !slices.ContainsFunc(p.Verdicts, func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
 }
 
 // planner is the working state of Make.
 type planner struct {
-	*shared
+	*podplan.Planner
 	Snapshot
 	*Plan
 	Set      *appsv1beta1.CloneSet
@@ -80,7 +83,7 @@ type planner struct {
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, toDelete: map[string]bool{}}
-	p.shared = newShared(workloadOf(s.Set, s.Features), &p.Snapshot.Base, &p.Plan.Common)
+	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
 	for _, name := range s.Set.Spec.ScaleStrategy.PodsToDelete {
 		p.toDelete[name] = true
 	}
@@ -89,7 +92,7 @@ func Make(s Snapshot) *Plan {
 	p.make()
 	p.sayClaims()
 	p.status()
-	p.conclude()
+	p.Conclude()
 	return p.Plan
 }
 
@@ -100,7 +103,7 @@ func (p *planner) make() {
 		return
 	}
 	p.selector = selector
-	if err := p.determineRevisions(); err != nil {
+	if err := p.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
@@ -110,7 +113,7 @@ func (p *planner) make() {
 	}
 	if p.Set.DeletionTimestamp != nil {
 		p.classify()
-		p.holdAll(ReasonCloneSetDeleted, "the CloneSet is being deleted")
+		p.HoldAll(podplan.ReasonCloneSetDeleted, "the CloneSet is being deleted")
 		return
 	}
 	p.release()
@@ -123,23 +126,23 @@ func (p *planner) make() {
 	if err != nil {
 		p.UpdateError = err.Error()
 	}
-	p.decideModes()
-	p.preDownload(err != nil)
-	if p.scaling = p.scale(); !p.scaling {
+	p.DecideModes()
+	p.PreDownload(err != nil)
+	if p.Scaling = p.scale(); !p.Scaling {
 		p.updatePods(err)
 	}
-	p.refreshPods()
+	p.Refresh()
 	p.takeClaimsBack()
 	p.prune()
 }
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.UpdateError, p.NewRevision, p.Renumber, p.update = err.Error(), nil, nil, nil
+	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
 	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
 	p.CollisionCount = p.Set.Status.CollisionCount
 	p.classify()
-	p.holdAll(ReasonBadSpec, p.UpdateError)
+	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
 }
 
 // limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken away (CS-096).
@@ -170,10 +173,10 @@ func (p *planner) replicas() int {
 // release gives up pods that the selector does not match any more (CS-056).
 func (p *planner) release() {
 	for _, pod := range p.Pods {
-		if Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
+		if podplan.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.Set.UID))
-			p.decide(pod, Release, ReasonSelector, "its labels do not match the selector %s any more", p.selector).Patch = patch
+			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more", p.selector).Patch = patch
 		}
 	}
 }
@@ -204,8 +207,8 @@ func (p *planner) prune() {
 	if len(names) == 0 {
 		return
 	}
-	active := make(map[string]bool, len(p.members))
-	for _, info := range p.members {
+	active := make(map[string]bool, len(p.Members))
+	for _, info := range p.Members {
 		active[info.Pod.Name] = true
 	}
 	p.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !active[name] })

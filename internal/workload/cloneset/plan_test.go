@@ -9,8 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -26,7 +31,7 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Base: Base{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(), Features: features})
+	return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(), Features: features})
 }
 
 // actions are the plan's verdicts in short.
@@ -240,7 +245,7 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 		made, full := planFor(set).NewRevision, storedRevision(1, image("nginx:2"))
 		full.Annotations["note"] = strings.Repeat("x", room-1000)
 		raised := Make(Snapshot{Set: makeSet(1, image("nginx:2"), claims("1Gi"), change), Random: func(int) int { return 0 },
-			Base: Base{Now: planTime, Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}}})
+			Snapshot: podplan.Snapshot{Now: planTime, Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}}})
 		after := maps.Clone(raised.Renumber.Annotations)
 		after[pub.ClaimTemplateFingerprint], after[pub.ClaimTemplates] = raised.ClaimFingerprint, raised.ClaimTemplates
 		for what, annotations := range map[string]map[string]string{"a new revision": made.Annotations, "a raised one": after} {
@@ -275,14 +280,14 @@ func TestClaimFingerprints(t *testing.T) {
 		features Features
 		from, to string
 		change   func(*appsv1beta1.CloneSet)
-		want     Action
+		want     podplan.Action
 	}{
-		"IPU-046 changed":       {gate, "1", "2", image("nginx:2"), Recreate},
-		"IPU-046 the same":      {gate, "1", "1", image("nginx:2"), UpdateInPlace},
-		"IPU-046 from nothing":  {gate, "", "2", image("nginx:2"), Recreate},
-		"IPU-046 one lacks it":  {gate, "none", "2", image("nginx:2"), UpdateInPlace},
-		"IPU-047 gate off":      {Features{}, "1", "2", image("nginx:2"), UpdateInPlace},
-		"IPU-048 in place only": {gate, "1", "2", both(image("nginx:2"), only), UpdateInPlace},
+		"IPU-046 changed":       {gate, "1", "2", image("nginx:2"), podplan.Recreate},
+		"IPU-046 the same":      {gate, "1", "1", image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-046 from nothing":  {gate, "", "2", image("nginx:2"), podplan.Recreate},
+		"IPU-046 one lacks it":  {gate, "none", "2", image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-047 gate off":      {Features{}, "1", "2", image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-048 in place only": {gate, "1", "2", both(image("nginx:2"), only), podplan.UpdateInPlace},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -315,7 +320,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		pod.Labels[pub.CloneSetInstanceID] = "left"
 	})
 	plan := Make(Snapshot{Set: set, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
-		Base: Base{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 1 }})
+		Snapshot: podplan.Snapshot{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 1 }})
 	var fates []string
 	for _, fate := range plan.ClaimFates {
 		to := "deleted"
@@ -358,7 +363,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	} {
 		of := claim("x")
 		of.CreationTimestamp = metav1.NewTime(planTime.Add(-tt.age))
-		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Base: Base{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
+		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
 		got := ""
 		for _, fate := range plan.ClaimFates {
 			if got = "deleted"; fate.HandTo != nil {
@@ -407,14 +412,14 @@ func TestPolicies(t *testing.T) {
 	for name, tt := range map[string]struct {
 		policy   appsv1beta1.CloneSetPodUpdatePolicy
 		features Features
-		want     Action
+		want     podplan.Action
 	}{
-		"IPU-010 none":                          {"", resize, Recreate},
-		"IPU-010 ReCreate":                      {appsv1beta1.ReCreateCloneSetPodUpdatePolicy, resize, Recreate},
-		"IPU-010 InPlaceIfPossible, possible":   {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, resize, UpdateInPlace},
-		"IPU-010 InPlaceIfPossible, impossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, Features{}, Recreate},
-		"IPU-010 InPlaceOnly, possible":         {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, resize, UpdateInPlace},
-		"IPU-010 InPlaceOnly, impossible":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, Features{}, Wait},
+		"IPU-010 none":                          {"", resize, podplan.Recreate},
+		"IPU-010 ReCreate":                      {appsv1beta1.ReCreateCloneSetPodUpdatePolicy, resize, podplan.Recreate},
+		"IPU-010 InPlaceIfPossible, possible":   {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, resize, podplan.UpdateInPlace},
+		"IPU-010 InPlaceIfPossible, impossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, Features{}, podplan.Recreate},
+		"IPU-010 InPlaceOnly, possible":         {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, resize, podplan.UpdateInPlace},
+		"IPU-010 InPlaceOnly, impossible":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, Features{}, podplan.Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := planOf(makeSet(1, app("nginx:1", "a", "", cpu("3")), policy(tt.policy)), tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates))

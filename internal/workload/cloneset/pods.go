@@ -3,6 +3,8 @@ package cloneset
 import (
 	"slices"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -12,21 +14,21 @@ import (
 func (p *planner) classify() {
 	var failed []*corev1.Pod
 	for _, pod := range p.Pods {
-		if !Active(pod) {
-			p.decide(pod, Keep, ReasonInactive, "it is %s", inactivity(pod))
+		if !podplan.Active(pod) {
+			p.Decide(pod, podplan.Keep, podplan.ReasonInactive, "it is %s", inactivity(pod))
 			switch {
 			case pod.DeletionTimestamp != nil:
 			case p.needsClaims(pod):
-				p.decide(pod, Delete, ReasonFailedPods, "it is %s, and its successor needs its claims", inactivity(pod))
+				p.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it is %s, and its successor needs its claims", inactivity(pod))
 			case pod.Status.Phase == corev1.PodFailed:
 				failed = append(failed, pod)
 			}
 			continue
 		}
-		if v := p.verdictOf(pod); v != nil {
+		if v := p.Verdict(pod); v != nil {
 			continue
 		}
-		p.observe(pod, p.specified(pod))
+		p.Observe(pod, p.specified(pod))
 	}
 	p.forgetFailed(failed)
 }
@@ -41,7 +43,7 @@ func (p *planner) forgetFailed(failed []*corev1.Pod) {
 	}
 	slices.SortStableFunc(failed, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for _, pod := range failed[keptFailed:] {
-		p.decide(pod, Delete, ReasonFailedPods, "it has failed; the newest %d failed pods are kept", keptFailed)
+		p.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it has failed; the newest %d failed pods are kept", keptFailed)
 	}
 }
 
@@ -59,16 +61,16 @@ func (p *planner) census(scaling bool) rollout.Census {
 		Rollback:               p.Features.PartitionRollback,
 		ExcludePreparingDelete: p.Features.ExcludePreparingDelete || p.Set.Spec.ScaleStrategy.ExcludePreparingDelete,
 	}
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		group := &census.Old
 		if info.New || scaling && p.countsAsNew(info) {
 			group = &census.New
-		} else if info.Mode.recreate {
+		} else if info.Mode.Recreate {
 			census.Recreate++
-		} else if info.Mode.change != nil && !info.Preparing && !info.Specified && (!p.free(info, info.Mode) || info.State == pub.LifecycleStatePreparingUpdate) {
+		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified && (!p.Free(info, info.Mode) || info.State == pub.LifecycleStatePreparingUpdate) {
 			census.InPlace++
 		}
-		count(&census.Stale, p.outOfServiceToMend(info))
+		count(&census.Stale, p.OutOfServiceToMend(info))
 		group.Total++
 		switch {
 		case info.Preparing:
@@ -83,7 +85,7 @@ func (p *planner) census(scaling bool) rollout.Census {
 }
 
 // countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its update is about to be (CS-115).
-func (p *planner) countsAsNew(info *Pod) bool {
+func (p *planner) countsAsNew(info *podplan.Pod) bool {
 	return info.New || p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
 }
 

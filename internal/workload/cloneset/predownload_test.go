@@ -10,14 +10,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
@@ -268,20 +274,6 @@ func TestPullJobDocument(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CS-202, CS-052 a name too long for a label", func(t *testing.T) {
-		p := newShared(workloadOf(set, Features{}), &Base{}, &Common{UpdateRevision: strings.Repeat("a", 60) + "-hash"})
-		expressions := p.oldPods()["matchExpressions"].([]any)
-		if diff := cmp.Diff([]any{"hash"}, expressions[1].(map[string]any)["values"]); diff != "" {
-			t.Error(diff)
-		}
-	})
-	t.Run("CS-201 a name too long for an object", func(t *testing.T) {
-		long := strings.Repeat("a", 230)
-		one, other := pullJobName(long, strings.Repeat("b", 40)+"c"), pullJobName(long, strings.Repeat("b", 40)+"d")
-		if len(one) != 253 || one == other || one != pullJobName(long, strings.Repeat("b", 40)+"c") {
-			t.Errorf("%s\n%s", one, other)
-		}
-	})
 }
 
 // TestPercentageSurvivesConversion: what a v1alpha1 user wrote is what the planner sees (CS-203, CS-254, CS-345).
@@ -292,11 +284,11 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 	n := int32(10)
 	alpha.Spec.Replicas = &n
 	beta := alpha.ToV1beta1()
-	p := newShared(workloadOf(beta, Features{}), &Base{}, &Common{Limits: rollout.Limits{Replicas: int(n)}})
-	if got := p.minUpdatedReady(); got != 3 {
+	p := podplan.New(workloadOf(beta, Features{}), &podplan.Snapshot{}, &podplan.Plan{Limits: rollout.Limits{Replicas: int(n)}})
+	if got := p.MinUpdatedReady(); got != 3 {
 		t.Errorf("%d pods must be ready, want 3", got)
 	}
-	if s := p.of.Strategy; s == nil || s.ImagePreDownloadParallelism.IntValue() != 4 || *s.ImagePreDownloadTimeoutSeconds != 60 {
+	if s := p.Workload.Strategy; s == nil || s.ImagePreDownloadParallelism.IntValue() != 4 || *s.ImagePreDownloadTimeoutSeconds != 60 {
 		t.Errorf("strategy %+v", s)
 	}
 	if back := appsv1alpha1.CloneSetFromV1beta1(beta); back.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods] != "30%" {
@@ -311,7 +303,7 @@ type refusing struct {
 }
 
 func (c *refusing) answer(r *simulation.Request) error {
-	if r.Verb == "create" && r.Key.Kind == pullJobKind.Kind {
+	if r.Verb == "create" && r.Key.Kind == podplan.PullJobKind.Kind {
 		c.attempts++
 		return c.err
 	}
@@ -583,4 +575,9 @@ func (r *rolloutRun) pullsAtRest() {
 	if !r.servesJobs && len(jobs) > 0 {
 		r.fail("jobs %v where their kind is not served", r.jobs())
 	}
+}
+
+func object(document map[string]any, key string) map[string]any {
+	value, _ := document[key].(map[string]any)
+	return value
 }

@@ -7,14 +7,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,9 +33,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// pullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may run where it is not served.
-var pullJobKind = appsv1beta1.GroupVersion.WithKind("ImagePullJob")
 
 const (
 	// pullRetryAfter is how long a set's jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
@@ -114,7 +117,7 @@ func (k *Kube) readPullJobs(ctx context.Context, s *Snapshot, owned []client.Lis
 		return nil
 	}
 	var jobs metav1.PartialObjectMetadataList
-	jobs.SetGroupVersionKind(pullJobKind)
+	jobs.SetGroupVersionKind(podplan.PullJobKind)
 	if err := k.Client.List(ctx, &jobs, owned...); err != nil {
 		return fmt.Errorf("listing image pull jobs: %w", err)
 	}
@@ -126,7 +129,7 @@ func (k *Kube) readPullJobs(ctx context.Context, s *Snapshot, owned []client.Lis
 
 func newPullJob() *metav1.PartialObjectMetadata {
 	job := &metav1.PartialObjectMetadata{}
-	job.SetGroupVersionKind(pullJobKind)
+	job.SetGroupVersionKind(podplan.PullJobKind)
 	return job
 }
 
@@ -154,9 +157,9 @@ func (w *pullWatch) start(ctx context.Context, queue workqueue.TypedRateLimiting
 }
 
 func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-	logger := log.FromContext(ctx).WithValues("kind", pullJobKind.Kind)
+	logger := log.FromContext(ctx).WithValues("kind", podplan.PullJobKind.Kind)
 	err := wait.PollUntilContextCancel(ctx, w.every, true, func(ctx context.Context) (bool, error) {
-		if _, err := w.mapper.RESTMapping(pullJobKind.GroupKind(), pullJobKind.Version); err != nil {
+		if _, err := w.mapper.RESTMapping(podplan.PullJobKind.GroupKind(), podplan.PullJobKind.Version); err != nil {
 			logger.V(4).Info("Images are not pulled ahead", "why", err.Error())
 			return false, nil
 		}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +31,7 @@ type lateMapper struct {
 }
 
 func (m *lateMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	if gk == pullJobKind.GroupKind() && !m.jobs.Load() {
+	if gk == podplan.PullJobKind.GroupKind() && !m.jobs.Load() {
 		return nil, &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: versions}
 	}
 	return m.RESTMapper.RESTMapping(gk, versions...)
@@ -42,10 +45,10 @@ func TestPullWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := runtime.NewScheme() // where the informers of the test look up what is watched: metadata
-	jobs.AddKnownTypeWithName(pullJobKind, &metav1.PartialObjectMetadata{})
+	jobs.AddKnownTypeWithName(podplan.PullJobKind, &metav1.PartialObjectMetadata{})
 	known := meta.NewDefaultRESTMapper(nil)
 	known.Add(appsv1beta1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	known.Add(pullJobKind, meta.RESTScopeNamespace)
+	known.Add(podplan.PullJobKind, meta.RESTScopeNamespace)
 	mapper := &lateMapper{RESTMapper: known}
 	moving, resting := makeSet(5), makeSet(5)
 	moving.Status.CurrentRevision, moving.Status.UpdateRevision = "a", "b"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -38,7 +40,7 @@ func (p *planner) scale() bool {
 			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.Limits.ScaleMaxUnavailable)
 	}
 	if p.ScaleLimited != "" {
-		p.say("creation waits: %s", p.ScaleLimited)
+		p.Say("creation waits: %s", p.ScaleLimited)
 	}
 	if p.deletePrepared() {
 		return true
@@ -53,35 +55,35 @@ func (p *planner) scale() bool {
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
+	p.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
 		plural.Of(p.Limits.Replicas, "pod"), census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
-		p.say("surge of %s", plural.Of(scale.Surge, "pod"))
+		p.Say("surge of %s", plural.Of(scale.Surge, "pod"))
 	}
 }
 
 func (p *planner) createPods(scale rollout.Scale) {
 	next := p.ids()
 	for i := range scale.Create {
-		from := p.update
+		from := p.Update
 		if i < scale.CreateOld { // CS-112
-			from = p.current
+			from = p.Current
 		}
 		if err := p.create(next(), from); err != nil {
 			p.ScaleError = err.Error()
 			return
 		}
 	}
-	p.say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
+	p.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on meanwhile (CS-072).
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	if scale.Create > 0 && p.Now.Before(p.CreationHeldUntil) {
-		p.lookAgain(p.CreationHeldUntil)
+		p.LookAgain(p.CreationHeldUntil)
 		p.ScaleError, p.creationHeld = p.CreationError, true
-		p.say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(scale.Missing, "pod"), p.CreationError)
+		p.Say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(scale.Missing, "pod"), p.CreationError)
 		scale.Create = 0
 	}
 	if scale.Create > 1 && p.CreationError != "" { // after a failure one pod shows whether creation is possible again (CS-047)
@@ -92,27 +94,27 @@ func (p *planner) holdCreation(scale *rollout.Scale) {
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).
 func (p *planner) cancelDeletions() bool {
-	for _, hook := range []*pub.LifecycleHook{p.hooks().PreDelete, p.hooks().InPlaceUpdate} {
+	for _, hook := range []*pub.LifecycleHook{p.Hooks().PreDelete, p.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
 			return false
 		}
 	}
 	spoken := 0
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
-	excess, changed := p.Limits.Replicas-len(p.members)+spoken, false
-	for _, info := range p.members {
+	excess, changed := p.Limits.Replicas-len(p.Members)+spoken, false
+	for _, info := range p.Members {
 		if excess <= 0 {
 			break
 		}
 		if info.Preparing && !p.specified(info.Pod) {
 			patch := &podpatch.Patch{}
 			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
-			p.share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
-			p.decide(info.Pod, Patch, ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+			p.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
+			p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 			excess, changed = excess-1, true
 		}
 	}
@@ -122,15 +124,15 @@ func (p *planner) cancelDeletions() bool {
 // deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
 func (p *planner) deletePrepared() bool {
 	changed := false
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		if !info.Preparing {
 			continue
 		}
 		if lifecycle.Hooked(p.preDelete(), info.Pod) {
-			p.decide(info.Pod, Wait, ReasonLifecycleHook, "its preDelete hook holds it")
+			p.Decide(info.Pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it")
 			continue
 		}
-		p.deletePod(info, ReasonSpecifiedDelete, "its preDelete hook let it go")
+		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
 		changed = true
 	}
 	return changed
@@ -144,7 +146,7 @@ type deletions struct{ serving, available int }
 func (p *planner) deletions() *deletions {
 	keep := p.Limits.Replicas - p.Limits.MaxUnavailable
 	d := &deletions{-keep, -keep}
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		count(&d.serving, info.Serving)
 		count(&d.available, info.Available)
 	}
@@ -152,7 +154,7 @@ func (p *planner) deletions() *deletions {
 }
 
 // take tells whether the pod may be deleted, and counts it if so.
-func (d *deletions) take(info *Pod) bool {
+func (d *deletions) take(info *podplan.Pod) bool {
 	if info.Serving && d.serving <= 0 || info.Available && d.available <= 0 {
 		return false
 	}
@@ -167,9 +169,9 @@ func (d *deletions) take(info *Pod) bool {
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while enough pods are left (CS-132).
 func (p *planner) deleteSpecified() (deleted, pending bool) {
-	budget, infos := p.deletions(), p.members
+	budget, infos := p.deletions(), p.Members
 	if len(p.Refused) > 0 {
-		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
 	for _, info := range infos {
 		switch {
@@ -177,10 +179,10 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 			pending = true
 		case !info.Specified:
 		case !budget.take(info):
-			p.decide(info.Pod, Wait, ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			p.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
-			p.deletePod(info, ReasonSpecifiedDelete, "it is specified for deletion")
+			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			deleted = true
 		}
 	}
@@ -194,8 +196,8 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		return false
 	}
 	var old, new []rollout.Candidate
-	infos := make(map[*corev1.Pod]*Pod, len(p.members))
-	for _, info := range p.members {
+	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.Members))
+	for _, info := range p.Members {
 		infos[info.Pod] = info
 		switch {
 		case info.Preparing || info.Specified:
@@ -217,7 +219,7 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.of.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -228,10 +230,10 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.decide(candidate.Pod, Wait, ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
+			p.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
-		p.deletePod(infos[candidate.Pod], ReasonScaleIn, tooMany(scale.Remove))
+		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
 		changed = true
 	}
 	return changed
@@ -247,7 +249,7 @@ func tooMany(n int) string {
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and go before
 // the originals that were updated, also if one of these is not available at the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.of.Policy == ReCreate || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -272,7 +274,7 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 func (p *planner) budgetWords() string {
 	if p.spent == "" {
 		ready, available := 0, 0
-		for _, info := range p.members {
+		for _, info := range p.Members {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
@@ -284,20 +286,20 @@ func (p *planner) budgetWords() string {
 }
 
 // deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook (CS-136, CS-137).
-func (p *planner) deletePod(info *Pod, reason Reason, why string) {
+func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
 	if lifecycle.Hooked(p.preDelete(), info.Pod) && !info.Preparing {
 		patch := &podpatch.Patch{}
 		lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
-		p.share(patch, info.Pod, pub.LifecycleStatePreparingDelete)
-		p.decide(info.Pod, Patch, ReasonLifecycleHook, "%s; its preDelete hook comes first", why).Patch = patch
+		p.Share(patch, info.Pod, pub.LifecycleStatePreparingDelete)
+		p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why).Patch = patch
 		return
 	}
-	v := p.decide(info.Pod, Delete, reason, "%s", why)
-	if id := p.idOf(info.Pod); id != "" && (reason != ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
+	v := p.Decide(info.Pod, podplan.Delete, reason, "%s", why)
+	if id := p.idOf(info.Pod); id != "" && (reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }
 
 func (p *planner) preDelete() *pub.LifecycleHook {
-	return p.hooks().PreDelete
+	return p.Hooks().PreDelete
 }

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +125,7 @@ func (s *simulated) pods() []*corev1.Pod {
 }
 
 func (s *simulated) active() []*corev1.Pod {
-	return slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return !Active(pod) })
+	return slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return !podplan.Active(pod) })
 }
 
 // change changes the set as a user does.

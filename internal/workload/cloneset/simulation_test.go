@@ -9,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,7 +113,7 @@ func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
 }
 
 func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool {
-	if !Active(pod) {
+	if !podplan.Active(pod) {
 		return false
 	}
 	available, _ := readiness.Available(pod, set.Spec.MinReadySeconds, r.Now())
@@ -118,7 +122,7 @@ func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool 
 
 // serving tells whether users have the pod: it is ready, for however short a time.
 func (r *rolloutRun) serving(pod *corev1.Pod) bool {
-	return Active(pod) && readiness.Ready(pod) && readiness.Settled(pod)
+	return podplan.Active(pod) && readiness.Ready(pod) && readiness.Settled(pod)
 }
 
 // beforeWrite watches every write of the manager against the truth.
@@ -264,7 +268,7 @@ func (r *rolloutRun) operator(name string) {
 
 // operate lets the operator act on a pod if there is something to do.
 func (r *rolloutRun) operate(pod *corev1.Pod) bool {
-	if !r.hooked || !Active(pod) {
+	if !r.hooked || !podplan.Active(pod) {
 		return false
 	}
 	wanted := map[pub.LifecycleStateType]string{pub.LifecycleStatePreparingUpdate: "hook/update", pub.LifecycleStatePreparingDelete: "hook/delete"}
@@ -508,7 +512,7 @@ func (r *rolloutRun) finish() {
 	limits, _ := r.limitsSeen()
 	updated := 0
 	for _, pod := range r.pods() {
-		if !Active(pod) {
+		if !podplan.Active(pod) {
 			r.fail("pod %s is left terminating", pod.Name)
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -15,7 +17,7 @@ import (
 type Snapshot struct {
 	// Set is the CloneSet.
 	Set *appsv1beta1.CloneSet
-	Base
+	podplan.Snapshot
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
 	// HandedClaims are claims of the namespace that a pod controls, since it takes them along when it goes; those of other sets' pods
@@ -89,9 +91,4 @@ type Features struct {
 	PreparingUpdateAsUpdate bool
 	// PreDownload pulls new images ahead (gates KruiseDaemon and PreDownloadImageForInPlaceUpdate, CS-200).
 	PreDownload bool
-}
-
-// Active tells whether a pod counts: not being deleted and not finished (CS-048).
-func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

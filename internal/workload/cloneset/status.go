@@ -34,7 +34,7 @@ func (p *planner) status() {
 		status.LabelSelector = p.selector.String()
 	}
 	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
 		count(&status.AvailableReplicas, info.Available)
@@ -49,8 +49,8 @@ func (p *planner) status() {
 		status.CurrentRevision = p.UpdateRevision
 	}
 	status.ExpectedUpdatedReplicas = max(replicas-int32(p.Limits.Partition), 0)
-	if p.update != nil && p.current != nil {
-		p.pruneHistory(status.CurrentRevision)
+	if p.Update != nil && p.Current != nil {
+		p.PruneHistory(status.CurrentRevision)
 	}
 	status.Conditions = slices.Clone(old.Conditions)
 	p.available()
@@ -98,7 +98,7 @@ func (p *planner) progressing() {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
 		status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
-	case p.of.Paused:
+	case p.Workload.Paused:
 		next.Reason, next.Message = progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
@@ -108,14 +108,14 @@ func (p *planner) progressing() {
 	case previous.Reason == progressUpdated:
 		due := previous.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
 		if p.Now.Before(due) {
-			p.lookAgain(due)
+			p.LookAgain(due)
 		} else {
 			next.Status, next.Reason = corev1.ConditionFalse, progressDeadlineExceeded
 			next.Message = fmt.Sprintf("exceeded progressDeadlineSeconds %d: %s; the update goes on", *deadline, next.Message)
 		}
 	}
 	if limited && next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
-		p.lookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
+		p.LookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
 	}
 	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
 }

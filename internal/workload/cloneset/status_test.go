@@ -9,8 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	appsv1 "k8s.io/api/apps/v1"
+
 	corev1 "k8s.io/api/core/v1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -147,7 +152,7 @@ func TestFailedConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(1)
 			set.Status.Conditions = tt.previous
-			plan := &Plan{Set: set, Status: *set.Status.DeepCopy(), Common: Common{UpdateError: tt.planned}}
+			plan := &Plan{Set: set, Status: *set.Status.DeepCopy(), Plan: podplan.Plan{UpdateError: tt.planned}}
 			status, changed := plan.FinalStatus(tt.scaleError, tt.updateError, planTime)
 			var got []appsv1beta1.CloneSetCondition
 			got = append(got, status.Conditions...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -16,41 +17,41 @@ import (
 func (p *planner) updatePods(unusable error) {
 	p.sayPartition()
 	count := rollout.ToMove(p.census(false), p.Limits)
-	target, toNew := p.update, true
+	target, toNew := p.Update, true
 	if count < 0 {
-		target, toNew, count = p.current, false, -count
+		target, toNew, count = p.Current, false, -count
 	}
 	candidates := p.candidates(toNew)
 	if len(candidates) == 0 {
 		return
 	}
 	if reason, why := p.standstill(unusable); reason != "" {
-		p.say("update waits: %s", why)
+		p.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
-			p.decide(info.Pod, Wait, reason, "%s", why)
+			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
+			p.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
 	}
 	count = max(count-p.replacements(toNew), 0)
-	p.say("%s to move to %s", plural.Of(count, "pod"), target.name)
-	budget, waiting := p.newBudget(toNew), 0
+	p.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
+	budget, waiting := p.NewBudget(toNew), 0
 	for _, info := range candidates {
 		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
 			count, waiting = count+waiting, 0
 		}
-		if own := p.find(info.Label); count == 0 && own != nil && len(info.StaleImages)+len(info.StaleResources) > 0 {
-			p.moveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
+		if own := p.Find(info.Label); count == 0 && own != nil && len(info.StaleImages)+len(info.StaleResources) > 0 {
+			p.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
 			continue
 		}
 		if count == 0 {
 			info.Stay = true
-			p.decide(info.Pod, Keep, ReasonPartition, "%s", p.partitionWords())
+			p.Decide(info.Pod, podplan.Keep, podplan.ReasonPartition, "%s", p.partitionWords())
 			continue
 		}
-		if p.moveTo(info, target, toNew, budget) {
+		if p.MoveTo(info, target, toNew, budget) {
 			count--
-			if v := p.verdictOf(info.Pod); v.Reason == ReasonMaxUnavailable || v.Reason == ReasonUpdateUnhealthy {
+			if v := p.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable || v.Reason == podplan.ReasonUpdateUnhealthy {
 				waiting++
 			}
 		}
@@ -60,7 +61,7 @@ func (p *planner) updatePods(unusable error) {
 // above is how many pods there are beyond the replicas.
 func (p *planner) above() int {
 	n := -p.Limits.Replicas
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		count(&n, !info.Preparing)
 	}
 	return max(n, 0)
@@ -70,7 +71,7 @@ func (p *planner) above() int {
 // above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other if it never comes up.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		count(&waiting, info.Specified && info.New != toNew)
 	}
 	return max(waiting-p.above(), 0)
@@ -79,36 +80,36 @@ func (p *planner) replacements(toNew bool) int {
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the gate (CS-360).
 func (p *planner) sayPartition() {
 	updated := 0
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		if info.New {
 			updated++
 		}
 	}
 	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
-		p.say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off", p.Limits.Partition,
+		p.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off", p.Limits.Partition,
 			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"), plural.Form(more, "it stays", "they stay"))
 	}
 }
 
 // standstill says why no pod may be updated at all, nothing if pods may (CS-122, CS-096).
-func (p *planner) standstill(unusable error) (Reason, string) {
+func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	switch {
 	case unusable != nil:
-		return ReasonBadSpec, unusable.Error()
+		return podplan.ReasonBadSpec, unusable.Error()
 	case p.onDelete():
-		return ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.of.Paused:
-		return ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
+		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.Workload.Paused:
+		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
 }
 
 // candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about those that are
 // specified for deletion.
-func (p *planner) candidates(toNew bool) []*Pod {
-	var candidates []*Pod
-	for _, info := range p.members {
-		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.verdictOf(info.Pod) == nil {
+func (p *planner) candidates(toNew bool) []*podplan.Pod {
+	var candidates []*podplan.Pod
+	for _, info := range p.Members {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.Verdict(info.Pod) == nil {
 			candidates = append(candidates, info)
 		}
 	}
@@ -116,19 +117,19 @@ func (p *planner) candidates(toNew bool) []*Pod {
 }
 
 // inUpdateOrder orders the pods by CS-180 to 188.
-func (p *planner) inUpdateOrder(infos []*Pod) []*Pod {
+func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
 	var all []rollout.Candidate
 	if rolling := rollingOf(p.Set); rolling != nil {
 		if priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy; len(scatter) > 0 {
-			all = candidatesOf(p.members)
+			all = candidatesOf(p.Members)
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
 	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and those in service wait for it.
 	above := p.above()
-	var first, sorted []*Pod
+	var first, sorted []*podplan.Pod
 	for _, i := range order {
 		if !infos[i].Available && len(first) < above {
 			first = append(first, infos[i])
@@ -137,7 +138,7 @@ func (p *planner) inUpdateOrder(infos []*Pod) []*Pod {
 		}
 	}
 	sorted = append(first, sorted...)
-	slices.SortStableFunc(sorted, func(a, b *Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	slices.SortStableFunc(sorted, func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted
 }
 
@@ -145,7 +146,7 @@ func (p *planner) inUpdateOrder(infos []*Pod) []*Pod {
 // policy protects must not hold up the others for ever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
-func candidatesOf(infos []*Pod) []rollout.Candidate {
+func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 	candidates := make([]rollout.Candidate, len(infos))
 	for i, info := range infos {
 		candidates[i] = info.Candidate

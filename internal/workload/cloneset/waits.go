@@ -3,6 +3,8 @@ package cloneset
 import (
 	"time"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/internal/engine/waiting"
@@ -20,7 +22,7 @@ func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
 	}
 	for _, v := range result.Done {
 		switch v.Action {
-		case UpdateInPlace, Recreate, Delete:
+		case podplan.UpdateInPlace, podplan.Recreate, podplan.Delete:
 			progress.Moved = true
 		}
 	}

@@ -1,6 +1,8 @@
 package cloneset
 
 import (
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -10,13 +12,13 @@ import (
 const kind = "CloneSet"
 
 // workloadOf is the set as plans of all kinds see it.
-func workloadOf(set *appsv1beta1.CloneSet, features Features) *Workload {
+func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload {
 	spec := &set.Spec
-	w := &Workload{
+	w := &podplan.Workload{
 		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
-		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: ReCreate,
+		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
 		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
 		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
@@ -24,7 +26,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *Workload {
 	if r := rollingOf(set); r != nil {
 		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
 		if r.PodUpdatePolicy != "" {
-			w.Policy = Policy(r.PodUpdatePolicy)
+			w.Policy = podplan.Policy(r.PodUpdatePolicy)
 		}
 	}
 	return w

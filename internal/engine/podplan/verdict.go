@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -101,7 +101,8 @@ type Creation struct {
 	Claims []map[string]any
 }
 
-func (p *shared) decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
+// Decide decides about a pod; what was decided about it before does not hold any more.
+func (p *Planner) Decide(pod *corev1.Pod, action Action, reason Reason, format string, args ...any) *Verdict {
 	if len(p.room) == 0 { // one allocation for all pods, another for those that are decided twice
 		p.room = make([]Verdict, max(len(p.in.Pods), 1))
 	}
@@ -122,20 +123,23 @@ func words(format string, args []any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-func (p *shared) holdAll(reason Reason, message string) {
+// HoldAll lets all pods wait about which nothing is decided.
+func (p *Planner) HoldAll(reason Reason, message string) {
 	for _, pod := range p.in.Pods {
 		if p.verdicts[pod] == nil {
-			p.decide(pod, Wait, reason, "%s", message)
+			p.Decide(pod, Wait, reason, "%s", message)
 		}
 	}
 }
 
-func (p *shared) lookAgain(at time.Time) {
+// LookAgain has the plan made anew at that time; the earliest one counts, and none is zero.
+func (p *Planner) LookAgain(at time.Time) {
 	if !at.IsZero() && (p.deadline.IsZero() || at.Before(p.deadline)) {
 		p.deadline = at
 	}
 }
 
-func (p *shared) say(format string, args ...any) {
+// Say adds a sentence about the workload as a whole.
+func (p *Planner) Say(format string, args ...any) {
 	p.out.Sentences = append(p.out.Sentences, fmt.Sprintf(format, args...))
 }

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
@@ -36,17 +37,17 @@ type PullJob struct {
 	Document               map[string]any
 }
 
-// preDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn. Nothing waits for a job.
+// PreDownload plans the jobs that pull new images to the nodes of old pods while these wait for their turn. Nothing waits for a job.
 // unusable: the user's numbers cannot be used.
 //
 // Whether pulling ahead is skipped is found anew in every plan, from the numbers of that moment: that a revision was ignored once
 // holds only as long as the reason does (CS-208). That jobs were created holds until the revision's number is raised (CS-206).
-func (p *shared) preDownload(unusable bool) {
-	if !p.of.PreDownload || !p.in.PullJobsServed {
+func (p *Planner) PreDownload(unusable bool) {
+	if !p.Workload.PreDownload || !p.in.PullJobsServed {
 		return // CS-200
 	}
 	if p.in.Now.Before(p.in.PullJobsHeldUntil) {
-		p.lookAgain(p.in.PullJobsHeldUntil)
+		p.LookAgain(p.in.PullJobsHeldUntil)
 		return
 	}
 	p.endPullJobs()
@@ -58,15 +59,15 @@ func (p *shared) preDownload(unusable bool) {
 	switch {
 	case skip != "":
 		if !marks[pub.PreDownloadIgnored] {
-			p.say("no images are pulled ahead: %s", skip)
+			p.Say("no images are pulled ahead: %s", skip)
 			p.mark(map[string]any{pub.PreDownloadIgnored: "true"})
 		}
 		return
 	case len(images) == 0:
 		return
 	}
-	if ready, enough := p.updatedReady(), p.minUpdatedReady(); ready < enough {
-		p.say("images are pulled ahead when %s ready, %d %s", plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"), ready, plural.Form(ready, "is", "are"))
+	if ready, enough := p.updatedReady(), p.MinUpdatedReady(); ready < enough {
+		p.Say("images are pulled ahead when %s ready, %d %s", plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"), ready, plural.Form(ready, "is", "are"))
 		return
 	}
 	complete := true
@@ -89,26 +90,26 @@ func (p *shared) preDownload(unusable bool) {
 	}
 }
 
-func (p *shared) mark(labels map[string]any) {
-	p.out.RevisionLabels, p.out.MarkedRevision = labels, p.update.object
+func (p *Planner) mark(labels map[string]any) {
+	p.out.RevisionLabels, p.out.MarkedRevision = labels, p.Update.object
 }
 
 // preDownloadMarks are the labels of CS-206 that the update revision has. A new one has none, and one whose number is raised loses
 // them with that.
-func (p *shared) preDownloadMarks() map[string]bool {
+func (p *Planner) preDownloadMarks() map[string]bool {
 	marks := map[string]bool{}
 	if p.out.NewRevision != nil || p.out.Renumber != nil {
 		return marks
 	}
 	for _, key := range []string{pub.PreDownloadCreated, pub.PreDownloadIgnored} {
-		marks[key] = p.update.object.Labels[key] == "true"
+		marks[key] = p.Update.object.Labels[key] == "true"
 	}
 	return marks
 }
 
 // endPullJobs lists the jobs that are not wanted any more: all when the revisions are equal (CS-207), otherwise those of other
 // revisions than the one that is being rolled out (IMG-191).
-func (p *shared) endPullJobs() {
+func (p *Planner) endPullJobs() {
 	for _, job := range p.in.PullJobs {
 		hash, ofRevision := job.Labels[pub.RevisionHash]
 		foreign := ofRevision && hash != p.updateHash()
@@ -121,27 +122,27 @@ func (p *shared) endPullJobs() {
 
 // imagesToPull returns the images that pods get in place on their way from the current to the update revision, by container, or why
 // none are pulled ahead (CS-201, CS-205). A container that is new has none, because a change that adds it does not qualify.
-func (p *shared) imagesToPull() (images map[string]string, skip string) {
+func (p *Planner) imagesToPull() (images map[string]string, skip string) {
 	switch unavailable := p.unavailableRoundedDown(); {
-	case !p.of.Rolling:
+	case !p.Workload.Rolling:
 		return nil, "pods are not updated by themselves"
-	case p.of.Policy == ReCreate:
+	case p.Workload.Policy == ReCreate:
 		return nil, "the policy is ReCreate"
 	case p.out.Limits.Replicas <= fewPods:
 		return nil, fmt.Sprintf("replicas is %d, and images are pulled ahead for more than %d", p.out.Limits.Replicas, fewPods)
 	case p.out.Limits.Partition == 0 && unavailable >= p.out.Limits.Replicas:
 		return nil, fmt.Sprintf("maxUnavailable lets all %d pods be updated at once", p.out.Limits.Replicas)
 	}
-	m := p.modeFrom(p.out.CurrentRevision, p.update)
-	if m.change == nil {
+	m := p.modeFrom(p.out.CurrentRevision, p.Update)
+	if m.Change == nil {
 		return nil, "the change cannot be applied in place: " + m.why + m.refusal
 	}
-	return m.change.Images, ""
+	return m.Change.Images, ""
 }
 
-func (p *shared) updatedReady() int {
+func (p *Planner) updatedReady() int {
 	n := 0
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		if info.New && info.Ready {
 			n++
 		}
@@ -149,14 +150,14 @@ func (p *shared) updatedReady() int {
 	return n
 }
 
-// minUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead (CS-204). A percentage
+// MinUpdatedReady is how many pods of the update revision have to be ready before anything is pulled ahead (CS-204). A percentage
 // has no place in the field: conversion leaves it in the annotation, and nothing else of that annotation counts (CS-259, CS-345).
 // It is one of replicas, rounded up as the others are.
-func (p *shared) minUpdatedReady() int {
-	if strategy := p.of.Strategy; strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
+func (p *Planner) MinUpdatedReady() int {
+	if strategy := p.Workload.Strategy; strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil {
 		return int(*strategy.ImagePreDownloadMinUpdatedReadyPods)
 	}
-	text := p.of.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
+	text := p.Workload.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods]
 	if _, ok := rollout.Percentage(text); !ok {
 		return 0
 	}
@@ -167,7 +168,7 @@ func (p *shared) minUpdatedReady() int {
 	return n
 }
 
-func (p *shared) pullJob(name string) *metav1.PartialObjectMetadata {
+func (p *Planner) pullJob(name string) *metav1.PartialObjectMetadata {
 	for _, job := range p.in.PullJobs {
 		if job.Name == name {
 			return job
@@ -189,8 +190,8 @@ func pullJobName(updateRevision, container string) string {
 }
 
 // updateHash is what the label of CS-082 says on the update revision.
-func (p *shared) updateHash() string {
-	if hash := p.update.object.Labels[pub.RevisionHash]; hash != "" {
+func (p *Planner) updateHash() string {
+	if hash := p.Update.object.Labels[pub.RevisionHash]; hash != "" {
 		return hash
 	}
 	return revision.ShortHash(p.out.UpdateRevision)
@@ -206,13 +207,13 @@ func bytesOf(pairs map[string]string) int {
 
 // pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any of it, and the pods
 // themselves have it.
-func (p *shared) pullJobDocument(name, image string) map[string]any {
-	template := p.of.Template
+func (p *Planner) pullJobDocument(name, image string) map[string]any {
+	template := p.Workload.Template
 	labels := stringMap(template.Labels)
 	labels[pub.RevisionHash] = p.updateHash()
 	var parallelism any = int64(pullParallelism)
 	timeout := int64(pullTimeoutSeconds)
-	if strategy := p.of.Strategy; strategy != nil {
+	if strategy := p.Workload.Strategy; strategy != nil {
 		if value := strategy.ImagePreDownloadParallelism; value != nil {
 			parallelism = value.String() // not a number: the API server has to say so
 			if n, err := strconv.ParseInt(value.String(), 10, 32); err == nil {
@@ -248,16 +249,16 @@ func (p *shared) pullJobDocument(name, image string) map[string]any {
 		spec["sandboxConfig"] = sandbox
 	}
 	return map[string]any{
-		"apiVersion": pullJobKind.GroupVersion().String(), "kind": pullJobKind.Kind,
-		"metadata": map[string]any{"name": name, "namespace": p.of.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
+		"apiVersion": PullJobKind.GroupVersion().String(), "kind": PullJobKind.Kind,
+		"metadata": map[string]any{"name": name, "namespace": p.Workload.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
 		"spec":     spec,
 	}
 }
 
 // oldPods selects the pods of the set that do not carry the update revision, in either style of its label. A name too long for a
 // label value is on no pod, and would make the selector invalid (CS-052).
-func (p *shared) oldPods() map[string]any {
-	selector := p.of.Selector.DeepCopy()
+func (p *Planner) oldPods() map[string]any {
+	selector := p.Workload.Selector.DeepCopy()
 	values := []string{p.out.UpdateRevision, revision.ShortHash(p.out.UpdateRevision)}
 	if len(p.out.UpdateRevision) > maxLabelValue {
 		values = values[1:]
@@ -284,7 +285,7 @@ func stringMap(from map[string]string) map[string]any {
 }
 
 // pullSentences prints what the plan does with jobs.
-func (p *Common) pullSentences() []string {
+func (p *Plan) pullSentences() []string {
 	var sentences []string
 	for _, job := range p.EndedPulls {
 		sentences = append(sentences, fmt.Sprintf("image pull job %s: delete", job.Name))
@@ -303,10 +304,10 @@ func (p *Common) pullSentences() []string {
 }
 
 // unavailableRoundedDown is maxUnavailable for CS-205, where a percentage that is just short of all pods must not count as all.
-func (p *shared) unavailableRoundedDown() int {
+func (p *Planner) unavailableRoundedDown() int {
 	value := rollout.DefaultMaxUnavailable
-	if p.of.MaxUnavailable != nil {
-		value = *p.of.MaxUnavailable
+	if p.Workload.MaxUnavailable != nil {
+		value = *p.Workload.MaxUnavailable
 	}
 	n, err := rollout.Scaled(value, p.out.Limits.Replicas, false)
 	if err != nil {
@@ -314,3 +315,6 @@ func (p *shared) unavailableRoundedDown() int {
 	}
 	return n
 }
+
+// PullJobKind is the kind of the jobs that pull images (CS-200). It is written as documents: the manager may run where it is not served.
+var PullJobKind = appsv1beta1.GroupVersion.WithKind("ImagePullJob")

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 
 // Mode is how a pod can reach another revision.
 type Mode struct {
-	recreate bool
-	change   *inplace.Change
+	Recreate bool
+	Change   *inplace.Change
 	// daemon: the change needs a node daemon.
 	daemon bool
 	// words say what changes.
@@ -31,33 +31,33 @@ type Mode struct {
 
 type modeKey struct{ label, target string }
 
-// decideModes finds out for every old pod whether it can reach the update revision in place, before anything is counted (CS-102,
+// DecideModes finds out for every old pod whether it can reach the update revision in place, before anything is counted (CS-102,
 // CS-127).
-func (p *shared) decideModes() {
-	for _, info := range p.members {
+func (p *Planner) DecideModes() {
+	for _, info := range p.Members {
 		if !info.New {
-			info.Mode = p.modeOf(info, p.update)
+			info.Mode = p.modeOf(info, p.Update)
 		}
 	}
 }
 
 // modeOf is how the pod can reach the target. Between two revisions the answer is always the same, and is found once (IPU-031); what a
 // pod adds to it is that it needs a node daemon and has none (IPU-312), and what its present content lacks (IPU-305, IPU-326).
-func (p *shared) modeOf(info *Pod, target *Revision) Mode {
-	key := modeKey{info.Label, target.name}
+func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
+	key := modeKey{info.Label, target.Name}
 	m, ok := p.modes[key]
 	if !ok {
 		m = p.modeFrom(key.label, target)
 		p.modes[key] = m
 	}
-	if info.Err != nil && m.recreate && revision.SameLabel(key.label, target.name) {
-		m = Mode{change: &inplace.Change{}, words: "its record"} // nothing but the record of its update is to be mended
+	if info.Err != nil && m.Recreate && revision.SameLabel(key.label, target.Name) {
+		m = Mode{Change: &inplace.Change{}, words: "its record"} // nothing but the record of its update is to be mended
 	}
-	if m.change == nil {
+	if m.Change == nil {
 		return m
 	}
 	if m.daemon {
-		if names := m.change.Unrestartable(info.Pod, p.in.Now); len(names) > 0 {
+		if names := m.Change.Unrestartable(info.Pod, p.in.Now); len(names) > 0 {
 			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
 		}
 	}
@@ -76,50 +76,50 @@ func (p *shared) modeOf(info *Pod, target *Revision) Mode {
 		}
 	}
 	if len(images)+len(resources) > 0 {
-		m.change = m.change.With(images, resources)
-		m.words = m.change.String()
+		m.Change = m.Change.With(images, resources)
+		m.words = m.Change.String()
 	}
 	return m
 }
 
-func (p *shared) modeFrom(label string, target *Revision) Mode {
-	policy := p.of.Policy
+func (p *Planner) modeFrom(label string, target *Revision) Mode {
+	policy := p.Workload.Policy
 	if policy == ReCreate {
-		return Mode{recreate: true, why: "the policy is ReCreate"}
+		return Mode{Recreate: true, why: "the policy is ReCreate"}
 	}
 	change, refusal := p.compare(label, target, policy)
 	if refusal != "" {
 		m := p.impossible(refusal)
-		if p.find(label) == nil && !slices.ContainsFunc(p.in.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
+		if p.Find(label) == nil && !slices.ContainsFunc(p.in.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
 			m.unstored = label
 		}
 		return m
 	}
-	return Mode{change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
+	return Mode{Change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
 }
 
 // impossible is the mode of a pod that cannot be updated in place.
-func (p *shared) impossible(why string) Mode {
-	if p.of.Policy == InPlaceOnly {
+func (p *Planner) impossible(why string) Mode {
+	if p.Workload.Policy == InPlaceOnly {
 		return Mode{refusal: why}
 	}
-	return Mode{recreate: true, why: why}
+	return Mode{Recreate: true, why: why}
 }
 
 // compare returns the change from the revision named by the label to the target, or why it cannot be applied in place.
-func (p *shared) compare(label string, target *Revision, policy Policy) (*inplace.Change, string) {
-	from := p.find(label)
+func (p *Planner) compare(label string, target *Revision, policy Policy) (*inplace.Change, string) {
+	from := p.Find(label)
 	if from == nil {
 		return nil, fmt.Sprintf("its ControllerRevision %q has been deleted, so nobody knows what would change", label) // IPU-030
 	}
-	if p.of.RecreateOnClaimChange && policy != InPlaceOnly &&
+	if p.Workload.RecreateOnClaimChange && policy != InPlaceOnly &&
 		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
 		return nil, "spec.volumeClaimTemplates changed since its revision"
 	}
 	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
-		return nil, fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.name, target.name) // IPU-041
+		return nil, fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name) // IPU-041
 	}
-	change, blockers, err := inplace.Compare(from.template, target.template, p.of.InPlace)
+	change, blockers, err := inplace.Compare(from.template, target.template, p.Workload.InPlace)
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -45,17 +45,17 @@ type Pod struct {
 	Stay bool
 }
 
-// observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified: somebody asked for its deletion.
-func (p *shared) observe(pod *corev1.Pod, specified bool) {
-	if p.members == nil { // one allocation for all
-		p.members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
+// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified: somebody asked for its deletion.
+func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
+	if p.Members == nil { // one allocation for all
+		p.Members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
 	}
-	info := &p.observed[len(p.members)]
+	info := &p.observed[len(p.Members)]
 	*info = Pod{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash], State: lifecycle.State(pod)}
 	info.Serving = info.Ready && readiness.Settled(pod)
-	info.Available, info.AvailableIn = readiness.Available(pod, p.of.MinReadySeconds, p.in.Now)
+	info.Available, info.AvailableIn = readiness.Available(pod, p.Workload.MinReadySeconds, p.in.Now)
 	if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
-		p.lookAgain(p.in.Now.Add(info.AvailableIn))
+		p.LookAgain(p.in.Now.Add(info.AvailableIn))
 	}
 	info.Preparing = info.State == pub.LifecycleStatePreparingDelete
 	info.Specified = !info.Preparing && specified
@@ -67,18 +67,18 @@ func (p *shared) observe(pod *corev1.Pod, specified bool) {
 	}
 	p.findStale(info)
 	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) && len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
-	p.members = append(p.members, info)
+	p.Members = append(p.Members, info)
 }
 
 // watchRelabelled keeps a pod whose labels changed from counting as available for minReadySeconds: only then does the rollout go on to the
 // next one. Nothing else would tell that the pod does not serve with its new labels.
-func (p *shared) watchRelabelled(info *Pod) {
-	until := info.Progress.Relabelled.Add(time.Duration(p.of.MinReadySeconds) * time.Second)
+func (p *Planner) watchRelabelled(info *Pod) {
+	until := info.Progress.Relabelled.Add(time.Duration(p.Workload.MinReadySeconds) * time.Second)
 	if info.Progress.Relabelled.IsZero() || !info.Progress.Complete || !p.in.Now.Before(until) {
 		return
 	}
 	info.Progress.Complete, info.WatchedUntil = false, until
-	info.Progress.Waiting = fmt.Sprintf("its labels changed; it counts as available from %s on (minReadySeconds %d)", until.UTC().Format(time.RFC3339), p.of.MinReadySeconds)
+	info.Progress.Waiting = fmt.Sprintf("its labels changed; it counts as available from %s on (minReadySeconds %d)", until.UTC().Format(time.RFC3339), p.Workload.MinReadySeconds)
 }
 
 // inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
@@ -92,13 +92,13 @@ func inService(info *Pod) bool {
 // findStale finds containers of the pod that have, instead of what the revision says that the pod carries, the image or a quantity of
 // another stored one: somebody changed the label, a grace annotation was lost, or a manager died between a resize and the record of
 // it. What no revision knows, and an image that comes back after it was mended, is the business of whoever wrote it, and told (IPU-326).
-func (p *shared) findStale(info *Pod) {
-	carried := p.find(info.Label)
+func (p *Planner) findStale(info *Pod) {
+	carried := p.Find(info.Label)
 	if carried == nil || info.Progress.InGrace || info.Progress.Remaining {
 		return
 	}
 	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever.
-	mends := p.of.Policy != ReCreate
+	mends := p.Workload.Policy != ReCreate
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
 		want, ok := carried.containers[container.Name]
@@ -111,7 +111,7 @@ func (p *shared) findStale(info *Pod) {
 				return ok && same(other)
 			})
 		}
-		imageMended, resourcesMended := inplace.Mended(info.Pod, carried.name, container.Name)
+		imageMended, resourcesMended := inplace.Mended(info.Pod, carried.Name, container.Name)
 		switch {
 		case want.Image == container.Image:
 		case mends && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }):
@@ -122,7 +122,7 @@ func (p *shared) findStale(info *Pod) {
 		case info.Err == nil:
 			p.out.ForeignImages = append(p.out.ForeignImages, ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image, want.Image})
 		}
-		if !mends || !p.of.InPlace.Resize || resourcesMended {
+		if !mends || !p.Workload.InPlace.Resize || resourcesMended {
 			continue
 		}
 		missing := inplace.Lacking(want.Resources, container.Resources)
@@ -145,15 +145,20 @@ type ForeignImage struct {
 	Pod, Container, Image, Want string
 }
 
-// outOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has left in it (IPU-326).
-func (p *shared) outOfServiceToMend(info *Pod) bool {
+// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has left in it (IPU-326).
+func (p *Planner) OutOfServiceToMend(info *Pod) bool {
 	if info.New || info.Preparing || info.Specified || len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return false
 	}
-	own := p.find(info.Label)
-	if own == nil || own == p.update {
+	own := p.Find(info.Label)
+	if own == nil || own == p.Update {
 		return false
 	}
 	m := p.modeOf(info, own)
-	return m.change != nil && !p.free(info, m)
+	return m.Change != nil && !p.Free(info, m)
+}
+
+// Active tells whether a pod counts: not being deleted and not finished (CS-048).
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }

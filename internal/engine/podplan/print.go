@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"maps"
@@ -8,10 +8,10 @@ import (
 )
 
 // String prints the plan as sentences.
-func (p *Common) String() string { return p.told(p.Verdicts).String() }
+func (p *Plan) String() string { return p.told(p.Verdicts).String() }
 
 // told is the plan with these of its verdicts.
-func (p *Common) told(verdicts []*Verdict) *planlog.Plan {
+func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
 	t.Lines = append(t.Lines, p.ClaimLines...)
 	for _, creation := range p.Create {
@@ -28,17 +28,17 @@ const digestAbove = 20
 
 // Headline is the plan without the pods that only wait for time or for kubelet, so that it changes only when a decision does. Of a large
 // set, pods with the same verdict are one line.
-func (p *Common) Headline() string { return p.headline().String() }
+func (p *Plan) Headline() string { return p.headline().String() }
 
 // Record is the plan for the log, to be written when the headline changes.
-func (p *Common) Record() []any {
+func (p *Plan) Record() []any {
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(p.Verdicts).Record()
 	}
 	return p.headline().Record()
 }
 
-func (p *Common) headline() *planlog.Plan {
+func (p *Plan) headline() *planlog.Plan {
 	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})

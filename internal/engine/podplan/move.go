@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -10,26 +10,26 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// moveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the pods to be moved.
-func (p *shared) moveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool {
+// MoveTo moves one pod towards the target if it may be moved now. It tells whether the pod uses up one of the pods to be moved.
+func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool {
 	m := info.Mode
 	if !toNew {
 		m = p.modeOf(info, target)
 	}
 	if m.refusal != "" { // IPU-173: this pod cannot, others may
 		p.out.UpdateError = fmt.Sprintf("pod %s cannot be updated in place: %s", info.Pod.Name, m.refusal)
-		p.decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
+		p.Decide(info.Pod, Wait, ReasonInPlaceImpossible, "%s; podUpdatePolicy InPlaceOnly does not recreate it", m.refusal)
 		return false
 	}
-	free := p.free(info, m)
+	free := p.Free(info, m)
 	if reason, why := b.refuse(info, p.out.Limits); reason != "" && !free {
-		p.decide(info.Pod, Wait, reason, "%s", why)
+		p.Decide(info.Pod, Wait, reason, "%s", why)
 		return true
 	}
-	if m.recreate {
+	if m.Recreate {
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		v := p.decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.name, m.why)
+		v := p.Decide(info.Pod, Recreate, ReasonOutdated, "%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why)
 		v.Patch, v.Unstored = patch, m.unstored
 		b.take(info)
 		return true
@@ -39,8 +39,8 @@ func (p *shared) moveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool
 	} else if p.holdUpdate(info) {
 		return true
 	} else {
-		v := p.decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.name, m.words)
-		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.change), p.mayRecreate()
+		v := p.Decide(info.Pod, UpdateInPlace, ReasonOutdated, "%s to %s: %s", p.labelOf(info), target.Name, m.words)
+		v.Update, v.MayRecreate = p.inPlaceUpdate(target, m.Change), p.mayRecreate()
 		if info.Err != nil {
 			p.out.UpdateError = fmt.Sprintf("%v; its update begins anew", info.Err) // IPU-305
 		}
@@ -53,7 +53,7 @@ func (p *shared) moveTo(info *Pod, target *Revision, toNew bool, b *Budget) bool
 
 // holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too, and each
 // attempt takes its pod out of service first. Then one pod tries again (IPU-184).
-func (p *shared) holdUpdate(info *Pod) bool {
+func (p *Planner) holdUpdate(info *Pod) bool {
 	if p.in.UpdateRefused == "" {
 		return false
 	}
@@ -62,64 +62,64 @@ func (p *shared) holdUpdate(info *Pod) bool {
 		return false
 	}
 	p.out.UpdateError = p.in.UpdateRefused
-	p.lookAgain(p.in.UpdateHeldUntil)
-	p.decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.in.UpdateRefused)
+	p.LookAgain(p.in.UpdateHeldUntil)
+	p.Decide(info.Pod, Wait, ReasonUpdateRefused, "%s", p.in.UpdateRefused)
 	return true
 }
 
 // prepare lets the inPlaceUpdate hook come first (IPU-152, IPU-155).
-func (p *shared) prepare(info *Pod) {
+func (p *Planner) prepare(info *Pod) {
 	state := info.State
 	if state == pub.LifecycleStatePreparingUpdate {
-		p.decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
+		p.Decide(info.Pod, Wait, ReasonLifecycleHook, "its inPlaceUpdate hook holds it")
 		return
 	}
 	patch := &podpatch.Patch{}
 	if p.rehook(info) {
-		lifecycle.Hook(patch, p.hooks().InPlaceUpdate, info.Pod)
+		lifecycle.Hook(patch, p.Hooks().InPlaceUpdate, info.Pod)
 	}
 	lifecycle.Enter(patch, pub.LifecycleStatePreparingUpdate, p.in.Now)
-	p.share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
-	p.decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
+	p.Share(patch, info.Pod, pub.LifecycleStatePreparingUpdate)
+	p.Decide(info.Pod, Patch, ReasonLifecycleHook, "its inPlaceUpdate hook comes first").Patch = patch
 }
 
 // rehook tells whether the pod waits, updated, for its hook to be restored, so that a further update has to give the user's operator
 // something to remove again (table after IPU-152).
-func (p *shared) rehook(info *Pod) bool {
-	hook := p.hooks().InPlaceUpdate
+func (p *Planner) rehook(info *Pod) bool {
+	hook := p.Hooks().InPlaceUpdate
 	return hook != nil && info.State == pub.LifecycleStateUpdated && !lifecycle.FullyHooked(hook, info.Pod)
 }
 
-func (p *shared) mayRecreate() bool {
-	return p.of.Policy != InPlaceOnly
+func (p *Planner) mayRecreate() bool {
+	return p.Workload.Policy != InPlaceOnly
 }
 
-func (p *shared) labelOf(info *Pod) string {
+func (p *Planner) labelOf(info *Pod) string {
 	if label := info.Label; label != "" {
 		return "from " + label
 	}
 	return "from no revision"
 }
 
-// free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
-func (p *shared) free(info *Pod, m Mode) bool {
-	return !m.recreate && m.change.Quiet() && !p.hookedForUpdate(info)
+// Free tells whether the pod serves throughout its update: neither a container nor a label changes, and no hook comes first (IPU-308).
+func (p *Planner) Free(info *Pod, m Mode) bool {
+	return !m.Recreate && m.Change.Quiet() && !p.hookedForUpdate(info)
 }
 
-func (p *shared) hookedForUpdate(info *Pod) bool {
-	return lifecycle.Hooked(p.hooks().InPlaceUpdate, info.Pod)
+func (p *Planner) hookedForUpdate(info *Pod) bool {
+	return lifecycle.Hooked(p.Hooks().InPlaceUpdate, info.Pod)
 }
 
-func (p *shared) inPlaceUpdate(target *Revision, change *inplace.Change) *inplace.Update {
+func (p *Planner) inPlaceUpdate(target *Revision, change *inplace.Change) *inplace.Update {
 	update := &inplace.Update{
-		Revision: target.name,
+		Revision: target.Name,
 		RevisionLabels: map[string]string{
-			pub.ControllerRevisionHash: p.revisionLabel(target.name),
-			pub.PodTemplateHash:        revision.ShortHash(target.name),
+			pub.ControllerRevisionHash: p.revisionLabel(target.Name),
+			pub.PodTemplateHash:        revision.ShortHash(target.Name),
 		},
 		Change: change,
 	}
-	if strategy := p.of.Strategy; strategy != nil {
+	if strategy := p.Workload.Strategy; strategy != nil {
 		update.GraceSeconds = strategy.GracePeriodSeconds
 	}
 	return update

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"time"
@@ -76,8 +76,8 @@ type Workload struct {
 	PreDownload bool
 }
 
-// Base is what the plan is made from, beside the workload.
-type Base struct {
+// Snapshot is what the plan is made from, beside the workload.
+type Snapshot struct {
 	// Pods are all pods controlled by the workload, inactive ones included (CS-055).
 	Pods []*corev1.Pod
 	// Revisions are its stored revisions (CS-057).
@@ -97,8 +97,8 @@ type Base struct {
 	Now time.Time
 }
 
-// Common is what is decided for every kind.
-type Common struct {
+// Plan is what is decided for every kind.
+type Plan struct {
 	// Limits are the user's numbers, resolved.
 	Limits rollout.Limits
 	// NewRevision must be written before anything else; nil if the template is stored already.
@@ -143,18 +143,19 @@ type Common struct {
 	After time.Duration
 }
 
-// shared decides what is common to all kinds, into a plan.
-type shared struct {
-	of  *Workload
-	in  *Base
-	out *Common
+// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself who its pods are, how many there shall be, and in
+// which order they are updated.
+type Planner struct {
+	Workload *Workload
+	in       *Snapshot
+	out      *Plan
 
 	// members are the active pods.
-	members []*Pod
+	Members []*Pod
 	// update and current are the revisions of these names.
-	update, current *Revision
+	Update, Current *Revision
 	// scaling: the plan creates or deletes pods, so that no update starts.
-	scaling bool
+	Scaling bool
 
 	observed  []Pod
 	revisions []Revision
@@ -170,20 +171,20 @@ type shared struct {
 	room []Verdict
 }
 
-// newShared returns one for a workload; what it decides goes into the plan.
-func newShared(of *Workload, in *Base, out *Common) *shared {
-	return &shared{of: of, in: in, out: out, verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
+// New returns a Planner for a workload; what it decides goes into the plan.
+func New(of *Workload, in *Snapshot, out *Plan) *Planner {
+	return &Planner{Workload: of, in: in, out: out, verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
 }
 
-// verdictOf is what is decided about a pod, nil if nothing is as yet.
-func (p *shared) verdictOf(pod *corev1.Pod) *Verdict { return p.verdicts[pod] }
+// Verdict is what is decided about a pod, nil if nothing is as yet.
+func (p *Planner) Verdict(pod *corev1.Pod) *Verdict { return p.verdicts[pod] }
 
-// conclude hands over the verdicts, what holds the workload, and when to look again.
-func (p *shared) conclude() {
+// Conclude hands over the verdicts, what holds the workload, and when to look again.
+func (p *Planner) Conclude() {
 	for _, pod := range p.in.Pods {
 		v := p.verdicts[pod]
 		p.out.Verdicts = append(p.out.Verdicts, v)
-		p.lookAgain(v.Until)
+		p.LookAgain(v.Until)
 	}
 	p.out.Waiting = p.waits()
 	if !p.deadline.IsZero() {

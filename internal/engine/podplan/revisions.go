@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ const maxLabelValue = 63
 
 // Revision is a stored revision, or the one about to be.
 type Revision struct {
-	name           string
+	Name           string
 	template       []byte
 	fingerprint    string
 	hasFingerprint bool
@@ -39,7 +39,7 @@ func infoOf(object *appsv1.ControllerRevision) (Revision, error) {
 	if err != nil {
 		return Revision{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
 	}
-	info := Revision{name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
+	info := Revision{Name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
 	var typed struct {
 		Spec struct {
@@ -65,15 +65,15 @@ func infoOf(object *appsv1.ControllerRevision) (Revision, error) {
 
 // claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
 // remembered with them, because their pods mount these (CS-089, CS-336).
-func (p *shared) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
-	if info.name != p.out.UpdateRevision && info.claims != nil {
+func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
+	if info.Name != p.out.UpdateRevision && info.claims != nil {
 		return info.claims
 	}
-	return p.of.Claims
+	return p.Workload.Claims
 }
 
 // raisedClaims is what a revision that has those annotations is to remember of the claim templates: nothing if there is no room for them.
-func (p *shared) raisedClaims(present map[string]string) string {
+func (p *Planner) raisedClaims(present map[string]string) string {
 	text := p.rememberedClaims()
 	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint) - len(pub.ClaimTemplates) - len(text)
 	for key, value := range present {
@@ -88,10 +88,10 @@ func (p *shared) raisedClaims(present map[string]string) string {
 }
 
 // rememberedClaims encodes the set's claim templates for a revision's annotation; an empty list is remembered too.
-func (p *shared) rememberedClaims() string {
+func (p *Planner) rememberedClaims() string {
 	documents := []json.RawMessage{}
-	for i := range p.of.Claims {
-		documents = append(documents, p.of.Claims[i].Raw())
+	for i := range p.Workload.Claims {
+		documents = append(documents, p.Workload.Claims[i].Raw())
 	}
 	encoded, err := json.Marshal(documents)
 	if err != nil {
@@ -100,14 +100,14 @@ func (p *shared) rememberedClaims() string {
 	return string(encoded)
 }
 
-// find returns the stored revision that a pod's label names, nil if there is none.
-func (p *shared) find(label string) *Revision {
+// Find returns the stored revision that a pod's label names, nil if there is none.
+func (p *Planner) Find(label string) *Revision {
 	if info, ok := p.found[label]; ok {
 		return info
 	}
 	var found *Revision
 	for i := range p.revisions {
-		if revision.SameLabel(p.revisions[i].name, label) {
+		if revision.SameLabel(p.revisions[i].Name, label) {
 			found = &p.revisions[i]
 			break
 		}
@@ -119,15 +119,15 @@ func (p *shared) find(label string) *Revision {
 	return found
 }
 
-// determineRevisions finds or makes the update revision and the current one (CS-080 to 087).
-func (p *shared) determineRevisions() error {
-	if err := p.of.Template.DecodeError(); err != nil {
+// DetermineRevisions finds or makes the update revision and the current one (CS-080 to 087).
+func (p *Planner) DetermineRevisions() error {
+	if err := p.Workload.Template.DecodeError(); err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
-	if err := p.of.Claims.DecodeError(); err != nil {
+	if err := p.Workload.Claims.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	data, err := revision.Data(p.of.Template.Raw())
+	data, err := revision.Data(p.Workload.Template.Raw())
 	if err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
@@ -142,16 +142,16 @@ func (p *shared) determineRevisions() error {
 		}
 		p.revisions = append(p.revisions, info)
 	}
-	p.out.CollisionCount = p.of.CollisionCount
+	p.out.CollisionCount = p.Workload.CollisionCount
 	switch equal := history.Find(data); {
 	case equal != nil && equal == history.Last():
 		p.out.UpdateRevision = equal.Name
 	case equal != nil:
 		p.out.UpdateRevision = equal.Name
-		if !p.of.Deleted {
+		if !p.Workload.Deleted {
 			p.out.Renumber, p.out.NewNumber, p.out.ClaimTemplates = equal, history.Next(), p.raisedClaims(equal.Annotations)
-			p.say("revision %s becomes the update revision again, as number %d", equal.Name, p.out.NewNumber)
-			info := p.find(equal.Name)
+			p.Say("revision %s becomes the update revision again, as number %d", equal.Name, p.out.NewNumber)
+			info := p.Find(equal.Name)
 			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true // IPU-050
 		}
 	default:
@@ -162,33 +162,33 @@ func (p *shared) determineRevisions() error {
 			return err
 		}
 		p.revisions, p.found = append(p.revisions, info), nil // what was found may have moved
-		if !p.of.Deleted {
+		if !p.Workload.Deleted {
 			p.out.NewRevision = object
-			p.say("the template is new: revision %s, number %d", object.Name, object.Revision)
+			p.Say("the template is new: revision %s, number %d", object.Name, object.Revision)
 		}
 	}
-	p.update = p.find(p.out.UpdateRevision)
+	p.Update = p.Find(p.out.UpdateRevision)
 	p.out.CurrentRevision = p.out.UpdateRevision
-	if name := p.of.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.name == name }) {
+	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.Name == name }) {
 		p.out.CurrentRevision = name
 	}
-	p.current = p.find(p.out.CurrentRevision)
+	p.Current = p.Find(p.out.CurrentRevision)
 	return nil
 }
 
 // newRevision makes the revision that stores the template (CS-081 to 084).
-func (p *shared) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
+func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.out.CollisionCount = history.Name(p.of.Name, data, p.of.CollisionCount, history.Stored)
-	labels := maps.Clone(p.of.Template.Labels)
+	name, hash, p.out.CollisionCount = history.Name(p.Workload.Name, data, p.Workload.CollisionCount, history.Stored)
+	labels := maps.Clone(p.Workload.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[pub.RevisionHash] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.of.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.of.Annotations),
-			OwnerReferences: []metav1.OwnerReference{p.of.Owner},
+			Namespace: p.Workload.Namespace, Name: name, Labels: labels, Annotations: p.revisionAnnotations(p.Workload.Annotations),
+			OwnerReferences: []metav1.OwnerReference{p.Workload.Owner},
 		},
 		Data:     runtime.RawExtension{Raw: data},
 		Revision: history.Next(),
@@ -200,7 +200,7 @@ const annotationRoom = 256 << 10
 
 // revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves, and others, as
 // far as there is room for them in this order.
-func (p *shared) revisionAnnotations(others map[string]string) map[string]string {
+func (p *Planner) revisionAnnotations(others map[string]string) map[string]string {
 	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint}
 	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint)
 	add := func(key, value string) {
@@ -217,35 +217,35 @@ func (p *shared) revisionAnnotations(others map[string]string) map[string]string
 }
 
 // revisionLabel is the value of controller-revision-hash for pods of that revision (CS-050, CS-052).
-func (p *shared) revisionLabel(name string) string {
-	if p.of.ShortHash || len(name) > maxLabelValue {
+func (p *Planner) revisionLabel(name string) string {
+	if p.Workload.ShortHash || len(name) > maxLabelValue {
 		return revision.ShortHash(name)
 	}
 	return name
 }
 
-func (p *shared) claimTemplates() []corev1.PersistentVolumeClaim {
-	claims := make([]corev1.PersistentVolumeClaim, len(p.of.Claims))
-	for i := range p.of.Claims {
-		claims[i] = p.of.Claims[i].PersistentVolumeClaim
+func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
+	claims := make([]corev1.PersistentVolumeClaim, len(p.Workload.Claims))
+	for i := range p.Workload.Claims {
+		claims[i] = p.Workload.Claims[i].PersistentVolumeClaim
 	}
 	return claims
 }
 
-// pruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the current revision
+// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the current revision
 // that the status is to name.
-func (p *shared) pruneHistory(settled string) {
+func (p *Planner) PruneHistory(settled string) {
 	limit := 10
-	if p.of.HistoryLimit != nil {
-		limit = max(int(*p.of.HistoryLimit), 0) // CS-347
+	if p.Workload.HistoryLimit != nil {
+		limit = max(int(*p.Workload.HistoryLimit), 0) // CS-347
 	}
 	var idle []*appsv1.ControllerRevision
 	for _, info := range p.revisions {
-		if info.name == p.out.UpdateRevision || info.name == p.out.CurrentRevision || info.name == settled {
+		if info.Name == p.out.UpdateRevision || info.Name == p.out.CurrentRevision || info.Name == settled {
 			continue
 		}
-		carried := slices.ContainsFunc(p.members, func(pod *Pod) bool {
-			return revision.SameLabel(pod.Label, info.name)
+		carried := slices.ContainsFunc(p.Members, func(pod *Pod) bool {
+			return revision.SameLabel(pod.Label, info.Name)
 		})
 		if !carried {
 			idle = append(idle, info.object)

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -20,16 +20,16 @@ type Identity struct {
 	Labels map[string]string
 }
 
-// newPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
-func (p *shared) newPod(identity Identity, from *Revision, has func(claim string) bool) error {
-	creation := Creation{Name: identity.Name, Revision: from.name}
+// NewPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
+func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim string) bool) error {
+	creation := Creation{Name: identity.Name, Revision: from.Name}
 	pod, err := p.podDocument(identity, from)
 	if err != nil {
 		return err
 	}
 	creation.Pod = pod
 	for i, template := range p.claimTemplatesOf(from) {
-		if has(p.claimName(template.Name, identity.Suffix)) {
+		if has(p.ClaimName(template.Name, identity.Suffix)) {
 			continue
 		}
 		claim, err := p.claimDocument(template, identity)
@@ -43,10 +43,10 @@ func (p *shared) newPod(identity Identity, from *Revision, has func(claim string
 }
 
 // podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
-func (p *shared) podDocument(identity Identity, from *Revision) (map[string]any, error) {
+func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any, error) {
 	source, err := revision.Parse(from.template)
 	if err != nil {
-		return nil, fmt.Errorf("revision %s: %w", from.name, err)
+		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
 	}
 	meta := object(source, "metadata")
 	labels := maps.Clone(object(meta, "labels"))
@@ -57,8 +57,8 @@ func (p *shared) podDocument(identity Identity, from *Revision) (map[string]any,
 	for key, value := range identity.Labels {
 		labels[key] = value
 	}
-	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.name)
-	labels[pub.PodTemplateHash] = revision.ShortHash(from.name)
+	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.Name)
+	labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
 	labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingNormal)
 	annotations := maps.Clone(object(meta, "annotations"))
 	if annotations == nil {
@@ -67,7 +67,7 @@ func (p *shared) podDocument(identity Identity, from *Revision) (map[string]any,
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
 	annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
 	metadata := map[string]any{
-		"name": identity.Name, "generateName": p.of.Name + "-", "namespace": p.of.Namespace,
+		"name": identity.Name, "generateName": p.Workload.Name + "-", "namespace": p.Workload.Namespace,
 		"labels": labels, "annotations": annotations, "ownerReferences": []any{p.ownerDocument()},
 	}
 	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
@@ -100,14 +100,14 @@ func withGates(gates any, add ...string) []any {
 }
 
 // claimVolumes puts the volumes of the claim templates before the template's own, in place of those of the same name (CS-045).
-func (p *shared) claimVolumes(id string, templates template.VolumeClaimTemplates, own any) []any {
+func (p *Planner) claimVolumes(id string, templates template.VolumeClaimTemplates, own any) []any {
 	var volumes []any
 	ofClaims := map[string]bool{}
 	for i := range templates {
 		name := templates[i].Name
 		ofClaims[name] = true
 		volumes = append(volumes, map[string]any{"name": name,
-			"persistentVolumeClaim": map[string]any{"claimName": p.claimName(name, id), "readOnly": false}})
+			"persistentVolumeClaim": map[string]any{"claimName": p.ClaimName(name, id), "readOnly": false}})
 	}
 	list, _ := own.([]any)
 	for _, volume := range list {
@@ -121,12 +121,13 @@ func (p *shared) claimVolumes(id string, templates template.VolumeClaimTemplates
 	return volumes
 }
 
-func (p *shared) claimName(template, id string) string {
-	return template + "-" + p.of.Name + "-" + id
+// ClaimName is the name of the claim of a template for the pod with that suffix.
+func (p *Planner) ClaimName(template, id string) string {
+	return template + "-" + p.Workload.Name + "-" + id
 }
 
 // claimDocument makes the body of the request for a claim (CS-045).
-func (p *shared) claimDocument(template template.VolumeClaimTemplate, identity Identity) (map[string]any, error) {
+func (p *Planner) claimDocument(template template.VolumeClaimTemplate, identity Identity) (map[string]any, error) {
 	claim, err := revision.Parse(template.Raw())
 	if err != nil {
 		return nil, err
@@ -136,14 +137,14 @@ func (p *shared) claimDocument(template template.VolumeClaimTemplate, identity I
 	if labels == nil {
 		labels = map[string]any{}
 	}
-	for key, value := range p.of.Selector.MatchLabels {
+	for key, value := range p.Workload.Selector.MatchLabels {
 		labels[key] = value
 	}
 	for key, value := range identity.Labels {
 		labels[key] = value
 	}
 	metadata := map[string]any{
-		"name": p.claimName(template.Name, identity.Suffix), "namespace": p.of.Namespace,
+		"name": p.ClaimName(template.Name, identity.Suffix), "namespace": p.Workload.Namespace,
 		"labels": labels, "ownerReferences": []any{p.ownerDocument()},
 	}
 	if annotations := object(source, "annotations"); len(annotations) > 0 {
@@ -154,8 +155,8 @@ func (p *shared) claimDocument(template template.VolumeClaimTemplate, identity I
 	return claim, nil
 }
 
-func (p *shared) ownerDocument() map[string]any {
-	owner := p.of.Owner
+func (p *Planner) ownerDocument() map[string]any {
+	owner := p.Workload.Owner
 	return map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
 		"controller": true, "blockOwnerDeletion": true}
 }

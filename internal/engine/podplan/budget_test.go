@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"testing"
@@ -78,9 +78,9 @@ func TestWhoCountsForTheBudget(t *testing.T) {
 		"preparing its deletion":     {pod(false, true, false, true), 1, 1, 0},
 		"preparing, and yet it's up": {pod(false, true, true, false), 1, 1, 0},
 	} {
-		p := &shared{out: &Common{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, members: []*Pod{tt.pod}}
-		before := p.spare()
-		b := p.newBudget(true)
+		p := &Planner{out: &Plan{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, Members: []*Pod{tt.pod}}
+		before := p.Spare()
+		b := p.NewBudget(true)
 		if b.moving != tt.moving || b.leaving != tt.leaving || b.spare != before+tt.spare || b.total != 2 {
 			t.Errorf("%s: %+v, with %d to spare", name, b, before)
 		}

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// refreshPods looks after every active pod: what is complete is admitted, what waited long enough goes on, and what does neither
+// Refresh looks after every active pod: what is complete is admitted, what waited long enough goes on, and what does neither
 // has its reason. It goes on when updates are paused or OnDelete (IPU-012, IPU-120). A pod that waits for its turn may be refreshed
 // too: its readiness does not depend on the next update.
-func (p *shared) refreshPods() {
-	for _, info := range p.members {
+func (p *Planner) Refresh() {
+	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
 		if v != nil && v.Action != Wait && v.Action != Keep {
 			continue
@@ -28,30 +28,30 @@ func (p *shared) refreshPods() {
 	}
 }
 
-func (p *shared) refreshPod(info *Pod, held *Verdict) {
+func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	pod := info.Pod
 	progress := info.Progress
 	switch {
 	case info.Err != nil:
 		p.out.UpdateError = info.Err.Error()
-		p.decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
+		p.Decide(pod, Wait, ReasonUnreadableState, "%v; its update begins anew when the rollout comes to it", info.Err)
 		return
 	case info.Preparing: // it is never updated (IPU-153)
 	case progress.InGrace && progress.After > 0:
-		p.decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.in.Now.Add(progress.After)
+		p.Decide(pod, Wait, ReasonGracePeriod, "%s", progress.Waiting).Until = p.in.Now.Add(progress.After)
 		return
 	case progress.InGrace:
-		p.decide(pod, Continue, ReasonGracePeriod, "its grace period is over").MayRecreate = p.mayRecreate()
+		p.Decide(pod, Continue, ReasonGracePeriod, "its grace period is over").MayRecreate = p.mayRecreate()
 		return
 	case progress.Next:
-		p.decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
+		p.Decide(pod, Continue, ReasonUpdating, "its next containers follow").MayRecreate = p.mayRecreate()
 		return
 	case progress.Resize != nil && p.resizePending(info), !progress.NoDaemonSince.IsZero() && p.daemonMissing(info):
 		return
 	}
 	patch, reason, why := p.admission(info)
 	if !patch.Empty() {
-		p.decide(pod, Patch, reason, "%s", why).Patch = patch
+		p.Decide(pod, Patch, reason, "%s", why).Patch = patch
 		return
 	}
 	if held != nil {
@@ -59,30 +59,30 @@ func (p *shared) refreshPod(info *Pod, held *Verdict) {
 	}
 	switch {
 	case !info.WatchedUntil.IsZero():
-		p.decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
+		p.Decide(pod, Wait, ReasonMinReadySeconds, "%s", progress.Waiting).Until = info.WatchedUntil
 	case !progress.Complete && !info.Preparing:
-		p.decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
+		p.Decide(pod, Wait, ReasonUpdating, "%s", progress.Waiting)
 	case pod.Spec.NodeName == "":
-		p.decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
+		p.Decide(pod, Wait, ReasonUnscheduled, "it is not scheduled yet%s", conditionWords(pod, corev1.PodScheduled))
 	case !p.unreportedUntil(pod).IsZero():
-		p.decide(pod, Wait, ReasonNotReady, "node %s has not reported of it yet", pod.Spec.NodeName)
+		p.Decide(pod, Wait, ReasonNotReady, "node %s has not reported of it yet", pod.Spec.NodeName)
 	case !readiness.Settled(pod):
-		p.decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
+		p.Decide(pod, Wait, ReasonLifecycleHook, "its lifecycle state is %s and the hook is not complete", info.State)
 	case !info.Ready:
-		p.decide(pod, Wait, ReasonNotReady, "%s", notReadyWords(pod))
+		p.Decide(pod, Wait, ReasonNotReady, "%s", NotReadyWords(pod))
 	case !info.Available:
-		p.decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.in.Now.Add(info.AvailableIn)
-	case !info.New && p.scaling:
-		p.decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", info.Label)
+		p.Decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.in.Now.Add(info.AvailableIn)
+	case !info.New && p.Scaling:
+		p.Decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", info.Label)
 	default:
-		p.decide(pod, Keep, ReasonUpToDate, "%s", "available at "+info.Label)
+		p.Decide(pod, Keep, ReasonUpToDate, "%s", "available at "+info.Label)
 	}
 }
 
 // admission returns one patch of the status subresource, or of the pod where no condition changes, that lets a pod into service
 // after its creation or its update: the condition, the lifecycle state and a missing label go together, so that a whole update
 // takes three writes (IPU-132, IPU-150, CS-053).
-func (p *shared) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
+func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
 	pod := info.Pod
 	patch = p.emptyPatch()
 	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && info.Label != "" {
@@ -93,7 +93,7 @@ func (p *shared) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why
 		return patch, reason, why
 	}
 	if until := p.unreportedUntil(pod); !until.IsZero() {
-		p.lookAgain(until)
+		p.LookAgain(until)
 		return patch, reason, why
 	}
 	state := info.State
@@ -104,7 +104,7 @@ func (p *shared) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why
 			state = next
 		}
 	}
-	p.share(patch, pod, state)
+	p.Share(patch, pod, state)
 	if patch.Empty() {
 		return patch, reason, why
 	}
@@ -125,7 +125,7 @@ const reportTime = 2 * time.Second
 
 // unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
 // written by what was known before that is refused as a conflict. A node that does not report is not waited for.
-func (p *shared) unreportedUntil(pod *corev1.Pod) time.Time {
+func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
 	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod, corev1.ContainersReady) != nil {
 		return time.Time{}
 	}
@@ -140,7 +140,7 @@ func (p *shared) unreportedUntil(pod *corev1.Pod) time.Time {
 }
 
 // emptyPatch returns a patch for what may be nothing: one that stayed empty serves the next pod too.
-func (p *shared) emptyPatch() *podpatch.Patch {
+func (p *Planner) emptyPatch() *podpatch.Patch {
 	if p.unused == nil || !p.unused.Empty() {
 		p.unused = &podpatch.Patch{}
 	}
@@ -148,8 +148,8 @@ func (p *shared) emptyPatch() *podpatch.Patch {
 }
 
 // nextState is the state that a complete, scheduled pod goes to, empty if it stays (table after IPU-152).
-func (p *shared) nextState(info *Pod) pub.LifecycleStateType {
-	pod, hooks := info.Pod, p.hooks()
+func (p *Planner) nextState(info *Pod) pub.LifecycleStateType {
+	pod, hooks := info.Pod, p.Hooks()
 	switch info.State {
 	case pub.LifecycleStatePreparingNormal:
 		if hooks.PreNormal == nil || lifecycle.FullyHooked(hooks.PreNormal, pod) {
@@ -174,13 +174,13 @@ func (p *shared) nextState(info *Pod) pub.LifecycleStateType {
 	return ""
 }
 
-// share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while it prepares its deletion
+// Share adds what a pod in the state shows on KruisePodReady for its hooks with markPodNotReady: held while it prepares its deletion
 // or its update, and through the update that follows (IPU-141, IPU-155, IPU-156, IPU-316).
-func (p *shared) share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
+func (p *Planner) Share(patch *podpatch.Patch, pod *corev1.Pod, state pub.LifecycleStateType) {
 	marks := func(hook *pub.LifecycleHook) bool { return hook != nil && hook.MarkPodNotReady }
 	var hold []readiness.Holder
 	release := []readiness.Holder{readiness.PreDeleteHook, readiness.PreUpdateHook}
-	switch deletes, updates := marks(p.hooks().PreDelete), marks(p.hooks().InPlaceUpdate); {
+	switch deletes, updates := marks(p.Hooks().PreDelete), marks(p.Hooks().InPlaceUpdate); {
 	case state == pub.LifecycleStatePreparingDelete && deletes:
 		hold, release = release[:1], release[1:]
 	case state == pub.LifecycleStatePreparingUpdate && updates:
@@ -191,21 +191,21 @@ func (p *shared) share(patch *podpatch.Patch, pod *corev1.Pod, state pub.Lifecyc
 	readiness.Share(patch, pod, hold, release, p.in.Now)
 }
 
-// hooks returns the set's hooks; never nil.
-func (p *shared) hooks() *pub.Lifecycle {
-	if p.of.Lifecycle == nil {
+// Hooks returns the set's hooks; never nil.
+func (p *Planner) Hooks() *pub.Lifecycle {
+	if p.Workload.Lifecycle == nil {
 		return &pub.Lifecycle{}
 	}
-	return p.of.Lifecycle
+	return p.Workload.Lifecycle
 }
 
 // resizePending deals with a resize that the node will not carry out: where the policy allows it the pod is recreated, at once if the
 // resize never fits, after a time if it is deferred (IPU-315). It tells whether it decided.
-func (p *shared) resizePending(info *Pod) bool {
+func (p *Planner) resizePending(info *Pod) bool {
 	pending := info.Progress.Resize
 	var until time.Time
-	if !pending.Infeasible && p.of.DeferredResize > 0 && !pending.Since.IsZero() {
-		until = pending.Since.Add(p.of.DeferredResize)
+	if !pending.Infeasible && p.Workload.DeferredResize > 0 && !pending.Since.IsZero() {
+		until = pending.Since.Add(p.Workload.DeferredResize)
 	}
 	if info.Specified || info.Preparing {
 		return false
@@ -218,7 +218,7 @@ func (p *shared) resizePending(info *Pod) bool {
 }
 
 // daemonMissing deals with an update that only a node daemon can complete, on a node that turned out to have none (IPU-312).
-func (p *shared) daemonMissing(info *Pod) bool {
+func (p *Planner) daemonMissing(info *Pod) bool {
 	until := info.Progress.NoDaemonSince.Add(inplace.DaemonPatience)
 	if info.Specified || info.Preparing {
 		return false
@@ -227,23 +227,23 @@ func (p *shared) daemonMissing(info *Pod) bool {
 }
 
 // stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.
-func (p *shared) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
+func (p *Planner) stuck(info *Pod, reason Reason, due bool, until time.Time, why string) bool {
 	switch {
-	case due && p.mayRecreate() && !p.of.Paused:
+	case due && p.mayRecreate() && !p.Workload.Paused:
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
-		p.decide(info.Pod, Recreate, reason, "%s", why).Patch = patch
+		p.Decide(info.Pod, Recreate, reason, "%s", why).Patch = patch
 	case due:
 		p.out.UpdateError = fmt.Sprintf("pod %s: %s", info.Pod.Name, why)
-		p.decide(info.Pod, Wait, reason, "%s", why)
+		p.Decide(info.Pod, Wait, reason, "%s", why)
 	default:
-		p.decide(info.Pod, Wait, reason, "%s", why).Until = until
+		p.Decide(info.Pod, Wait, reason, "%s", why).Until = until
 	}
 	return true
 }
 
-// notReadyWords says what a pod lacks to be ready, from what kubelet reports.
-func notReadyWords(pod *corev1.Pod) string {
+// NotReadyWords says what a pod lacks to be ready, from what kubelet reports.
+func NotReadyWords(pod *corev1.Pod) string {
 	var parts []string
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]

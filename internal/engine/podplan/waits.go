@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 
 // waits says what holds the rollout or the scaling, with the pods that are waited for; nil if nothing does, or only what the user asked for
 // (OPS-099).
-func (p *shared) waits() *waiting.Wait {
+func (p *Planner) waits() *waiting.Wait {
 	wait := &waiting.Wait{}
 	switch {
-	case p.of.Deleted:
+	case p.Workload.Deleted:
 		return nil
 	case p.out.ScaleError != "":
 		return &waiting.Wait{Reason: "FailedScale", Message: p.out.ScaleError}
@@ -25,11 +25,13 @@ func (p *shared) waits() *waiting.Wait {
 	}
 	down, askedFor := 0, 0
 	other := waiting.NotReady
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		v := p.verdicts[info.Pod]
 		switch v.Reason {
 		case ReasonPaused, ReasonOnDelete, ReasonGracePeriod, ReasonMinReadySeconds:
-			count(&askedFor, !info.Available)
+			if !info.Available {
+				askedFor++
+			}
 			continue
 		case ReasonMaxUnavailable, ReasonUpdateUnhealthy:
 			if wait.Reason == "" {
@@ -37,7 +39,7 @@ func (p *shared) waits() *waiting.Wait {
 			}
 			if !info.Available {
 				down++
-				wait.Name(info.Pod.Name, notReadyWords(info.Pod))
+				wait.Name(info.Pod.Name, NotReadyWords(info.Pod))
 			}
 			continue
 		case ReasonScaling:
@@ -55,7 +57,7 @@ func (p *shared) waits() *waiting.Wait {
 	}
 	switch {
 	case down > 0 && wait.Reason == "":
-		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.members), "pod"))
+		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.Members), "pod"))
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cloneset
+package podplan
 
 import (
 	"fmt"
@@ -19,9 +19,10 @@ type Budget struct {
 	exhausted, spent string
 }
 
-func (p *shared) newBudget(toNew bool) *Budget {
-	b := &Budget{spare: p.spare(), total: p.out.Limits.MaxUnavailable + len(p.members) - p.out.Limits.Replicas}
-	for _, info := range p.members {
+// NewBudget counts what the budget is spent on already, for moves to the update revision, or away from it.
+func (p *Planner) NewBudget(toNew bool) *Budget {
+	b := &Budget{spare: p.Spare(), total: p.out.Limits.MaxUnavailable + len(p.Members) - p.out.Limits.Replicas}
+	for _, info := range p.Members {
 		switch {
 		case info.Specified && info.Available:
 			b.spare-- // its place is reserved; it moves only when it may go, and must not hold up one that is down
@@ -87,10 +88,10 @@ func (b *Budget) take(info *Pod) {
 	}
 }
 
-// spare is how many available pods may be taken away: those above replicas - maxUnavailable.
-func (p *shared) spare() int {
+// Spare is how many available pods may be taken away: those above replicas - maxUnavailable.
+func (p *Planner) Spare() int {
 	available := 0
-	for _, info := range p.members {
+	for _, info := range p.Members {
 		if info.Available {
 			available++
 		}
