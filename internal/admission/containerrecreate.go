@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +120,15 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	if refusal != nil || wrong != nil {
 		return also(refusal)
 	}
-	return admission.Patched("", patch...).WithWarnings(w.ahead(ctx, pod)...)
+	ahead := w.ahead(ctx, pod)
+	if ahead >= mostAhead {
+		return refused(http.StatusTooManyRequests, fmt.Sprintf("%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued", ahead, pod.Name, mostAhead))
+	}
+	response := admission.Patched("", patch...)
+	if ahead > 0 { // Their names are nobody's business who can only reach the port of the webhook.
+		return response.WithWarnings(fmt.Sprintf("another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive))
+	}
+	return response
 }
 
 // fills tells whether an update fills in the facts about the pod, by what the API server has.
@@ -140,18 +147,23 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
-// ahead warns that other requests for the pod come first (CRR-164).
-func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) []string {
+// mostAhead is how many requests for a pod may be ahead of one: a daemon answers each of them, and has few requests to the API server per second for all
+// that its node does.
+const mostAhead = 10
+
+// ahead counts the other requests for the pod that are not finished (CRR-164). Those that the cache does not have yet are not known, nor does anybody
+// wait for it.
+func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
-	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"})
+	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil // no warning rather than a wrong one
+		return 0 // no warning rather than a wrong one
 	}
-	// Its name is nobody's business who can only reach the port of the webhook.
-	if slices.ContainsFunc(list.Items, func(other appsv1beta1.ContainerRecreateRequest) bool {
-		return !recreate.Completed(&other) && other.DeletionTimestamp == nil
-	}) {
-		return []string{fmt.Sprintf("another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive)}
+	unfinished := 0
+	for i := range list.Items {
+		if other := &list.Items[i]; !recreate.Completed(other) && other.DeletionTimestamp == nil {
+			unfinished++
+		}
 	}
-	return nil
+	return unfinished
 }

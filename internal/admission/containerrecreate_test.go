@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -312,5 +313,34 @@ func TestRecreateWarnings(t *testing.T) {
 		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// CRR-164 (part): thousands of requests for a few pods, each of which the daemon answers, kept it from answering those of other namespaces in time.
+func TestRequestsForOnePodAreFew(t *testing.T) {
+	var others []runtime.Object
+	add := func(name string, finished bool) {
+		r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+			Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
+		if finished {
+			now := metav1.Now()
+			r.Status.CompletionTime = &now
+		}
+		others = append(others, r)
+	}
+	create := func() *admissionv1.AdmissionResponse {
+		return review(t, inTime(recreateHandler(t, recreatable(), others...).mutate), admissionv1.Create,
+			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"}]}`), "")
+	}
+	for i := range 9 {
+		add(fmt.Sprintf("open-%d", i), false)
+		add(fmt.Sprintf("finished-%d", i), true)
+	}
+	if r := create(); !r.Allowed {
+		t.Errorf("the tenth: %+v", r.Result)
+	}
+	add("open-9", false)
+	if r := create(); r.Allowed || r.Result.Code != 429 || !strings.Contains(r.Result.Message, "10 other") {
+		t.Errorf("the eleventh: %+v", r.Result)
 	}
 }

@@ -2,8 +2,8 @@ package admission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -99,13 +99,8 @@ func renamedInWorkloadSpreads(path []string) []string {
 type conversionHandler struct{ log logr.Logger }
 
 func (h *conversionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
-	if err != nil {
-		http.Error(w, "reading the conversion review: "+err.Error(), http.StatusBadRequest)
-		return
-	}
 	var review apiextensionsv1.ConversionReview
-	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
 		http.Error(w, fmt.Sprintf("this is no conversion review: %v", err), http.StatusBadRequest)
 		return
 	}
@@ -145,6 +140,9 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	convert, ok := converters[[3]string{object.Kind, object.APIVersion, to}]
 	if !ok {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
+	}
+	if n := items(raw); n > mostItems { // admission refuses these; who reaches the port can send them
+		return nil, errors.New(tooMany(n))
 	}
 	converted, err := attempt(convert, raw, schema.FromAPIVersionAndKind(to, object.Kind))
 	if err == nil {

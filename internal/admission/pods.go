@@ -38,6 +38,9 @@ const (
 	validateEvictionName = "vpodeviction.kb.io"
 )
 
+// podPaths are all paths of pods.
+var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
+
 // otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it (CRR-087), and pods that
 // SidecarSets (SS-080) and WorkloadSpreads (WS-050) ask for by the expressions; else none. A pod that comes twice is the same after the
 // second time (SS-107), and put into a subset the first time only.

@@ -78,7 +78,8 @@ func undecodable(request *admission.Request, err error) admission.Response {
 // refused refuses a request with the HTTP status.
 func refused(code int32, message string) admission.Response {
 	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusForbidden: metav1.StatusReasonForbidden,
-		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests}
+		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
+		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: message,
 	}}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -159,10 +160,16 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
+	// Objects may wait for pods that try whether they are sent, and pods for objects that are converted.
+	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	for path, handler := range handlers {
-		server.Register(path, &admission.Webhook{Handler: handler})
+		of := objects
+		if slices.Contains(podPaths, path) {
+			of = pods
+		}
+		server.Register(path, of.bounded(&admission.Webhook{Handler: sized(handler)}, mostBody))
 	}
-	server.Register(convertPath, &conversionHandler{log: mgr.GetLogger().WithName("conversion")})
+	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion")}, maxReview))
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -341,7 +348,10 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	if renewBefore == 0 {
 		renewBefore = certificate.DefaultRenewBefore
 	}
-	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false, mutatePodRecentPath: false, validatePodPath: false} // off, unless they have handlers
+	paths := map[string]bool{}
+	for _, path := range podPaths { // off, unless they have handlers
+		paths[path] = false
+	}
 	for path := range handlers {
 		paths[path] = true
 	}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// mostMerged is how many items a list of a pod may have, with those of a patch, to be merged. The effort of the library grows with their square.
-const mostMerged = 1000
+// mostMerged bounds the effort of merging lists of one name: the library compares each item with each of the list that comes of it.
+const mostMerged = 1000 * 1000
 
 // mergedText is merged for documents.
 func mergedText(pod, patch []byte) ([]byte, error) {
@@ -41,9 +41,9 @@ func merged(pod, patch map[string]any) (result map[string]any, err error) {
 	return strategicpatch.StrategicMergeMapPatch(pod, patch, corev1.Pod{})
 }
 
-// mergeable tells which list of those that patches touch is too long. Items of lists are taken together, so that all is looked at once.
+// mergeable tells where merging takes too long. Items of lists are taken together, so that all is looked at once.
 func mergeable(pods, patches []any, path string) error {
-	list, touched := 0, 0
+	list, touched, effort := 0, 0, 0
 	inside := map[string][2][]any{}
 	for _, patch := range patches {
 		switch patch := patch.(type) {
@@ -66,7 +66,8 @@ func mergeable(pods, patches []any, path string) error {
 	for _, pod := range pods {
 		switch pod := pod.(type) {
 		case []any:
-			list = max(list, len(pod))
+			list += len(pod)
+			effort += square(len(pod) + touched)
 			if children, ok := inside[""]; ok {
 				children[0] = append(children[0], pod...)
 				inside[""] = children
@@ -80,16 +81,13 @@ func mergeable(pods, patches []any, path string) error {
 			}
 		}
 	}
-	if list > 0 && touched > 0 && list+touched > mostMerged {
-		return fmt.Errorf("%s has %d items, and the patch %d: together these are more than the %d that are merged", strings.TrimPrefix(path, "."), list, touched, mostMerged)
+	if touched > 0 && max(effort, square(touched)) > mostMerged {
+		return fmt.Errorf("%s: the pod has %d items, and the patch up to %d: these are too many to be merged", strings.TrimPrefix(path, "."), list, touched)
 	}
 	for key, children := range inside {
 		below := path
 		if key != "" {
 			below += "." + key
-		}
-		if len(children[0]) == 0 {
-			continue
 		}
 		if err := mergeable(children[0], children[1], below); err != nil {
 			return err
@@ -97,3 +95,5 @@ func mergeable(pods, patches []any, path string) error {
 	}
 	return nil
 }
+
+func square(n int) int { return n * n }

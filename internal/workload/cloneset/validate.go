@@ -325,6 +325,8 @@ func validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) fi
 	if len(priority.WeightPriority) > 0 && len(priority.OrderPriority) > 0 {
 		errs = append(errs, field.Invalid(path, "(both)", "only one of weightPriority and orderPriority may be set"))
 	}
+	errs = append(errs, fewTerms(len(priority.WeightPriority), path.Child("weightPriority"))...)
+	errs = append(errs, fewTerms(len(priority.OrderPriority), path.Child("orderPriority"))...)
 	for i := range priority.WeightPriority {
 		term, at := &priority.WeightPriority[i], path.Child("weightPriority").Index(i)
 		if term.Weight < 0 || term.Weight > 100 {
@@ -345,8 +347,18 @@ func validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) fi
 	return errs
 }
 
+// mostTerms is how many terms an order of update may have: each is applied to all pods in each pass, while other CloneSets wait.
+const mostTerms = 200
+
+func fewTerms(n int, path *field.Path) field.ErrorList {
+	if n <= mostTerms {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path, n, mostTerms)}
+}
+
 func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.ErrorList { // CS-028
-	var errs field.ErrorList
+	errs := fewTerms(len(terms), path)
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range terms {
 		if term.Key == "" {

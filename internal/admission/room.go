@@ -1,0 +1,139 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Users choose the sizes of their objects, and API servers send hundreds of requests at once. What may be worked on at the same time is bounded by
+// the memory that it takes, or one user could end every manager, and with them the creation of pods everywhere (OPS-066).
+const (
+	// mostBody is more than an API server sends: two objects of at most 3 MiB.
+	mostBody = 7 << 20
+	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a struct of kilobytes, so that the size of a
+	// document does not bound the memory that it takes.
+	mostItems = 20_000
+
+	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.
+	byByte, byItem = 16, 2600
+	// light is the memory of requests that never wait: those of nearly all objects.
+	light = 1 << 20
+	// heavy is the memory that all others have together at one time.
+	heavy = 128 << 20
+	// roomTime is how long they wait for it, and how long they may take to send what they have.
+	roomTime = 3 * time.Second
+)
+
+// room is the memory for requests of one sort. Requests that wait for others have another room than these.
+type room struct {
+	heavy *semaphore.Weighted
+	time  time.Duration
+}
+
+func newRoom() *room { return &room{semaphore.NewWeighted(heavy), roomTime} }
+
+// bounded serves requests as far as there is room for them, and refuses others: API servers and their clients try again.
+func (m *room) bounded(handler http.Handler, most int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		taken := int64(0)
+		take := func(memory int64) bool { // what is taken may only grow
+			memory = min(memory, heavy)
+			if memory <= max(light, taken) {
+				return true
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), m.time)
+			defer cancel()
+			if m.heavy.Acquire(ctx, memory-taken) != nil {
+				http.Error(w, "too many large objects are being written or read; try again later", http.StatusTooManyRequests)
+				return false
+			}
+			taken = memory
+			return true
+		}
+		defer func() { m.heavy.Release(taken) }()
+		length := r.ContentLength
+		if length < 0 || length > most {
+			length = most
+		}
+		if !take(length * byByte) { // before it is read
+			return
+		}
+		// Not every writer knows deadlines; those of the server do.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(m.time))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+		if err != nil {
+			http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		if !take(memoryOf(len(body), items(body))) {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// memoryOf is the memory that a request takes with so many bytes and items.
+func memoryOf(length, items int) int64 {
+	return int64(length)*byByte + int64(min(items, 2*mostItems))*byItem
+}
+
+// items counts the items of all lists of a document that is JSON.
+func items(raw []byte) int {
+	count := 0
+	var lists []bool // of what is open: whether it is a list
+	first := false   // nothing of the innermost list was seen yet
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		switch c {
+		case ' ', '\t', '\n', '\r':
+			continue
+		case ',':
+			first = len(lists) > 0 && lists[len(lists)-1]
+			continue
+		case ']', '}':
+			lists, first = lists[:max(len(lists)-1, 0)], false
+			continue
+		}
+		if first {
+			count++
+		}
+		first = c == '['
+		switch c {
+		case '[', '{':
+			lists = append(lists, c == '[')
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return count
+}
+
+// sized refuses objects with more items than fit into memory.
+func sized(handler admission.Handler) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		if request.Operation == admissionv1.Create || request.Operation == admissionv1.Update {
+			if n := items(request.Object.Raw); n > mostItems {
+				return refused(http.StatusRequestEntityTooLarge, tooMany(n))
+			}
+		}
+		return handler.Handle(ctx, request)
+	})
+}
+
+func tooMany(n int) string {
+	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible", n, mostItems)
+}

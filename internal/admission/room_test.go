@@ -1,0 +1,162 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+func TestItemsOfListsAreCounted(t *testing.T) {
+	for document, want := range map[string]int{
+		``: 0, `{}`: 0, `[]`: 0, `[ ]`: 0, `[{}]`: 1, `{"a":[1,2],"b":{"c":[null , "x,[]" ]}}`: 4, `[[],[1]]`: 3, `["\",\\",{"a":1,"b":2}]`: 2, `]]}`: 0, `["`: 1,
+	} {
+		if got := items([]byte(document)); got != want {
+			t.Errorf("%s: %d, not %d", document, got, want)
+		}
+	}
+}
+
+// dense is a CloneSet of that many claim templates, which are next to nothing.
+func dense(items int) string {
+	return object("v1alpha1", goodTemplate, `"volumeClaimTemplates":[`+strings.TrimSuffix(strings.Repeat(`{},`, items), ",")+`]`)
+}
+
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A document of 300 KB took some 300 MB, one of 1.4 MB more than a GB.
+func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
+	given := dense(100_000)
+	for name, do := range map[string]func() string{
+		"conversion": func() string {
+			_, answer := convert(t, `{"request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+given+`]}}`)
+			return answer["response"].(document)["result"].(document)["message"].(string)
+		},
+		"admission": func() string {
+			for path, handler := range admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}}) {
+				if path == validateCloneSetPath {
+					return sized(handler).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create,
+						Object: kruntime.RawExtension{Raw: []byte(given)}}}).Result.Message
+				}
+			}
+			return "no handler"
+		},
+	} {
+		message := ""
+		if bytes := allocated(func() { message = do() }); bytes > 64<<20 {
+			t.Errorf("%s: %d MiB for an object of %d KiB", name, bytes>>20, len(given)>>10)
+		}
+		if !strings.Contains(message, "20000") {
+			t.Errorf("%s: %q", name, message)
+		}
+	}
+}
+
+// What is reckoned for a request is what it takes, where it is most for its size.
+func TestMemoryOfAConversionIsReckoned(t *testing.T) {
+	env := `{"name":"` + strings.Repeat("e", 100) + `"}`
+	for name, given := range map[string]string{
+		"many items":  dense(mostItems - 100),
+		"environment": strings.Replace(object("v1alpha1", goodTemplate, ""), `"containers":[{`, `"containers":[{"env":[`+strings.TrimSuffix(strings.Repeat(env+",", 10_000), ",")+`],`, 1),
+		"long text":   strings.Replace(object("v1alpha1", goodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+strings.Repeat("x", 1<<20)+`"}`, 1),
+	} {
+		h := &conversionHandler{log: logr.Discard()}
+		took := int64(allocated(func() {
+			if _, err := h.convertOne([]byte(given), "apps.kruise.io/v1beta1"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}))
+		if reckoned := memoryOf(len(given), items([]byte(given))); took > 2*reckoned {
+			t.Errorf("%s: %d KiB are reckoned for %d KiB, it takes %d KiB", name, reckoned>>10, len(given)>>10, took>>10)
+		}
+	}
+}
+
+// Hundreds of large objects at once would take more memory than a manager has: those beyond wait, and small ones do not wait with them.
+func TestLargeRequestsWaitForRoom(t *testing.T) {
+	m := newRoom()
+	m.time = time.Second // a loaded machine needs some of it to read
+	begun, end := make(chan string, 100), make(chan struct{})
+	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		begun <- r.URL.Path
+		<-end
+	}), mostBody))
+	defer server.Close()
+	large, _ := json.Marshal(strings.Repeat("x", 3<<20)) // some 48 MiB each
+	results := make(chan int, 100)
+	ask := func(ctx context.Context, path, body string) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			results <- 0
+			return
+		}
+		response, err := server.Client().Do(request)
+		if err != nil {
+			results <- 0
+			return
+		}
+		_ = response.Body.Close()
+		results <- response.StatusCode
+	}
+	for i := range 5 {
+		go ask(t.Context(), "/large"+strconv.Itoa(i), string(large))
+	}
+	<-begun
+	<-begun
+	go ask(t.Context(), "/small", `{}`)
+	if path := <-begun; path != "/small" {
+		t.Errorf("%s has no room", path)
+	}
+	for range 3 { // those that waited for too long
+		if code := <-results; code != http.StatusTooManyRequests {
+			t.Errorf("answer %d", code)
+		}
+	}
+	go ask(t.Context(), "/beyond", strings.Repeat("x", mostBody+1))
+	close(end)
+	codes := []int{<-results, <-results, <-results, <-results}
+	if slices.Sort(codes); !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, http.StatusOK, http.StatusBadRequest}) {
+		t.Errorf("answers %v", codes)
+	}
+	// Who sends slowly holds no room for long.
+	for range 2 {
+		slow, send := io.Pipe()
+		defer func() { _ = send.Close() }()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = mostBody
+		go func() {
+			if response, err := server.Client().Do(request); err == nil {
+				_ = response.Body.Close()
+			}
+			results <- 0
+		}()
+	}
+	for range 2 {
+		<-results
+	}
+	go ask(t.Context(), "/large", string(large)) // all room was given back
+	if code := <-results; code != http.StatusOK {
+		t.Errorf("answer %d", code)
+	}
+}
