@@ -41,6 +41,11 @@ func TestContainerIsConfined(t *testing.T) {
 	if r := pod.Containers[0].Resources; pod.PriorityClassName != "system-cluster-critical" || r.Requests.Memory().Value() != 256<<20 {
 		t.Errorf("%s %+v", pod.PriorityClassName, r)
 	}
+	// Requests about large objects may take three times 128 MiB together, beside the caches (OPS-066): the collector must know the limit.
+	if env := pod.Containers[0].Env; pod.Containers[0].Resources.Limits.Memory().Value() != 1<<30 ||
+		!slices.Contains(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"}) {
+		t.Errorf("limits %v, environment %v", pod.Containers[0].Resources.Limits, env)
+	}
 	c := pod.Containers[0].SecurityContext
 	if *c.AllowPrivilegeEscalation || !*c.ReadOnlyRootFilesystem || !slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
 		t.Errorf("%+v", c)
