@@ -91,6 +91,12 @@ type Snapshot struct {
 	// one may be tried.
 	UpdateRefused   string
 	UpdateHeldUntil time.Time
+	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
+	CreationHeldUntil time.Time
+	CreationError     string
+	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is how it failed.
+	GrowthHeldUntil time.Time
+	GrowthError     string
 	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
 	Refused map[types.UID]time.Time
 	// Now is the time of the snapshot.

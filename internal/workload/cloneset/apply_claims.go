@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -31,35 +29,6 @@ func (a *application) claims(ctx context.Context) error {
 		errs = errors.Join(errs, err)
 	}
 	return errs
-}
-
-// handOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
-// take a right on the finalizers of pods, and be of no use.
-func (a *application) handOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
-	yes := true
-	return a.own(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
-		fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name))
-}
-
-// own replaces the controller of a claim; its other owners stay.
-func (a *application) own(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
-	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
-		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
-	})
-	body, err := reconcile.MergePatch(claim, map[string]any{"ownerReferences": append(owners, controller)}, nil)
-	if err != nil {
-		return err
-	}
-	switch _, err := reconcile.Patch(ctx, a.Writer, claim, body, ""); {
-	case apierrors.IsNotFound(err):
-		return nil
-	case apierrors.IsConflict(err):
-		return reconcile.ErrChanged
-	case err != nil:
-		a.warn("FailedUpdate", "failed %s: %v", what, err)
-		return fmt.Errorf("failed %s: %w", what, err)
-	}
-	return nil
 }
 
 // deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an answer may have been lost while a
@@ -85,8 +54,8 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 
 // growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
 // FailedScale carry its words. It refuses the other claims of the same template too: they are left to the next attempt.
-func (a *application) growClaims(ctx context.Context, result *Result) error {
-	var errs error
+func (a *application) growClaims(ctx context.Context, result *Result) {
+	result.Grew = len(a.plan.ClaimGrowth) > 0
 	refused := map[string]bool{}
 	for _, growth := range a.plan.ClaimGrowth {
 		if refused[growth.Template] {
@@ -95,10 +64,9 @@ func (a *application) growClaims(ctx context.Context, result *Result) error {
 		claim := growth.Claim
 		body, err := reconcile.MergePatch(claim, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
 			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}})
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = reconcile.Patch(ctx, a.Writer, claim, body, "")
 		}
-		_, err = reconcile.Patch(ctx, a.Writer, claim, body, "")
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			result.Retry = true
 			continue
@@ -109,10 +77,10 @@ func (a *application) growClaims(ctx context.Context, result *Result) error {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
 			a.warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
-			errs = errors.Join(errs, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
+			result.GrowthError = errors.Join(result.GrowthError, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
 		a.say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
 	}
-	return errs
+	result.add(&result.ScaleError, result.GrowthError)
 }

@@ -17,7 +17,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -393,18 +392,6 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	s.managed(10 * time.Second)
 	if reads < 1 || reads > 1+5 {
 		t.Errorf("%d reads of revisions in 10 s", reads)
-	}
-}
-
-// TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
-func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
-	set := makeSet(1)
-	set.Name = strings.Repeat("w", maxNameLength)
-	cluster, asked := simulation.New(1), ""
-	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
-	a := Applier{API: cluster.API()}
-	if err := a.to(&Plan{Set: set}).missing(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(set.Name, "7d9f44cb88") {
-		t.Errorf("asked for %q, %v", asked, err)
 	}
 }
 

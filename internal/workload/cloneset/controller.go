@@ -117,8 +117,8 @@ func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
 type recorder struct{ events.EventRecorder }
 
 // Event implements Recorder.
-func (r recorder) Event(set *appsv1beta1.CloneSet, eventType, reason, note string) {
-	r.Eventf(set, nil, eventType, reason, reason, "%s", message.Bound(note))
+func (r recorder) Event(about client.Object, eventType, reason, note string) {
+	r.Eventf(about, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
 type reconciler struct {

@@ -268,13 +268,6 @@ func TestMessagesKeepStill(t *testing.T) {
 	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
 		t.Error(got)
 	}
-	one, two := errors.New("one"), errors.New("two")
-	if a, b := firstOf(errors.Join(one, two), ""), firstOf(errors.Join(two, one), ""); a != b {
-		t.Errorf("%q and %q", a, b)
-	}
-	if n := len(firstOf(errors.New(strings.Repeat("ä", 1<<20)), "")); n > maxConditionMessage+3 {
-		t.Error(n)
-	}
 	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
 	}

@@ -250,19 +250,6 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("10 minutes later", func(t *testing.T) {
-		m, plan := &memory{}, &Plan{Set: makeSet(1)}
-		m.rememberRefusals(plan, Result{RefusedObjects: []types.UID{"a"}}, planTime)
-		for _, test := range []struct {
-			later time.Duration
-			known bool
-		}{{10*time.Minute - time.Second, true}, {10 * time.Minute, false}} {
-			m.rememberRefusals(plan, Result{}, planTime.Add(test.later))
-			if _, known := m.refused.at["a"]; known != test.known {
-				t.Errorf("%s later: %t", test.later, known)
-			}
-		}
-	})
 	t.Run("the options are the server's own", func(t *testing.T) {
 		pod := podOf("a", "web-1")
 		var sent *client.DeleteOptions

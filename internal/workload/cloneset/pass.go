@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/retries"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -30,28 +28,6 @@ type Pass struct {
 	Random   func(n int) int
 
 	memory reconcile.Memory[memory]
-}
-
-// memory is what a pass keeps of a set for the next ones.
-type memory struct {
-	news   reconcile.News // CS-237
-	status reconcile.StatusPace
-	// pullsHeld is until when the set's ImagePullJobs are left alone because they could not be written.
-	pullsHeld time.Time
-	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims (CS-072).
-	creation, updates, growth retries.Retry
-	// refused are the objects about which requests were refused.
-	refused refusals
-	// waits knows since when the set stands still.
-	waits waiting.Watch
-	// foreign is what was told of images that others wrote into pods.
-	foreign foreignMemory
-}
-
-// refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
-type refusals struct {
-	generation int64
-	at         map[types.UID]time.Time
 }
 
 // Outcome is what a pass did.
@@ -69,8 +45,11 @@ type Outcome struct {
 	Created int
 }
 
-// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
-const retryAfter = time.Second
+// memory is what a pass keeps of a set for the next ones.
+type memory struct {
+	Memory
+	status reconcile.StatusPace
+}
 
 // Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that trying again
 // may mend; it is on the set's conditions and events too.
@@ -90,27 +69,22 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	snapshot.Now, snapshot.Random, snapshot.Features = now, p.Random, p.Features
 	kept := p.memory.Of(owner)
-	kept.holdBack(snapshot)
+	kept.HoldBack(&snapshot.Snapshot, set.Generation)
 	plan := Make(*snapshot)
-	result := p.Applier.Apply(ctx, plan)
-	p.announce(plan)
-	kept.learn(plan, result, p.Kube.Now())
-	p.pulled(plan, result)
+	applying := p.applying(plan)
+	result := applying.apply(ctx)
+	kept.announce(applying)
 	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.Created > 0, Done: result.Done, Created: result.Created}
 	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
-	if result.Retry {
-		reconcile.Sooner(&outcome.After, retryAfter)
-	}
-	if result.PullError != nil {
-		reconcile.Sooner(&outcome.After, pullRetryAfter)
-	}
-	outcome.Tell = p.stillness(plan, result)
-	if after := p.tellForeign(plan); after > 0 && (outcome.Tell == 0 || after < outcome.Tell) {
-		outcome.Tell = after
-	}
+	after, tell := kept.Conclude(applying.appl, result, waiting.Progress{
+		Arrived:  int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
+		Complete: int(plan.Status.AvailableReplicas) >= plan.Limits.Replicas && plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas,
+	})
+	reconcile.Sooner(&outcome.After, after)
+	outcome.Tell = tell
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
 	if !changed {
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
@@ -121,7 +95,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	statusErr := p.writeStatus(ctx, plan, result, status)
 	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
-		outcome.After, statusErr = retryAfter, nil
+		outcome.After, statusErr = time.Second, nil
 	}
 	return outcome, errors.Join(result.ScaleError, result.UpdateError, statusErr)
 }
@@ -130,61 +104,6 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 func (p *Pass) Forget(owner types.UID) {
 	p.Kube.Own.Forget(owner)
 	p.memory.Forget(owner)
-}
-
-// about is what attempts are made for: another spec may be another matter.
-func about(set *appsv1beta1.CloneSet) string { return strconv.FormatInt(set.Generation, 10) }
-
-// holdBack tells the snapshot of attempts that failed a moment ago.
-func (m *memory) holdBack(s *Snapshot) {
-	s.PullJobsHeldUntil = m.pullsHeld
-	s.CreationHeldUntil, s.CreationError = m.creation.Last(about(s.Set))
-	s.GrowthHeldUntil, s.GrowthError = m.growth.Last(about(s.Set))
-	s.UpdateHeldUntil, s.UpdateRefused = m.updates.Last(about(s.Set))
-	if m.refused.generation == s.Set.Generation {
-		s.Refused = m.refused.at
-	}
-}
-
-// learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a pause the condition that
-// tells it would call for the next attempt at once, and claims without a pod would come and go.
-func (m *memory) learn(plan *Plan, result Result, now time.Time) {
-	attempted := func(retry *retries.Retry, succeeded bool, err error) {
-		switch {
-		case err != nil:
-			retry.Failed(about(plan.Set), err, now)
-		case succeeded:
-			*retry = retries.Retry{}
-		}
-	}
-	attempted(&m.creation, result.Created > 0, result.CreateError)
-	attempted(&m.growth, len(plan.ClaimGrowth) > 0 && !result.Halted, result.GrowthError)
-	attempted(&m.updates, result.Updated, result.Refused)
-	m.rememberRefusals(plan, result, now)
-}
-
-// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of objects that are gone.
-const refusalLasts = 10 * time.Minute
-
-// rememberRefusals notes what was refused in this pass, and forgets what was written since.
-func (m *memory) rememberRefusals(plan *Plan, result Result, now time.Time) {
-	next := refusals{plan.Set.Generation, map[types.UID]time.Time{}}
-	if m.refused.generation == plan.Set.Generation {
-		for uid, at := range m.refused.at {
-			if now.Sub(at) < refusalLasts {
-				next.at[uid] = at
-			}
-		}
-	}
-	for _, v := range result.Done {
-		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
-			delete(next.at, v.Pod.UID)
-		}
-	}
-	for _, uid := range result.RefusedObjects {
-		next.at[uid] = now
-	}
-	m.refused = next
 }
 
 // onlyNumbers tells whether nothing but numbers of pods changes, and how far a rollout is, in words.
@@ -206,7 +125,7 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 	return equality.Semantic.DeepEqual(*old, *status)
 }
 
-func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result, status *appsv1beta1.CloneSetStatus) error {
+func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result *Result, status *appsv1beta1.CloneSetStatus) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -224,26 +143,20 @@ func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result Result, statu
 }
 
 // announce records what the plan itself has to say: refusals when they change, throttled creation once for each state (CS-237).
-func (p *Pass) announce(plan *Plan) {
+func (m *memory) announce(a *application) {
+	plan := a.plan
 	if plan.UpdateError != "" {
 		if previous := condition(&plan.Set.Status, appsv1beta1.CloneSetConditionFailedUpdate); previous == nil || previous.Message != plan.UpdateError {
-			p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError)
+			a.Events.Event(plan.Set, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError)
 		}
 	}
-	p.once(plan, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
-	p.once(plan, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
-	p.once(plan, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
+	m.Once(a.appl, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
+	m.Once(a.appl, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
+	m.Once(a.appl, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
 		orphans = "pods that match the selector and belong to nobody are not adopted: " + strings.Join(plan.Orphans, ", ") // CS-355
 	}
-	p.once(plan, corev1.EventTypeWarning, "OrphanPods", orphans)
-	p.once(plan, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
-}
-
-// once records an event with a message that is not what was said last; an empty one forgets it (CS-237).
-func (p *Pass) once(plan *Plan, eventType, reason, message string) {
-	if p.memory.Of(plan.Set.UID).news.Is(reason, message) {
-		p.Applier.Events.Event(plan.Set, eventType, reason, message)
-	}
+	m.Once(a.appl, corev1.EventTypeWarning, "OrphanPods", orphans)
+	m.Once(a.appl, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
 }

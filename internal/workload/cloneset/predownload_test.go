@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -361,7 +362,7 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Errorf("events %q", warnings)
 	}
 	if s.marks() != "/" || cluster.attempts != 1 {
-		t.Errorf("marks %s, %d attempts within %s", s.marks(), cluster.attempts, pullRetryAfter)
+		t.Errorf("marks %s, %d attempts within %s", s.marks(), cluster.attempts, 30*time.Second)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 		t.Errorf("conditions %v", conditions)

@@ -67,7 +67,7 @@ func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 	status := plan.Set.Status.DeepCopy()
 	status.Conditions[0].LastUpdateTime.Time = status.Conditions[0].LastUpdateTime.Add(time.Nanosecond)
 	writes := len(s.Writes)
-	if err := s.pass.writeStatus(t.Context(), plan, Result{}, status); err != nil || len(s.Writes) != writes {
+	if err := s.pass.writeStatus(t.Context(), plan, &Result{}, status); err != nil || len(s.Writes) != writes {
 		t.Errorf("%d writes, %v", len(s.Writes)-writes, err)
 	}
 }

@@ -78,7 +78,7 @@ func (s *simulated) serveJobs(yes bool) {
 	s.kube.pulls.synced.Store(yes)
 }
 
-func (s *simulated) Event(_ *appsv1beta1.CloneSet, eventType, reason, message string) {
+func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
 	s.eventsMu.Lock() // creations run in parallel
 	defer s.eventsMu.Unlock()
 	s.events = append(s.events, eventType+" "+reason+" "+message)

@@ -32,12 +32,6 @@ type Snapshot struct {
 	Orphans []string
 	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look at them (CS-151).
 	NodeLabels map[string]map[string]string
-	// CreationHeldUntil is when pods may be created again after that failed, zero if it did not; CreationError is how it failed.
-	CreationHeldUntil time.Time
-	CreationError     string
-	// GrowthHeldUntil is when claims may be grown again after that failed, zero if it did not; GrowthError is how it failed.
-	GrowthHeldUntil time.Time
-	GrowthError     string
 	// Random returns a number below n; it is the only chance in a plan.
 	Random func(n int) int
 	// Features are the switches that the plan depends on.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // Reasons of the condition Progressing, as they stand on the wire (CS-226, CS-227).
@@ -71,12 +71,6 @@ func (p *planner) available() {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
 	}
 	setCondition(&p.Status, next, p.Now, false)
-}
-
-func count[N int | int32](n *N, yes bool) {
-	if yes {
-		*n++
-	}
 }
 
 // progressing keeps the condition of that name, which exists only with a deadline (CS-226 to 231).
@@ -155,8 +149,8 @@ func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetC
 func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.CloneSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for conditionType, text := range map[appsv1beta1.CloneSetConditionType]string{
-		appsv1beta1.CloneSetConditionFailedScale:  firstOf(scaleError, p.ScaleError),
-		appsv1beta1.CloneSetConditionFailedUpdate: firstOf(updateError, p.UpdateError),
+		appsv1beta1.CloneSetConditionFailedScale:  podplan.FailureWords(scaleError, p.ScaleError),
+		appsv1beta1.CloneSetConditionFailedUpdate: podplan.FailureWords(updateError, p.UpdateError),
 	} {
 		if text == "" {
 			removeCondition(status, conditionType)
@@ -174,20 +168,4 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		return 0
 	})
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
-}
-
-// maxConditionMessage bounds what a condition says: thousands of pods may fail at once.
-const maxConditionMessage = 2048
-
-// firstOf words a failure. Errors of several pods come in any order, which must not make another message.
-func firstOf(err error, text string) string {
-	if err != nil {
-		lines := strings.Split(err.Error(), "\n")
-		slices.Sort(lines)
-		text = strings.Join(slices.Compact(lines), "\n")
-	}
-	if len(text) > maxConditionMessage {
-		text = strings.ToValidUTF8(text[:maxConditionMessage], "") + "…"
-	}
-	return text
 }

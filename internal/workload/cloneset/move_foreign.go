@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 	foreignLength = 100              // how many bytes of an image are named
 )
 
-// foreignMemory is what was told of the foreign images of a set, and when last.
+// foreignMemory is what was told of the foreign images of a workload, and when last.
 type foreignMemory struct {
 	told map[podplan.ForeignImage]bool
 	last time.Time
@@ -24,20 +24,20 @@ type foreignMemory struct {
 
 // tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns after which time a pass is due to
 // tell of more; 0 if there is nothing to tell.
-func (p *Pass) tellForeign(plan *Plan) time.Duration {
-	memory := &p.memory.Of(plan.Set.UID).foreign
-	if len(plan.ForeignImages) == 0 && memory.told == nil {
+func (m *Memory) tellForeign(a *appl, now time.Time) time.Duration {
+	memory := &m.foreign
+	if len(a.plan.ForeignImages) == 0 && memory.told == nil {
 		return 0
 	}
-	told, fresh := make(map[podplan.ForeignImage]bool, len(plan.ForeignImages)), []podplan.ForeignImage(nil)
-	for _, image := range plan.ForeignImages {
+	told, fresh := make(map[podplan.ForeignImage]bool, len(a.plan.ForeignImages)), []podplan.ForeignImage(nil)
+	for _, image := range a.plan.ForeignImages {
 		if memory.told[image] {
 			told[image] = true
 		} else {
 			fresh = append(fresh, image)
 		}
 	}
-	now, after := p.Kube.Now(), time.Duration(0)
+	after := time.Duration(0)
 	switch due := memory.last.Add(foreignEvery); {
 	case len(fresh) == 0:
 	case now.Before(due):
@@ -47,7 +47,7 @@ func (p *Pass) tellForeign(plan *Plan) time.Duration {
 			told[image] = true
 		}
 		memory.last = now
-		p.Applier.Events.Event(plan.Set, corev1.EventTypeWarning, "ImageNotOfRevision", foreignWords(fresh))
+		a.Events.Event(a.owner, corev1.EventTypeWarning, "ImageNotOfRevision", foreignWords(fresh))
 	}
 	memory.told = told
 	return after

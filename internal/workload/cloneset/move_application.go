@@ -1,0 +1,112 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Recorder records events about a workload. Its method must not block.
+type Recorder interface {
+	Event(about client.Object, eventType, reason, message string)
+}
+
+// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
+const attempts = 4
+
+// errRecreated: the API server refused to update the pod in place, so that it will be recreated. It is no error of the user's either.
+var errRecreated = errors.New("the pod will be recreated instead")
+
+// Applier carries plans out.
+type Applier struct {
+	API    *reconcile.API
+	Events Recorder
+	// Parallel bounds the requests that one workload has in flight.
+	Parallel int
+}
+
+// appl is the carrying out of one plan.
+type appl struct {
+	Applier
+	*reconcile.Writer
+	owner client.Object
+	plan  *podplan.Plan
+	// Ours tells whether a revision is one of those that plans for the owner are made from.
+	Ours func(*appsv1.ControllerRevision) bool
+	// Collided raises the collision count in the owner's status to the number.
+	Collided func(ctx context.Context, count int32) error
+}
+
+// To begins to carry out the plan of an owner.
+func (a Applier) To(owner client.Object, plan *podplan.Plan) *appl {
+	return &appl{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, plan: plan}
+}
+
+// Result is what applying met.
+type Result struct {
+	// ScaleError and UpdateError are failures to create or delete, and to update.
+	ScaleError, UpdateError error
+	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in place.
+	CreateError, Refused error
+	// RefusedObjects are the pods and claims about which the API server clearly refused a request.
+	RefusedObjects []types.UID
+	// GrowthError is the failure to grow claims alone.
+	GrowthError error
+	// Grew: claims were to grow.
+	Grew bool
+	// Updated: an update in place was begun.
+	Updated bool
+	// Pruned: the owner itself was written, so that the plan's version of it is not the newest.
+	Pruned bool
+	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
+	PullError error
+	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	Retry bool
+	// Halted: the revision could not be written, so that nothing else was tried.
+	Halted bool
+	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
+	Unfinished bool
+	// Done are the verdicts that were carried out, and Created is how many pods were created.
+	Done    []*podplan.Verdict
+	Created int
+}
+
+// Add adds a failure to one of the errors; what only says that the world changed calls for another plan.
+func (r *Result) add(target *error, err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // each by itself: what is only to be tried again must not hide a failure
+		for _, one := range several.Unwrap() {
+			r.add(target, one)
+		}
+		return
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errRecreated):
+	case reconcile.Changed(err):
+		r.Retry = true
+	default:
+		*target = errors.Join(*target, err)
+	}
+}
+
+func (a *appl) say(reason, format string, args ...any) {
+	a.Events.Event(a.owner, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+}
+
+func (a *appl) warn(reason, format string, args ...any) {
+	a.Events.Event(a.owner, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
+}
+
+func count[N int | int32](n *N, yes bool) {
+	if yes {
+		*n++
+	}
+}

@@ -1,0 +1,105 @@
+package cloneset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// updateInPlace takes the pod out of service and begins its update, each step on the version that the step before left. A conflict
+// is answered with a fresh read and, if the pod is still the one that was decided about, another try (IPU-080 to 086, IPU-105, IPU-306).
+func (a *appl) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
+	pod := v.Pod
+	for range attempts {
+		recreated, err := a.refused(ctx, v, a.steps(ctx, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
+		switch {
+		case recreated:
+			return errRecreated
+		case err == nil:
+			a.say("SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
+			return nil
+		case apierrors.IsNotFound(err):
+			return reconcile.ErrChanged
+		case !apierrors.IsConflict(err):
+			a.warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
+			return err
+		}
+		pod = &corev1.Pod{}
+		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
+			return reconcile.Gone(fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
+		}
+		if !sameDecision(v.Pod, pod) {
+			return reconcile.ErrChanged
+		}
+	}
+	return reconcile.ErrChanged
+}
+
+// patchStep computes one patch from the version of the pod that the step before left.
+type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
+
+// steps sends the patches in order, each only after the one before succeeded; empty ones are left out (IPU-080).
+func (a *appl) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
+	for _, next := range steps {
+		patch, err := next(pod, a.Now())
+		if err != nil {
+			return err
+		}
+		if patch.Empty() {
+			continue
+		}
+		if pod, err = a.send(ctx, pod, patch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
+// policy allows one, and tells that it did; otherwise the server's words are reported (IPU-184).
+func (a *appl) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
+	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
+	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
+		return false, err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
+	}
+	pod := &corev1.Pod{}
+	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
+		return false, reconcile.Gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
+	}
+	a.warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
+	patch := &podpatch.Patch{}
+	patch.Label(pub.SpecifiedDelete, "true")
+	_, err = a.send(ctx, pod, patch)
+	return err == nil, err
+}
+
+// nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there is no code for it.
+const nodeTooSmall = "node didn't have enough allocatable resources"
+
+// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same pod, alive, at the same
+// revision, in the same state, with no update or deletion that somebody else began. A pod that was out of service when it was
+// decided about, and therefore cost nothing, must still be.
+func sameDecision(decided, now *corev1.Pod) bool {
+	if decided.UID != now.UID || !podplan.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
+		return false
+	}
+	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {
+		if decided.Labels[key] != now.Labels[key] {
+			return false
+		}
+	}
+	return decided.Annotations[pub.InPlaceUpdateState] == now.Annotations[pub.InPlaceUpdateState] &&
+		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
+}

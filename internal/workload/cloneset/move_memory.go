@@ -1,0 +1,147 @@
+package cloneset
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Memory is what is kept of a workload from one pass to the next. The zero value is empty.
+type Memory struct {
+	news reconcile.News // CS-237
+	// pullsHeld is until when the ImagePullJobs are left alone because they could not be written.
+	pullsHeld time.Time
+	// creation, updates and growth are what became of the last attempt to create pods, to update one in place, and to grow claims (CS-072).
+	creation, updates, growth retries.Retry
+	// refused are the objects about which requests were refused.
+	refused refusals
+	// waits knows since when the workload stands still.
+	waits waiting.Watch
+	// foreign is what was told of images that others wrote into pods.
+	foreign foreignMemory
+}
+
+// refusals are objects about which the API server refused the last request, and when. Another spec may be another matter.
+type refusals struct {
+	generation int64
+	at         map[types.UID]time.Time
+}
+
+// about is what attempts are made for: another spec may be another matter.
+func about(generation int64) string { return strconv.FormatInt(generation, 10) }
+
+// HoldBack tells the snapshot of attempts that failed a moment ago, for a spec of that generation.
+func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
+	s.PullJobsHeldUntil = m.pullsHeld
+	s.CreationHeldUntil, s.CreationError = m.creation.Last(about(generation))
+	s.GrowthHeldUntil, s.GrowthError = m.growth.Last(about(generation))
+	s.UpdateHeldUntil, s.UpdateRefused = m.updates.Last(about(generation))
+	if m.refused.generation == generation {
+		s.Refused = m.refused.at
+	}
+}
+
+// learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a pause the condition that
+// tells it would call for the next attempt at once, and claims without a pod would come and go.
+func (m *Memory) learn(generation int64, result *Result, now time.Time) {
+	attempted := func(retry *retries.Retry, succeeded bool, err error) {
+		switch {
+		case err != nil:
+			retry.Failed(about(generation), err, now)
+		case succeeded:
+			*retry = retries.Retry{}
+		}
+	}
+	attempted(&m.creation, result.Created > 0, result.CreateError)
+	attempted(&m.growth, result.Grew, result.GrowthError)
+	attempted(&m.updates, result.Updated, result.Refused)
+	m.rememberRefusals(generation, result, now)
+}
+
+// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of objects that are gone.
+const refusalLasts = 10 * time.Minute
+
+// rememberRefusals notes what was refused in this pass, and forgets what was written since.
+func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Time) {
+	next := refusals{generation, map[types.UID]time.Time{}}
+	if m.refused.generation == generation {
+		for uid, at := range m.refused.at {
+			if now.Sub(at) < refusalLasts {
+				next.at[uid] = at
+			}
+		}
+	}
+	for _, v := range result.Done {
+		if v.Action == podplan.UpdateInPlace || v.Action == podplan.Recreate {
+			delete(next.at, v.Pod.UID)
+		}
+	}
+	for _, uid := range result.RefusedObjects {
+		next.at[uid] = now
+	}
+	m.refused = next
+}
+
+// pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
+const pullRetryAfter = 30 * time.Second
+
+// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
+const retryAfter = time.Second
+
+// Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its kind counts. It
+// returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0 means not at all.
+func (m *Memory) Conclude(a *appl, result *Result, progress waiting.Progress) (after, tell time.Duration) {
+	now := a.Now()
+	m.learn(a.owner.GetGeneration(), result, now)
+	if result.PullError != nil || len(a.plan.Pulls) > 0 {
+		text := ""
+		if result.PullError != nil {
+			text, m.pullsHeld = result.PullError.Error(), now.Add(pullRetryAfter)
+			reconcile.Sooner(&after, pullRetryAfter)
+		}
+		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
+	}
+	if result.Retry {
+		reconcile.Sooner(&after, retryAfter)
+	}
+	tell = m.stillness(a, result, progress, now)
+	reconcile.Sooner(&tell, m.tellForeign(a, now))
+	return after, tell
+}
+
+// Once records an event with a message that is not what was said last; an empty one forgets it (CS-237).
+func (m *Memory) Once(a *appl, eventType, reason, message string) {
+	if m.news.Is(reason, message) {
+		a.Events.Event(a.owner, eventType, reason, message)
+	}
+}
+
+// stillness tells of what holds the workload, if nothing has moved for a while (OPS-099). It returns when a pass is due for that.
+func (m *Memory) stillness(a *appl, result *Result, progress waiting.Progress, now time.Time) time.Duration {
+	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0, a.plan.Waiting
+	for _, v := range result.Done {
+		switch v.Action {
+		case podplan.UpdateInPlace, podplan.Recreate, podplan.Delete:
+			progress.Moved = true
+		}
+	}
+	if progress.Wait == nil { // an attempt that failed, between two plans that wait for the next one
+		if text := podplan.FailureWords(result.ScaleError, ""); text != "" {
+			progress.Wait = &waiting.Wait{Reason: "FailedScale", Message: text}
+		} else if text := podplan.FailureWords(result.UpdateError, ""); text != "" {
+			progress.Wait = &waiting.Wait{Reason: "FailedUpdate", Message: text}
+		}
+	}
+	words, after := m.waits.Passed(progress, now)
+	if words != "" {
+		a.Events.Event(a.owner, corev1.EventTypeWarning, waiting.EventReason, words)
+	}
+	return after
+}

@@ -1,0 +1,84 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// preDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
+// (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
+func (a *appl) preDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
+	errs := parallel.Do(ctx, len(a.plan.EndedPulls), a.Parallel, func(i int) error {
+		job := a.plan.EndedPulls[i]
+		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
+		}
+		return nil
+	})
+	errs = append(errs, parallel.Do(ctx, len(a.plan.Pulls), a.Parallel, func(i int) error {
+		job := a.plan.Pulls[i]
+		switch err := a.Client.Create(ctx, &unstructured.Unstructured{Object: job.Document}); {
+		case apierrors.IsAlreadyExists(err):
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return reconcile.ErrChanged
+		case err != nil:
+			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
+		default:
+			a.say("CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
+		}
+		return nil
+	})...)
+	if err := errors.Join(errs...); err != nil || len(a.plan.RevisionLabels) == 0 {
+		return err
+	}
+	if left == nil {
+		left = a.plan.MarkedRevision
+	}
+	body, err := reconcile.MergePatch(left, map[string]any{"labels": a.plan.RevisionLabels}, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := reconcile.Patch(ctx, a.Writer, left, body, ""); err != nil {
+		return reconcile.Gone(fmt.Errorf("labelling revision %s: %w", left.Name, err))
+	}
+	return nil
+}
+
+// marksOf returns the labels of CS-206 that the revision has, as a patch that removes them.
+func marksOf(r *appsv1.ControllerRevision) map[string]any {
+	labels := map[string]any{}
+	for _, key := range []string{pub.PreDownloadCreated, pub.PreDownloadIgnored} {
+		if _, ok := r.Labels[key]; ok {
+			labels[key] = nil
+		}
+	}
+	return labels
+}
+
+// deletePullJob deletes a job whatever its version: its status changes all the time.
+func (a *appl) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
+	uid := job.UID
+	deleted := newPullJob()
+	deleted.Namespace, deleted.Name = job.Namespace, job.Name
+	return a.Client.Delete(ctx, deleted, client.Preconditions{UID: &uid})
+}
+
+func newPullJob() *metav1.PartialObjectMetadata {
+	job := &metav1.PartialObjectMetadata{}
+	job.SetGroupVersionKind(podplan.PullJobKind)
+	return job
+}

@@ -1,0 +1,185 @@
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/platform/parallel"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into service goes before what
+// makes new ones, and that before what takes others out. No request waits for the slowest of those before it. Once a creation failed no further one
+// begins: it would fail too (CS-047).
+func (a *appl) pods(ctx context.Context, end time.Time, result *Result) {
+	var mends, starts []*podplan.Verdict
+	for _, v := range a.plan.Verdicts {
+		switch v.Action {
+		case podplan.Keep, podplan.Wait:
+		case podplan.UpdateInPlace, podplan.Recreate:
+			starts = append(starts, v)
+		default:
+			mends = append(mends, v)
+		}
+	}
+	var mu sync.Mutex
+	creations, failed := a.plan.Create, false
+	panics := parallel.Do(ctx, len(mends)+len(creations)+len(starts), a.Parallel, func(i int) error {
+		mu.Lock()
+		late, skip := a.Now().After(end), failed
+		result.Unfinished = result.Unfinished || late
+		mu.Unlock()
+		if late {
+			return nil
+		}
+		switch first := len(mends); {
+		case i < first:
+			a.carryOut(ctx, mends[i], &mu, result)
+		case i >= first+len(creations):
+			a.carryOut(ctx, starts[i-first-len(creations)], &mu, result)
+		case !skip:
+			err := a.createOne(ctx, creations[i-first])
+			mu.Lock()
+			defer mu.Unlock()
+			count(&result.Created, err == nil)
+			failed = failed || err != nil
+			result.CreateError = errors.Join(result.CreateError, err)
+			result.add(&result.ScaleError, err)
+		}
+		return nil
+	})
+	result.add(&result.UpdateError, errors.Join(panics...))
+}
+
+// carryOut carries out one decision, and notes what came of it.
+func (a *appl) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
+	scaleErr, updateErr := a.verdict(ctx, v)
+	mu.Lock()
+	defer mu.Unlock()
+	refused := reconcile.Refused(scaleErr) || reconcile.Refused(updateErr)
+	if refused {
+		result.RefusedObjects = append(result.RefusedObjects, v.Pod.UID)
+	}
+	if v.Action == podplan.UpdateInPlace {
+		result.Updated = result.Updated || updateErr == nil
+		if refused {
+			result.Refused = updateErr
+		}
+	}
+	switch {
+	case errors.Is(updateErr, errRecreated):
+		result.Done = append(result.Done, &podplan.Verdict{Pod: v.Pod, Action: podplan.Recreate, Reason: podplan.ReasonUpdateRefused})
+	case scaleErr == nil && updateErr == nil:
+		result.Done = append(result.Done, v)
+	}
+	result.add(&result.ScaleError, scaleErr)
+	result.add(&result.UpdateError, updateErr)
+}
+
+func (a *appl) createOne(ctx context.Context, creation podplan.Creation) error {
+	for _, document := range creation.Claims {
+		claim := &corev1.PersistentVolumeClaim{}
+		switch err := a.Create(ctx, document, claim); {
+		case err == nil || apierrors.IsAlreadyExists(err): // kept, CS-046
+		case reconcile.Ending(err):
+			return reconcile.ErrChanged
+		default:
+			a.warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
+			return fmt.Errorf("creating claim %s: %w", claim.Name, err)
+		}
+	}
+	switch err := a.Create(ctx, creation.Pod, &corev1.Pod{}); {
+	case reconcile.Ending(err):
+		return reconcile.ErrChanged // the set goes with its namespace; there is nothing to tell anybody
+	case err != nil:
+		a.warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
+		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
+	}
+	a.say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
+	return nil
+}
+
+// verdict carries out the decision about one pod.
+func (a *appl) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
+	switch v.Action {
+	case podplan.Delete:
+		return a.delete(ctx, v), nil
+	case podplan.Release:
+		return a.patch(ctx, v), nil
+	case podplan.Recreate:
+		return nil, a.recreate(ctx, v)
+	case podplan.Patch:
+		return nil, a.patch(ctx, v)
+	case podplan.UpdateInPlace:
+		return nil, a.updateInPlace(ctx, v)
+	case podplan.Continue:
+		_, err := a.refused(ctx, v, a.steps(ctx, v.Pod, inplace.ContinueResize, inplace.Continue))
+		return nil, reconcile.Gone(err)
+	}
+	return nil, nil
+}
+
+// delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
+// happens meanwhile, its claims go with it, and only with it.
+func (a *appl) delete(ctx context.Context, v *podplan.Verdict) error {
+	for _, claim := range v.Claims {
+		if err := a.handOver(ctx, claim, v.Pod); err != nil {
+			return err
+		}
+	}
+	switch err := a.Delete(ctx, v.Pod); {
+	case apierrors.IsConflict(err):
+		return reconcile.ErrChanged
+	case err != nil:
+		a.warn("FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
+		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
+	}
+	with := ""
+	for _, claim := range v.Claims {
+		with += ", with claim " + claim.Name
+	}
+	a.say("SuccessfulDelete", "deleted pod %s%s: %s", v.Pod.Name, with, v.Message)
+	return nil
+}
+
+func (a *appl) recreate(ctx context.Context, v *podplan.Verdict) error {
+	if err := a.missing(ctx, v.Unstored); err != nil {
+		return err
+	}
+	if err := a.patch(ctx, v); err != nil {
+		if !errors.Is(err, reconcile.ErrChanged) {
+			a.warn("FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
+		}
+		return err
+	}
+	a.say("SuccessfulUpdatePodReCreate", "pod %s will be recreated: %s", v.Pod.Name, v.Message)
+	return nil
+}
+
+// patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
+func (a *appl) patch(ctx context.Context, v *podplan.Verdict) error {
+	_, err := a.send(ctx, v.Pod, v.Patch)
+	return reconcile.Gone(err)
+}
+
+func (a *appl) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
+	body, err := patch.JSON(pod)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := reconcile.Patch(ctx, a.Writer, pod, body, patch.Subresource())
+	if err != nil {
+		return nil, fmt.Errorf("patching pod %s (%s): %w", pod.Name, patch, err)
+	}
+	return patched, nil
+}
