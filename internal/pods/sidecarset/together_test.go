@@ -19,6 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
@@ -62,7 +63,7 @@ func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
 	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{API: api, Pods: w.s.Pods()}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Applier: cloneset.Applier{API: api, Events: w, Parallel: 1}}
+		Applier: podapply.Applier{API: api, Events: w, Parallel: 1}}
 }
 
 func (w *workload) manage() {
@@ -82,7 +83,7 @@ func (w *workload) change(change func(*appsv1beta1.CloneSet)) {
 	})
 }
 
-func (w *workload) Event(*appsv1beta1.CloneSet, string, string, string) {}
+func (w *workload) Event(client.Object, string, string, string) {}
 
 // sidecars is a client that adds the sidecars to pods that are created, as the webhook does.
 type sidecars struct {

@@ -9,11 +9,12 @@ import (
 
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // application is the carrying out of the plan of a CloneSet.
 type application struct {
-	*appl
+	*podapply.Application
 	plan *Plan
 }
 
@@ -26,23 +27,23 @@ func (p *Pass) applying(plan *Plan) *application {
 }
 
 // apply carries out all of the plan but the status. It goes on with other pods where one fails.
-func (a *application) apply(ctx context.Context) *Result {
-	result := &Result{}
-	left, ok := a.revisions(ctx, result)
+func (a *application) apply(ctx context.Context) *podapply.Result {
+	result := &podapply.Result{}
+	left, ok := a.Revisions(ctx, result)
 	if !ok {
 		return result
 	}
-	result.add(&result.PullError, a.preDownload(ctx, left))
-	result.add(&result.ScaleError, a.claims(ctx))
+	result.Add(&result.PullError, a.PreDownload(ctx, left))
+	result.Add(&result.ScaleError, a.claims(ctx))
 	a.growClaims(ctx, result)
 	end := a.Now().Add(max(passTime, pacing.Pause(len(a.plan.Verdicts)+len(a.plan.Create), pauseAtMost)))
-	a.pods(ctx, end, result)
+	a.Pods(ctx, end, result)
 	if a.plan.PrunePodsToDelete {
 		err := a.prune(ctx)
 		result.Pruned = err == nil
-		result.add(&result.ScaleError, err)
+		result.Add(&result.ScaleError, err)
 	}
-	a.history(ctx, result)
+	a.History(ctx, result)
 	return result
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // claims carries out what is planned for claims without an active pod.
@@ -20,9 +21,9 @@ func (a *application) claims(ctx context.Context) error {
 		var err error
 		switch {
 		case fate.HandTo != nil:
-			err = a.handOver(ctx, fate.Claim, fate.HandTo)
+			err = a.HandOver(ctx, fate.Claim, fate.HandTo)
 		case fate.TakeBack:
-			err = a.own(ctx, fate.Claim, workloadOf(a.plan.Set, Features{}).Owner, "to take back claim "+fate.Claim.Name)
+			err = a.Control(ctx, fate.Claim, workloadOf(a.plan.Set, Features{}).Owner, "to take back claim "+fate.Claim.Name)
 		default:
 			err = a.deleteClaim(ctx, fate.Claim)
 		}
@@ -45,16 +46,16 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 	case apierrors.IsConflict(err):
 		return reconcile.ErrChanged
 	case err != nil:
-		a.warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
+		a.Warn("FailedDelete", "failed to delete claim %s: %v", claim.Name, err)
 		return fmt.Errorf("deleting claim %s: %w", claim.Name, err)
 	}
-	a.say("SuccessfulDelete", "deleted claim %s", claim.Name)
+	a.Say("SuccessfulDelete", "deleted claim %s", claim.Name)
 	return nil
 }
 
 // growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
 // FailedScale carry its words. It refuses the other claims of the same template too: they are left to the next attempt.
-func (a *application) growClaims(ctx context.Context, result *Result) {
+func (a *application) growClaims(ctx context.Context, result *podapply.Result) {
 	result.Grew = len(a.plan.ClaimGrowth) > 0
 	refused := map[string]bool{}
 	for _, growth := range a.plan.ClaimGrowth {
@@ -76,11 +77,11 @@ func (a *application) growClaims(ctx context.Context, result *Result) {
 			if reconcile.Refused(err) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
-			a.warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
+			a.Warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
 			result.GrowthError = errors.Join(result.GrowthError, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
-		a.say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
+		a.Say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
 	}
-	result.add(&result.ScaleError, result.GrowthError)
+	result.Add(&result.ScaleError, result.GrowthError)
 }

@@ -4,16 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a simulation, copied.

@@ -26,6 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
@@ -69,7 +70,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
 	kube := &Kube{API: api, Pods: options.Pods}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}}
+		Applier: podapply.Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: kube.Owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
 	api.Own.Leaked = func(owner types.UID) {
 		if name := loop.NameOf(owner); name.Name != "" {

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 

@@ -7,16 +7,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 var planTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

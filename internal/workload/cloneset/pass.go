@@ -7,23 +7,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // Pass brings one CloneSet a step further.
 type Pass struct {
 	Kube     *Kube
-	Applier  Applier
+	Applier  podapply.Applier
 	Features Features
 	Random   func(n int) int
 
@@ -47,7 +46,7 @@ type Outcome struct {
 
 // memory is what a pass keeps of a set for the next ones.
 type memory struct {
-	Memory
+	podapply.Memory
 	status reconcile.StatusPace
 }
 
@@ -79,7 +78,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		outcome.After = time.Millisecond
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
-	after, tell := kept.Conclude(applying.appl, result, waiting.Progress{
+	after, tell := kept.Conclude(applying.Application, result, waiting.Progress{
 		Arrived:  int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
 		Complete: int(plan.Status.AvailableReplicas) >= plan.Limits.Replicas && plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas,
 	})
@@ -95,7 +94,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	statusErr := p.writeStatus(ctx, plan, result, status)
 	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
-		outcome.After, statusErr = time.Second, nil
+		outcome.After, statusErr = podapply.RetryAfter, nil
 	}
 	return outcome, errors.Join(result.ScaleError, result.UpdateError, statusErr)
 }
@@ -125,7 +124,7 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 	return equality.Semantic.DeepEqual(*old, *status)
 }
 
-func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result *Result, status *appsv1beta1.CloneSetStatus) error {
+func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result *podapply.Result, status *appsv1beta1.CloneSetStatus) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -150,13 +149,13 @@ func (m *memory) announce(a *application) {
 			a.Events.Event(plan.Set, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError)
 		}
 	}
-	m.Once(a.appl, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
-	m.Once(a.appl, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
-	m.Once(a.appl, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
+	m.Once(a.Application, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
+	m.Once(a.Application, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
+	m.Once(a.Application, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
 		orphans = "pods that match the selector and belong to nobody are not adopted: " + strings.Join(plan.Orphans, ", ") // CS-355
 	}
-	m.Once(a.appl, corev1.EventTypeWarning, "OrphanPods", orphans)
-	m.Once(a.appl, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
+	m.Once(a.Application, corev1.EventTypeWarning, "OrphanPods", orphans)
+	m.Once(a.Application, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
 }

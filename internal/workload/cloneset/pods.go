@@ -3,11 +3,10 @@ package cloneset
 import (
 	"slices"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 

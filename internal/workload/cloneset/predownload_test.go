@@ -11,22 +11,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/simulation"
 )

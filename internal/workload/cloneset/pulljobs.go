@@ -6,14 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
-
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // servedEvery is how often it is looked up whether the kind is served.
@@ -73,7 +71,7 @@ func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			logger.V(4).Info("Images are not pulled ahead", "why", err.Error())
 			return false, nil
 		}
-		if err := w.cache.IndexField(ctx, newPullJob(), ownerIndex, indexByController); err != nil {
+		if err := w.cache.IndexField(ctx, podapply.NewPullJob(), ownerIndex, indexByController); err != nil {
 			logger.Error(err, "Images are not pulled ahead: indexing fails")
 			return false, nil
 		}
@@ -82,7 +80,7 @@ func (w *pullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	if err != nil {
 		return // the manager ends
 	}
-	events := source.Kind[client.Object](w.cache, newPullJob(), w.toOwner)
+	events := source.Kind[client.Object](w.cache, podapply.NewPullJob(), w.toOwner)
 	if err := events.Start(ctx, queue); err != nil {
 		logger.Error(err, "Images are not pulled ahead: the watch does not start")
 		return

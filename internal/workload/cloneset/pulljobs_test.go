@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // lateMapper knows the kind of jobs only from some time on.
@@ -81,7 +80,7 @@ func TestPullWatch(t *testing.T) {
 		if next.NamespacedName != (types.NamespacedName{Namespace: "default", Name: "web"}) {
 			t.Errorf("called for %s", next)
 		}
-		job := newPullJob()
+		job := podapply.NewPullJob()
 		owned := makeSet(1)
 		owned.Name = "owner"
 		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{workloadOf(owned, Features{}).Owner}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -13,6 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
@@ -302,4 +301,10 @@ func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string
 
 func (p *planner) preDelete() *pub.LifecycleHook {
 	return p.Hooks().PreDelete
+}
+
+func count[N int | int32](n *N, yes bool) {
+	if yes {
+		*n++
+	}
 }

@@ -10,18 +10,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -54,7 +53,7 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
-	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), newPullJob(), ownerIndex, indexByController)); err != nil {
+	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), podapply.NewPullJob(), ownerIndex, indexByController)); err != nil {
 		panic(err)
 	}
 	s.Store(nodeKey("node"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
@@ -69,7 +68,7 @@ func (s *simulated) startManager(features Features) {
 	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods()}
 	s.serveJobs(s.servesJobs)
-	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: Applier{API: api, Events: s, Parallel: 1}}
+	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: podapply.Applier{API: api, Events: s, Parallel: 1}}
 }
 
 // serveJobs lets the cluster have the kind ImagePullJob, or not.

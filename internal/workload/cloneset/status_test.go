@@ -9,18 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	appsv1 "k8s.io/api/apps/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // storedRevision is the revision that stores the template that the change gives a set.

@@ -1,11 +1,10 @@
 package cloneset
 
 import (
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
 // kind is the name of the kind in references to it.

@@ -1,14 +1,13 @@
-package cloneset
+package podapply
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,9 +18,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// preDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
+// PreDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
 // (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
-func (a *appl) preDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
+func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
 	errs := parallel.Do(ctx, len(a.plan.EndedPulls), a.Parallel, func(i int) error {
 		job := a.plan.EndedPulls[i]
 		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -38,7 +37,7 @@ func (a *appl) preDownload(ctx context.Context, left *appsv1.ControllerRevision)
 		case err != nil:
 			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
 		default:
-			a.say("CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
+			a.Say("CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
 		}
 		return nil
 	})...)
@@ -70,14 +69,15 @@ func marksOf(r *appsv1.ControllerRevision) map[string]any {
 }
 
 // deletePullJob deletes a job whatever its version: its status changes all the time.
-func (a *appl) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
+func (a *Application) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
 	uid := job.UID
-	deleted := newPullJob()
+	deleted := NewPullJob()
 	deleted.Namespace, deleted.Name = job.Namespace, job.Name
 	return a.Client.Delete(ctx, deleted, client.Preconditions{UID: &uid})
 }
 
-func newPullJob() *metav1.PartialObjectMetadata {
+// NewPullJob returns the metadata of an ImagePullJob, without any.
+func NewPullJob() *metav1.PartialObjectMetadata {
 	job := &metav1.PartialObjectMetadata{}
 	job.SetGroupVersionKind(podplan.PullJobKind)
 	return job

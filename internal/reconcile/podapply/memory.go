@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"strconv"
@@ -92,12 +92,12 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 // pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
 const pullRetryAfter = 30 * time.Second
 
-// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
-const retryAfter = time.Second
+// RetryAfter is when to come back if the world changed under a plan; usually an event is faster.
+const RetryAfter = time.Second
 
 // Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its kind counts. It
 // returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0 means not at all.
-func (m *Memory) Conclude(a *appl, result *Result, progress waiting.Progress) (after, tell time.Duration) {
+func (m *Memory) Conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)
 	if result.PullError != nil || len(a.plan.Pulls) > 0 {
@@ -109,7 +109,7 @@ func (m *Memory) Conclude(a *appl, result *Result, progress waiting.Progress) (a
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
 	if result.Retry {
-		reconcile.Sooner(&after, retryAfter)
+		reconcile.Sooner(&after, RetryAfter)
 	}
 	tell = m.stillness(a, result, progress, now)
 	reconcile.Sooner(&tell, m.tellForeign(a, now))
@@ -117,14 +117,14 @@ func (m *Memory) Conclude(a *appl, result *Result, progress waiting.Progress) (a
 }
 
 // Once records an event with a message that is not what was said last; an empty one forgets it (CS-237).
-func (m *Memory) Once(a *appl, eventType, reason, message string) {
+func (m *Memory) Once(a *Application, eventType, reason, message string) {
 	if m.news.Is(reason, message) {
 		a.Events.Event(a.owner, eventType, reason, message)
 	}
 }
 
 // stillness tells of what holds the workload, if nothing has moved for a while (OPS-099). It returns when a pass is due for that.
-func (m *Memory) stillness(a *appl, result *Result, progress waiting.Progress, now time.Time) time.Duration {
+func (m *Memory) stillness(a *Application, result *Result, progress waiting.Progress, now time.Time) time.Duration {
 	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0, a.plan.Waiting
 	for _, v := range result.Done {
 		switch v.Action {

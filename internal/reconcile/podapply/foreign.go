@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ type foreignMemory struct {
 
 // tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns after which time a pass is due to
 // tell of more; 0 if there is nothing to tell.
-func (m *Memory) tellForeign(a *appl, now time.Time) time.Duration {
+func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
 	memory := &m.foreign
 	if len(a.plan.ForeignImages) == 0 && memory.told == nil {
 		return 0

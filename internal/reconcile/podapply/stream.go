@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"context"
@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -18,10 +17,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into service goes before what
+// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into service goes before what
 // makes new ones, and that before what takes others out. No request waits for the slowest of those before it. Once a creation failed no further one
 // begins: it would fail too (CS-047).
-func (a *appl) pods(ctx context.Context, end time.Time, result *Result) {
+func (a *Application) Pods(ctx context.Context, end time.Time, result *Result) {
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
@@ -51,18 +50,20 @@ func (a *appl) pods(ctx context.Context, end time.Time, result *Result) {
 			err := a.createOne(ctx, creations[i-first])
 			mu.Lock()
 			defer mu.Unlock()
-			count(&result.Created, err == nil)
+			if err == nil {
+				result.Created++
+			}
 			failed = failed || err != nil
 			result.CreateError = errors.Join(result.CreateError, err)
-			result.add(&result.ScaleError, err)
+			result.Add(&result.ScaleError, err)
 		}
 		return nil
 	})
-	result.add(&result.UpdateError, errors.Join(panics...))
+	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
 // carryOut carries out one decision, and notes what came of it.
-func (a *appl) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
+func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
 	scaleErr, updateErr := a.verdict(ctx, v)
 	mu.Lock()
 	defer mu.Unlock()
@@ -82,11 +83,11 @@ func (a *appl) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex,
 	case scaleErr == nil && updateErr == nil:
 		result.Done = append(result.Done, v)
 	}
-	result.add(&result.ScaleError, scaleErr)
-	result.add(&result.UpdateError, updateErr)
+	result.Add(&result.ScaleError, scaleErr)
+	result.Add(&result.UpdateError, updateErr)
 }
 
-func (a *appl) createOne(ctx context.Context, creation podplan.Creation) error {
+func (a *Application) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
 		switch err := a.Create(ctx, document, claim); {
@@ -94,7 +95,7 @@ func (a *appl) createOne(ctx context.Context, creation podplan.Creation) error {
 		case reconcile.Ending(err):
 			return reconcile.ErrChanged
 		default:
-			a.warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
+			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
 			return fmt.Errorf("creating claim %s: %w", claim.Name, err)
 		}
 	}
@@ -102,15 +103,15 @@ func (a *appl) createOne(ctx context.Context, creation podplan.Creation) error {
 	case reconcile.Ending(err):
 		return reconcile.ErrChanged // the set goes with its namespace; there is nothing to tell anybody
 	case err != nil:
-		a.warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
+		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
 	}
-	a.say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
+	a.Say("SuccessfulCreate", "created pod %s at revision %s", creation.Name, creation.Revision)
 	return nil
 }
 
 // verdict carries out the decision about one pod.
-func (a *appl) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
+func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
 	switch v.Action {
 	case podplan.Delete:
 		return a.delete(ctx, v), nil
@@ -131,9 +132,9 @@ func (a *appl) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updat
 
 // delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
 // happens meanwhile, its claims go with it, and only with it.
-func (a *appl) delete(ctx context.Context, v *podplan.Verdict) error {
+func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	for _, claim := range v.Claims {
-		if err := a.handOver(ctx, claim, v.Pod); err != nil {
+		if err := a.HandOver(ctx, claim, v.Pod); err != nil {
 			return err
 		}
 	}
@@ -141,38 +142,38 @@ func (a *appl) delete(ctx context.Context, v *podplan.Verdict) error {
 	case apierrors.IsConflict(err):
 		return reconcile.ErrChanged
 	case err != nil:
-		a.warn("FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
+		a.Warn("FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
 		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
 	}
 	with := ""
 	for _, claim := range v.Claims {
 		with += ", with claim " + claim.Name
 	}
-	a.say("SuccessfulDelete", "deleted pod %s%s: %s", v.Pod.Name, with, v.Message)
+	a.Say("SuccessfulDelete", "deleted pod %s%s: %s", v.Pod.Name, with, v.Message)
 	return nil
 }
 
-func (a *appl) recreate(ctx context.Context, v *podplan.Verdict) error {
+func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
 	}
 	if err := a.patch(ctx, v); err != nil {
 		if !errors.Is(err, reconcile.ErrChanged) {
-			a.warn("FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
+			a.Warn("FailedUpdatePodReCreate", "failed to mark pod %s for recreation: %v", v.Pod.Name, err)
 		}
 		return err
 	}
-	a.say("SuccessfulUpdatePodReCreate", "pod %s will be recreated: %s", v.Pod.Name, v.Message)
+	a.Say("SuccessfulUpdatePodReCreate", "pod %s will be recreated: %s", v.Pod.Name, v.Message)
 	return nil
 }
 
 // patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the next pass (IPU-133).
-func (a *appl) patch(ctx context.Context, v *podplan.Verdict) error {
+func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.Gone(err)
 }
 
-func (a *appl) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
+func (a *Application) send(ctx context.Context, pod *corev1.Pod, patch *podpatch.Patch) (*corev1.Pod, error) {
 	body, err := patch.JSON(pod)
 	if err != nil {
 		return nil, err

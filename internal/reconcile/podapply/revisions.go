@@ -1,13 +1,12 @@
-package cloneset
+package podapply
 
 import (
 	"context"
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,28 +15,28 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// revisions writes what concerns the update revision itself and returns it as it was left, nil if there was nothing to write. If that fails, nothing
+// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was nothing to write. If that fails, nothing
 // else may be tried.
-func (a *appl) revisions(ctx context.Context, result *Result) (left *appsv1.ControllerRevision, ok bool) {
+func (a *Application) Revisions(ctx context.Context, result *Result) (left *appsv1.ControllerRevision, ok bool) {
 	left, err := a.writeRevision(ctx)
 	if err != nil {
-		result.add(&result.UpdateError, err)
+		result.Add(&result.UpdateError, err)
 		result.Retry, result.Halted = true, true
 		return nil, false
 	}
 	return left, true
 }
 
-// history deletes the revisions that nothing needs any more.
-func (a *appl) history(ctx context.Context, result *Result) {
+// History deletes the revisions that nothing needs any more.
+func (a *Application) History(ctx context.Context, result *Result) {
 	for _, old := range a.plan.History {
 		if err := a.Delete(ctx, old); err != nil {
-			result.add(&result.UpdateError, fmt.Errorf("deleting revision %s: %w", old.Name, err))
+			result.Add(&result.UpdateError, fmt.Errorf("deleting revision %s: %w", old.Name, err))
 		}
 	}
 }
 
-func (a *appl) writeRevision(ctx context.Context) (left *appsv1.ControllerRevision, err error) {
+func (a *Application) writeRevision(ctx context.Context) (left *appsv1.ControllerRevision, err error) {
 	if r := a.plan.NewRevision; r != nil {
 		left = r.DeepCopy()
 		err := a.CreateTyped(ctx, left)
@@ -68,7 +67,7 @@ func (a *appl) writeRevision(ctx context.Context) (left *appsv1.ControllerRevisi
 
 // nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves before, with other data the
 // collision count grows and the next pass tries the next hash (CS-084).
-func (a *appl) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
+func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
 		return fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err)
@@ -93,7 +92,7 @@ func (a *appl) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) erro
 
 // missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it, and caches of
 // revisions and of pods lag each by itself, above all when a manager takes over from another.
-func (a *appl) missing(ctx context.Context, label string) error {
+func (a *Application) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// handOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
+// HandOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
 // take a right on the finalizers of pods, and be of no use.
-func (a *appl) handOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
+func (a *Application) HandOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
 	yes := true
-	return a.own(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
+	return a.Control(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
 		fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name))
 }
 
-// own replaces the controller of a claim; its other owners stay.
-func (a *appl) own(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
+// Control replaces the controller of a claim; its other owners stay.
+func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})
@@ -35,7 +35,7 @@ func (a *appl) own(ctx context.Context, claim *corev1.PersistentVolumeClaim, con
 	case apierrors.IsConflict(err):
 		return reconcile.ErrChanged
 	case err != nil:
-		a.warn("FailedUpdate", "failed %s: %v", what, err)
+		a.Warn("FailedUpdate", "failed %s: %v", what, err)
 		return fmt.Errorf("failed %s: %w", what, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"context"
@@ -33,8 +33,8 @@ type Applier struct {
 	Parallel int
 }
 
-// appl is the carrying out of one plan.
-type appl struct {
+// Application is the carrying out of one plan.
+type Application struct {
 	Applier
 	*reconcile.Writer
 	owner client.Object
@@ -46,8 +46,8 @@ type appl struct {
 }
 
 // To begins to carry out the plan of an owner.
-func (a Applier) To(owner client.Object, plan *podplan.Plan) *appl {
-	return &appl{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, plan: plan}
+func (a Applier) To(owner client.Object, plan *podplan.Plan) *Application {
+	return &Application{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, plan: plan}
 }
 
 // Result is what applying met.
@@ -80,10 +80,10 @@ type Result struct {
 }
 
 // Add adds a failure to one of the errors; what only says that the world changed calls for another plan.
-func (r *Result) add(target *error, err error) {
+func (r *Result) Add(target *error, err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // each by itself: what is only to be tried again must not hide a failure
 		for _, one := range several.Unwrap() {
-			r.add(target, one)
+			r.Add(target, one)
 		}
 		return
 	}
@@ -97,16 +97,12 @@ func (r *Result) add(target *error, err error) {
 	}
 }
 
-func (a *appl) say(reason, format string, args ...any) {
+// Say records a normal event about the owner.
+func (a *Application) Say(reason, format string, args ...any) {
 	a.Events.Event(a.owner, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
 }
 
-func (a *appl) warn(reason, format string, args ...any) {
+// Warn records a warning about the owner.
+func (a *Application) Warn(reason, format string, args ...any) {
 	a.Events.Event(a.owner, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
-}
-
-func count[N int | int32](n *N, yes bool) {
-	if yes {
-		*n++
-	}
 }

@@ -1,4 +1,4 @@
-package cloneset
+package podapply
 
 import (
 	"context"
@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -20,7 +19,7 @@ import (
 
 // updateInPlace takes the pod out of service and begins its update, each step on the version that the step before left. A conflict
 // is answered with a fresh read and, if the pod is still the one that was decided about, another try (IPU-080 to 086, IPU-105, IPU-306).
-func (a *appl) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
+func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	for range attempts {
 		recreated, err := a.refused(ctx, v, a.steps(ctx, pod, v.Update.Hold, v.Update.Resize, v.Update.Start))
@@ -28,12 +27,12 @@ func (a *appl) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 		case recreated:
 			return errRecreated
 		case err == nil:
-			a.say("SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
+			a.Say("SuccessfulUpdatePodInPlace", "updating pod %s in place %s", v.Pod.Name, v.Message)
 			return nil
 		case apierrors.IsNotFound(err):
 			return reconcile.ErrChanged
 		case !apierrors.IsConflict(err):
-			a.warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
+			a.Warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
 			return err
 		}
 		pod = &corev1.Pod{}
@@ -51,7 +50,7 @@ func (a *appl) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
 
 // steps sends the patches in order, each only after the one before succeeded; empty ones are left out (IPU-080).
-func (a *appl) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
+func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
 	for _, next := range steps {
 		patch, err := next(pod, a.Now())
 		if err != nil {
@@ -69,7 +68,7 @@ func (a *appl) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) e
 
 // refused turns an update that the API server will not take, such as a resize against the pod's QoS class, into a recreation if the
 // policy allows one, and tells that it did; otherwise the server's words are reported (IPU-184).
-func (a *appl) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
+func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
 		return false, err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
@@ -78,7 +77,7 @@ func (a *appl) refused(ctx context.Context, v *podplan.Verdict, err error) (recr
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
 		return false, reconcile.Gone(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
 	}
-	a.warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
+	a.Warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place: %v", v.Pod.Name, err)
 	patch := &podpatch.Patch{}
 	patch.Label(pub.SpecifiedDelete, "true")
 	_, err = a.send(ctx, pod, patch)

@@ -1,0 +1,24 @@
+package podapply
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestRevisionOfALongNameThatTheCacheLacks: the name of a revision holds a part of a long name only, and the pods its short hash (CS-081).
+func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
+	owner := &corev1.Pod{} // any object has a name
+	owner.Namespace, owner.Name = "default", strings.Repeat("w", 237)
+	cluster, asked := simulation.New(1), ""
+	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
+	a := Applier{API: cluster.API()}.To(owner, &podplan.Plan{})
+	if err := a.missing(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(owner.Name, "7d9f44cb88") {
+		t.Errorf("asked for %q, %v", asked, err)
+	}
+}
