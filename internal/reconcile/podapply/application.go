@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,17 +37,16 @@ type Applier struct {
 type Application struct {
 	Applier
 	*reconcile.Writer
-	owner client.Object
-	plan  *podplan.Plan
-	// Ours tells whether a revision is one of those that plans for the owner are made from.
-	Ours func(*appsv1.ControllerRevision) bool
+	owner    client.Object
+	selector *metav1.LabelSelector
+	plan     *podplan.Plan
 	// Collided raises the collision count in the owner's status to the number.
 	Collided func(ctx context.Context, count int32) error
 }
 
-// To begins to carry out the plan of an owner.
-func (a Applier) To(owner client.Object, plan *podplan.Plan) *Application {
-	return &Application{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, plan: plan}
+// To begins to carry out the plan of an owner; its selector finds revisions without a controller.
+func (a Applier) To(owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan) *Application {
+	return &Application{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, selector: selector, plan: plan}
 }
 
 // Result is what applying met.

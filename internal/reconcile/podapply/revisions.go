@@ -107,7 +107,7 @@ func (a *Application) missing(ctx context.Context, label string) error {
 	case err != nil:
 		return fmt.Errorf("looking for revision %s: %w", name, err)
 	}
-	if !a.Ours(found) {
+	if !ours(a.owner, a.selector, found) {
 		return nil
 	}
 	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan knows of it

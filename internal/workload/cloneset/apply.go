@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -20,8 +18,7 @@ type application struct {
 
 // applying begins to carry out a plan.
 func (p *Pass) applying(plan *Plan) *application {
-	a := &application{p.Applier.To(plan.Set, &plan.Plan), plan}
-	a.Ours = func(found *appsv1.ControllerRevision) bool { return ours(plan.Set, found) }
+	a := &application{p.Applier.To(plan.Set, plan.Set.Spec.Selector, &plan.Plan), plan}
 	a.Collided = a.collided
 	return a
 }

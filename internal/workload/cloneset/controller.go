@@ -68,7 +68,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	kube := &Kube{API: api, Pods: options.Pods}
+	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
 		Applier: podapply.Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: kube.Owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
@@ -85,8 +85,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&appsv1.ControllerRevision{}, toOwner).
 		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()})
 	if options.Features.PreDownload {
-		kube.pulls = newPullWatch(mgr, toOwner)
-		builder = builder.WatchesRawSource(source.Func(kube.pulls.start))
+		pulls := podapply.NewPullWatch(mgr.GetCache(), mgr.GetRESTMapper(), toOwner, kube.betweenRevisions)
+		kube.PullJobs = pulls.Served
+		builder = builder.WatchesRawSource(source.Func(pulls.Start))
 	}
 	if err := builder.Complete(useragent.Of("cloneset", loop)); err != nil {
 		return fmt.Errorf("building the CloneSet controller: %w", err)
@@ -97,7 +98,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 // Index adds the indexes that snapshots are read by.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
-		if err := indexer.IndexField(ctx, object, ownerIndex, indexByController); err != nil {
+		if err := indexer.IndexField(ctx, object, podapply.OwnerIndex, indexByController); err != nil {
 			return fmt.Errorf("indexing %T by controller: %w", object, err)
 		}
 	}

@@ -5,48 +5,33 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
-const (
-	// ownerIndex finds objects by the UID of their controller.
-	ownerIndex = "metadata.controller.uid"
-	// nobody is the index value of objects without a controller.
-	nobody = "nobody"
-	// handed is the index value of claims that pods of CloneSets take along.
-	handed = "handed"
-)
+// handed is the index value of claims that pods of CloneSets take along.
+const handed = "handed"
 
 func indexByController(object client.Object) []string {
-	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil {
-		return []string{nobody}
+	values := podapply.IndexByController(object)
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Pod" && object.GetLabels()[pub.CloneSetInstanceID] != "" {
+		values = append(values, handed)
 	}
-	if owner.Kind == "Pod" && object.GetLabels()[pub.CloneSetInstanceID] != "" {
-		return []string{string(owner.UID), handed}
-	}
-	return []string{string(owner.UID)}
+	return values
 }
 
 // Kube reads from the caches, over which own writes are laid.
-type Kube struct {
-	*reconcile.API
-	// Pods finds pods in the caches.
-	Pods *podindex.Index
-	// pulls is the watch of ImagePullJobs, nil without the feature.
-	pulls *pullWatch
-}
+type Kube struct{ podapply.Reader }
 
 // Owner returns the UID of a set in the cache, empty if there is none.
 func (k *Kube) Owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
@@ -71,17 +56,11 @@ func (k *Kube) Set(ctx context.Context, name types.NamespacedName, owner types.U
 
 // Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and features are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*Snapshot, error) {
-	snapshot := &Snapshot{Set: set}
-	controlled := func(object client.Object) bool {
-		controller := metav1.GetControllerOfNoCopy(object)
-		return controller != nil && controller.UID == set.UID
-	}
-	owned := []client.ListOption{client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: string(set.UID)}, client.UnsafeDisableDeepCopy}
-	var err error
-	if snapshot.Pods, err = k.Pods.ControlledBy(set.Namespace, set.UID); err != nil {
+	owned, err := k.Read(ctx, set, set.Spec.Selector)
+	if err != nil {
 		return nil, err
 	}
-	snapshot.Pods = reconcile.Laid(k.Own, set.UID, snapshot.Pods, func(pod *corev1.Pod) bool { return controlled(pod) })
+	snapshot := &Snapshot{Set: set, Snapshot: owned}
 	if err := k.orphans(snapshot); err != nil {
 		return nil, err
 	}
@@ -106,32 +85,13 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*Snapsh
 			snapshot.Strangers = append(snapshot.Strangers, pod)
 		}
 	}
-	if err := k.readPullJobs(ctx, snapshot, owned); err != nil {
-		return nil, err
-	}
-	var revisions, orphans appsv1.ControllerRevisionList
-	if err := k.Client.List(ctx, &revisions, owned...); err != nil {
-		return nil, fmt.Errorf("listing revisions: %w", err)
-	}
-	if selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil { // otherwise the plan says so
-		if err := k.Client.List(ctx, &orphans, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: nobody},
-			client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing revisions without owner: %w", err)
-		}
-	}
-	for _, items := range [][]appsv1.ControllerRevision{revisions.Items, orphans.Items} {
-		for i := range items {
-			snapshot.Revisions = append(snapshot.Revisions, &items[i])
-		}
-	}
-	snapshot.Revisions = reconcile.Laid(k.Own, set.UID, snapshot.Revisions, func(r *appsv1.ControllerRevision) bool { return ours(set, r) })
 	return snapshot, nil
 }
 
 // claims are those of the set's namespace that are found by a value of the index.
 func (k *Kube) claims(ctx context.Context, set *appsv1beta1.CloneSet, by string) ([]*corev1.PersistentVolumeClaim, error) {
 	var list corev1.PersistentVolumeClaimList
-	if err := k.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: by}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{podapply.OwnerIndex: by}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing claims: %w", err)
 	}
 	var claims []*corev1.PersistentVolumeClaim
@@ -179,4 +139,19 @@ func (k *Kube) orphans(s *Snapshot) error {
 		}
 	}
 	return err
+}
+
+// betweenRevisions are the sets for which images may be pulled ahead.
+func (k *Kube) betweenRevisions(ctx context.Context) ([]ctrl.Request, error) {
+	var sets appsv1beta1.CloneSetList
+	if err := k.Client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var requests []ctrl.Request
+	for i := range sets.Items {
+		if status := &sets.Items[i].Status; status.CurrentRevision != status.UpdateRevision {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
+		}
+	}
+	return requests, nil
 }

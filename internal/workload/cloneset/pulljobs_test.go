@@ -20,6 +20,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
@@ -57,23 +58,23 @@ func TestPullWatch(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		informers := &informertest.FakeInformers{Scheme: jobs}
-		w := &pullWatch{cache: informers, mapper: mapper, reader: reader, every: time.Minute,
-			toOwner: handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner())}
+		kube := &Kube{podapply.Reader{API: &own.API{Client: reader}}}
+		w := podapply.NewPullWatch(informers, mapper, handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{}, handler.OnlyControllerOwner()), kube.betweenRevisions)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		if err := w.start(ctx, queue); err != nil {
+		if err := w.Start(ctx, queue); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if w.served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
-			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.served(), informers.InformersByGVK, queue.Len())
+		if w.Served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
+			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.Served(), informers.InformersByGVK, queue.Len())
 		}
 		mapper.jobs.Store(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if !w.served() || queue.Len() != 1 {
-			t.Fatalf("served %t, %d calls", w.served(), queue.Len())
+		if !w.Served() || queue.Len() != 1 {
+			t.Fatalf("served %t, %d calls", w.Served(), queue.Len())
 		}
 		next, _ := queue.Get()
 		queue.Done(next)
@@ -95,8 +96,4 @@ func TestPullWatch(t *testing.T) {
 		}
 		queue.Done(next)
 	})
-	var none *pullWatch
-	if none.served() {
-		t.Error("served without the feature")
-	}
 }

@@ -53,7 +53,7 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
-	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), podapply.NewPullJob(), ownerIndex, indexByController)); err != nil {
+	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController)); err != nil {
 		panic(err)
 	}
 	s.Store(nodeKey("node"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
@@ -66,15 +66,14 @@ func (s *simulated) startManager(features Features) {
 	s.Restart()
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
-	s.kube = &Kube{API: api, Pods: s.Pods()}
+	s.kube = &Kube{podapply.Reader{API: api, Pods: s.Pods()}}
 	s.serveJobs(s.servesJobs)
 	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: podapply.Applier{API: api, Events: s, Parallel: 1}}
 }
 
 // serveJobs lets the cluster have the kind ImagePullJob, or not.
 func (s *simulated) serveJobs(yes bool) {
-	s.servesJobs, s.kube.pulls = yes, &pullWatch{}
-	s.kube.pulls.synced.Store(yes)
+	s.servesJobs, s.kube.PullJobs = yes, func() bool { return yes }
 }
 
 func (s *simulated) Event(_ client.Object, eventType, reason, message string) {

@@ -1,0 +1,91 @@
+package podapply
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+const (
+	// OwnerIndex finds objects by the UID of their controller, those without one by [Nobody].
+	OwnerIndex = "metadata.controller.uid"
+	// Nobody is the value of the index for objects without a controller.
+	Nobody = "nobody"
+)
+
+// IndexByController is the index of that name.
+func IndexByController(object client.Object) []string {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return []string{Nobody}
+	}
+	return []string{string(owner.UID)}
+}
+
+// Reader reads what workloads own from the caches, over which own writes are laid. The objects are the caches' own and must not be changed.
+type Reader struct {
+	*reconcile.API
+	// Pods finds pods in the caches.
+	Pods *podindex.Index
+	// PullJobs tells whether ImagePullJobs can be known; nil means never.
+	PullJobs func() bool
+}
+
+// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time and what failed before are left out.
+func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1.LabelSelector) (podplan.Snapshot, error) {
+	snapshot, uid := podplan.Snapshot{}, owner.GetUID()
+	owned := []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: string(uid)}, client.UnsafeDisableDeepCopy}
+	var err error
+	if snapshot.Pods, err = r.Pods.ControlledBy(owner.GetNamespace(), uid); err != nil {
+		return snapshot, err
+	}
+	snapshot.Pods = reconcile.Laid(r.Own, uid, snapshot.Pods, func(pod *corev1.Pod) bool {
+		controller := metav1.GetControllerOfNoCopy(pod)
+		return controller != nil && controller.UID == uid
+	})
+	if snapshot.PullJobsServed = r.PullJobs != nil && r.PullJobs(); snapshot.PullJobsServed {
+		var jobs metav1.PartialObjectMetadataList
+		jobs.SetGroupVersionKind(podplan.PullJobKind)
+		if err := r.Client.List(ctx, &jobs, owned...); err != nil {
+			return snapshot, fmt.Errorf("listing image pull jobs: %w", err)
+		}
+		for i := range jobs.Items {
+			snapshot.PullJobs = append(snapshot.PullJobs, &jobs.Items[i])
+		}
+	}
+	var revisions, orphans appsv1.ControllerRevisionList
+	if err := r.Client.List(ctx, &revisions, owned...); err != nil {
+		return snapshot, fmt.Errorf("listing revisions: %w", err)
+	}
+	if labels, err := metav1.LabelSelectorAsSelector(selector); err == nil { // otherwise the plan says so
+		if err := r.Client.List(ctx, &orphans, client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: Nobody},
+			client.MatchingLabelsSelector{Selector: labels}, client.UnsafeDisableDeepCopy); err != nil {
+			return snapshot, fmt.Errorf("listing revisions without owner: %w", err)
+		}
+	}
+	for _, items := range [][]appsv1.ControllerRevision{revisions.Items, orphans.Items} {
+		for i := range items {
+			snapshot.Revisions = append(snapshot.Revisions, &items[i])
+		}
+	}
+	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool { return ours(owner, selector, found) })
+	return snapshot, nil
+}
+
+// ours tells whether a revision is one of those that plans for the owner are made from (CS-057).
+func ours(owner client.Object, selector *metav1.LabelSelector, found *appsv1.ControllerRevision) bool {
+	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
+		return controller.UID == owner.GetUID()
+	}
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && matches.Matches(labels.Set(found.Labels))
+}
