@@ -29,6 +29,8 @@ type API struct {
 	Own *Own
 	// Now tells the time.
 	Now func() time.Time
+	// Flow bounds what is under way; nil lets one task follow the other.
+	Flow *Flow
 }
 
 // NewAPI returns an API with no writes to remember.
@@ -94,6 +96,17 @@ type Writer struct {
 // For returns the Writer for an owner.
 func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
+// Each runs do for 0 to n-1, as many at a time as the Flow lets the owner, waits for all, and returns their errors by index.
+func (w *Writer) Each(ctx context.Context, n int, do func(i int) error) []error {
+	return w.Flow.Each(ctx, w.owner, n, do)
+}
+
+// answered notes how the API server answers.
+func (w *Writer) answered(since time.Time, err error) error {
+	w.Flow.saw(w.Now().Sub(since), err)
+	return err
+}
+
 // Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent.
 func (w *Writer) Failed(object client.Object, err error) {
 	if !Clearly(err) {
@@ -115,7 +128,7 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 	sent := &unstructured.Unstructured{Object: document}
 	into.SetNamespace(sent.GetNamespace())
 	into.SetName(sent.GetName())
-	if err := w.Client.Create(ctx, sent); err != nil {
+	if err := w.answered(w.Now(), w.Client.Create(ctx, sent)); err != nil {
 		w.Failed(into, err)
 		return err
 	}
@@ -128,7 +141,7 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 
 // CreateTyped creates an object; the answer is read into it.
 func (w *Writer) CreateTyped(ctx context.Context, object client.Object) error {
-	if err := w.Client.Create(ctx, object); err != nil {
+	if err := w.answered(w.Now(), w.Client.Create(ctx, object)); err != nil {
 		w.Failed(object, err)
 		return err
 	}
@@ -146,7 +159,7 @@ func (w *Writer) created(object client.Object) error {
 // Delete deletes exactly this version of the object. One that is gone already is what was wanted.
 func (w *Writer) Delete(ctx context.Context, object client.Object) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	err := w.answered(w.Now(), w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 	if client.IgnoreNotFound(err) != nil {
 		w.Failed(object, err)
 		return err
@@ -178,9 +191,9 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 
 func (w *Writer) send(ctx context.Context, object client.Object, patch client.Patch, subresource string) error {
 	if subresource != "" {
-		return w.Client.SubResource(subresource).Patch(ctx, object, patch)
+		return w.answered(w.Now(), w.Client.SubResource(subresource).Patch(ctx, object, patch))
 	}
-	return w.Client.Patch(ctx, object, patch)
+	return w.answered(w.Now(), w.Client.Patch(ctx, object, patch))
 }
 
 // Read reads an object from the API server; the next plan knows what this one shows, whatever the caches have.

@@ -32,8 +32,6 @@ const attempts = 4
 type Applier struct {
 	API    *reconcile.API
 	Events Recorder
-	// Parallel bounds the requests that one SidecarSet has in flight.
-	Parallel int
 }
 
 // application is the carrying out of one plan.
@@ -100,7 +98,7 @@ func (a *application) all(ctx context.Context) Result {
 		}
 	}
 	done := make([]bool, len(writing))
-	for i, err := range parallel.Do(ctx, len(writing), a.Parallel, func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
+	for i, err := range a.Each(ctx, len(writing), func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
 		if done[i] {
 			result.Done[writing[i].Action]++
 		}

@@ -55,12 +55,11 @@ type Options struct {
 	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
+	// Flow bounds what is under way, for all controllers together.
+	Flow *reconcile.Flow
 	// Namespace is where revisions are kept: the manager's own (SS-183).
 	Namespace string
 }
-
-// atOnce bounds the requests that one SidecarSet has in flight; the server's priority and fairness decide beyond that.
-const atOnce = 32
 
 // controllerName names queue metrics and events (SS-262, SS-264).
 const controllerName = "sidecarset-controller"
@@ -82,8 +81,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		}
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	api.Flow = options.Flow
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: atOnce}}}
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}}}}
 	loop := r.loop(pauseAtMost, options.RateLimiter)
 	namespaces := namespaceMetadata()
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).

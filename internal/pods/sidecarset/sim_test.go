@@ -76,7 +76,7 @@ func (s *simulated) startManager() {
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
 	api := s.API()
 	s.kube = &Kube{API: api, Pods: s.Pods(), Namespace: "kruise-system"}
-	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s, Parallel: 1}}
+	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s}}
 }
 
 func (s *simulated) Event(_ *appsv1beta1.SidecarSet, eventType, reason, message string) {

@@ -63,7 +63,7 @@ func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
 	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Applier: podapply.Applier{API: api, Events: w, Parallel: 1}}
+		Applier: podapply.Applier{API: api, Events: w}}
 }
 
 func (w *workload) manage() {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -24,8 +23,6 @@ type Applier struct {
 	API    *reconcile.API
 	Status StatusWriter
 	Events Recorder
-	// Parallel bounds the requests that one WorkloadSpread has in flight.
-	Parallel int
 }
 
 // Result is what applying met.
@@ -82,7 +79,7 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		return result
 	}
 	a.pods(ctx, plan, &result, true)
-	for i, err := range parallel.Do(ctx, len(plan.Delete), a.Parallel, func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
+	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
 		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
 		}
@@ -101,7 +98,7 @@ func (a *Applier) pods(ctx context.Context, plan *Plan, result *Result, adopted 
 			writes = append(writes, w)
 		}
 	}
-	for i, err := range parallel.Do(ctx, len(writes), a.Parallel, func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
+	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(writes), func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
 		if result.tried(writes[i].Pod, err) && writes[i].Cost != "" {
 			result.CostErrors = append(result.CostErrors, err)
 		}

@@ -44,6 +44,8 @@ type Options struct {
 	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
+	// Flow bounds what is under way, for all controllers together.
+	Flow *reconcile.Flow
 	// Workloads reads targets and tells of their changes.
 	Workloads Followed
 	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
@@ -53,9 +55,6 @@ type Options struct {
 	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
 	Window time.Duration
 }
-
-// inFlight bounds the requests that one WorkloadSpread has in flight; the server's priority and fairness decide beyond that.
-const inFlight = 32
 
 // controllerName names queue metrics and events.
 const controllerName = "workloadspread-controller"
@@ -90,6 +89,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	api.Flow = options.Flow
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	var status StatusWriter = PlainStatusWriter{kube}
 	if options.Booker != nil {
@@ -101,7 +101,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: r.owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
-		Events: recorder{mgr.GetEventRecorder(controllerName)}, Parallel: inFlight}}
+		Events: recorder{mgr.GetEventRecorder(controllerName)}}}
 	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).

@@ -18,7 +18,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/retries"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -280,7 +279,7 @@ func (p *Pass) strangers(ctx context.Context, s *Snapshot) error {
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
-	errs := parallel.Do(ctx, len(found), p.Applier.Parallel, func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
+	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found), func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods = slices.Clone(s.Pods)
 	}

@@ -82,7 +82,7 @@ func (s *simulated) startManager() {
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
 	s.pass = &Pass{Reader: s.reader, Versioned: versions, Window: s.window,
-		Applier: Applier{API: api, Status: PlainStatusWriter{s.reader.Kube}, Events: s, Parallel: 1}}
+		Applier: Applier{API: api, Status: PlainStatusWriter{s.reader.Kube}, Events: s}}
 }
 
 // Event implements Recorder.

@@ -29,8 +29,6 @@ var errRecreated = errors.New("the pod will be recreated instead")
 type Applier struct {
 	API    *reconcile.API
 	Events Recorder
-	// Parallel bounds the requests that one workload has in flight.
-	Parallel int
 }
 
 // Application is the carrying out of one plan.

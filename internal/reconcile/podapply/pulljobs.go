@@ -14,21 +14,20 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // PreDownload ends and creates jobs, and when all exist, labels the update revision, from the version that left if this pass wrote it
 // (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that is taken, or free already, is what was wanted.
 func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
-	errs := parallel.Do(ctx, len(a.plan.EndedPulls), a.Parallel, func(i int) error {
+	errs := a.Each(ctx, len(a.plan.EndedPulls), func(i int) error {
 		job := a.plan.EndedPulls[i]
 		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
 		}
 		return nil
 	})
-	errs = append(errs, parallel.Do(ctx, len(a.plan.Pulls), a.Parallel, func(i int) error {
+	errs = append(errs, a.Each(ctx, len(a.plan.Pulls), func(i int) error {
 		job := a.plan.Pulls[i]
 		switch err := a.Client.Create(ctx, &unstructured.Unstructured{Object: job.Document}); {
 		case apierrors.IsAlreadyExists(err):

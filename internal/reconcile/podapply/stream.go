@@ -13,7 +13,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -33,7 +32,7 @@ func (a *Application) Pods(ctx context.Context, end time.Time, result *Result) {
 	}
 	var mu sync.Mutex
 	creations, failed := a.plan.Create, false
-	panics := parallel.Do(ctx, len(mends)+len(creations)+len(starts), a.Parallel, func(i int) error {
+	panics := a.Each(ctx, len(mends)+len(creations)+len(starts), func(i int) error {
 		mu.Lock()
 		late, skip := a.Now().After(end), failed
 		result.Unfinished = result.Unfinished || late

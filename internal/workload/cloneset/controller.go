@@ -51,10 +51,9 @@ type Options struct {
 	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
+	// Flow bounds what is under way, for all controllers together.
+	Flow *reconcile.Flow
 }
-
-// atOnce bounds the requests that one set has in flight; the server's priority and fairness decide beyond that.
-const atOnce = 32
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -68,9 +67,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		}
 	}
 	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	api.Flow = options.Flow
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: podapply.Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}, Parallel: atOnce}}}
+		Applier: podapply.Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}}}}
 	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: kube.Owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
 	api.Own.Leaked = func(owner types.UID) {
 		if name := loop.NameOf(owner); name.Name != "" {

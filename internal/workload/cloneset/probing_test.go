@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -22,7 +23,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(100), Features{})
-			s.pass.Applier.Parallel = 32
+			s.pass.Kube.Flow = reconcile.NewFlow()
 			created, storing := 0, error(nil)
 			s.Answer = func(r *simulation.Request) error {
 				switch {

@@ -68,7 +68,7 @@ func (s *simulated) startManager(features Features) {
 	api := s.API()
 	s.kube = &Kube{podapply.Reader{API: api, Pods: s.Pods()}}
 	s.serveJobs(s.servesJobs)
-	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: podapply.Applier{API: api, Events: s, Parallel: 1}}
+	s.pass = &Pass{Kube: s.kube, Features: features, Random: s.Rand.IntN, Applier: podapply.Applier{API: api, Events: s}}
 }
 
 // serveJobs lets the cluster have the kind ImagePullJob, or not.

@@ -1,0 +1,162 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/platform/parallel"
+)
+
+// Bounds of a Flow. An API server groups the writes of a moment into one of its disk, so that few in flight make it slow; beyond the upper bound they
+// only wait there instead of here.
+const (
+	flowLeast, flowFirst, flowMost = 16, 32, 128
+	// flowWindow is how many answers are looked at together.
+	flowWindow = 64
+	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and so much more.
+	flowSlower, flowJitter = 4, 5 * time.Millisecond
+)
+
+// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the API server answers quickly, fewer when it
+// becomes slow or refuses for want of time. When a place becomes free, the owner that has the fewest of them gets it, so that a large rollout does not
+// hold up small ones. One Flow serves all controllers of a process. A nil one carries out one task after the other.
+type Flow struct {
+	mu      sync.Mutex
+	limit   float64
+	running int
+	busy    map[types.UID]int
+	waiting []*place
+
+	// Of the answers in the window: how many, how long they took, and whether any of them was that the server has no time. full: there was need for more.
+	answers    int
+	took       time.Duration
+	overloaded bool
+	full       bool
+	// best is how long answers take at best, as far as that is known: it follows slowly when they take longer.
+	best time.Duration
+}
+
+// place is what somebody waits for.
+type place struct {
+	owner types.UID
+	free  chan struct{}
+}
+
+// NewFlow returns a Flow.
+func NewFlow() *Flow { return &Flow{limit: flowFirst, busy: map[types.UID]int{}} }
+
+// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index. It takes up the next
+// one when a place is free, and none after the context has ended. A panic is an error.
+func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
+	if f == nil {
+		return parallel.Do(ctx, n, 1, do)
+	}
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		if err := f.take(ctx, owner); err != nil {
+			for ; i < n; i++ {
+				errs[i] = err
+			}
+			break
+		}
+		all.Go(func() {
+			defer f.give(owner)
+			errs[i] = parallel.Guarded(ctx, func() error { return do(i) })
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+func (f *Flow) take(ctx context.Context, owner types.UID) error {
+	f.mu.Lock()
+	if f.running < int(f.limit) && len(f.waiting) == 0 {
+		f.start(owner)
+		f.mu.Unlock()
+		return ctx.Err()
+	}
+	f.full = true
+	p := &place{owner, make(chan struct{})}
+	f.waiting = append(f.waiting, p)
+	f.mu.Unlock()
+	select {
+	case <-p.free:
+		return nil
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := slices.Index(f.waiting, p); i >= 0 {
+		f.waiting = slices.Delete(f.waiting, i, i+1)
+		return ctx.Err()
+	}
+	return nil // it became free at this moment, and is given back as any other
+}
+
+func (f *Flow) start(owner types.UID) {
+	f.running++
+	f.busy[owner]++
+}
+
+// give gives a place back. Those that wait longest come first among owners that have as many.
+func (f *Flow) give(owner types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	if f.busy[owner]--; f.busy[owner] == 0 {
+		delete(f.busy, owner)
+	}
+	f.fill()
+}
+
+func (f *Flow) fill() {
+	for f.running < int(f.limit) && len(f.waiting) > 0 {
+		next := 0
+		for i, p := range f.waiting {
+			if f.busy[p.owner] < f.busy[f.waiting[next].owner] {
+				next = i
+			}
+		}
+		p := f.waiting[next]
+		f.waiting = slices.Delete(f.waiting, next, next+1)
+		f.start(p.owner)
+		close(p.free)
+	}
+}
+
+// saw takes note of an answer of the API server.
+func (f *Flow) saw(took time.Duration, err error) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers++
+	f.took += took
+	f.overloaded = f.overloaded || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	if f.answers < flowWindow {
+		return
+	}
+	mean := f.took / time.Duration(f.answers)
+	if f.best == 0 || mean < f.best {
+		f.best = mean
+	}
+	switch {
+	case f.overloaded:
+		f.limit *= 0.7
+	case mean > flowSlower*f.best+flowJitter:
+		f.limit *= 0.9
+	case f.full:
+		f.limit *= 1.125
+	}
+	f.best += (mean - f.best) / 512
+	f.limit = min(max(f.limit, flowLeast), flowMost)
+	f.answers, f.took, f.overloaded, f.full = 0, 0, false, len(f.waiting) > 0
+	f.fill()
+}

@@ -1,0 +1,129 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What a Flow does when a server answers: after so many windows of answers that take so long, with tasks waiting or not.
+func TestFlowAdapts(t *testing.T) {
+	busy := apierrors.NewTooManyRequests("busy", 1)
+	type answers struct {
+		windows int
+		took    time.Duration
+		err     error
+		full    bool
+	}
+	tests := map[string]struct {
+		answers []answers
+		want    int
+	}{
+		"fast and all places are taken":      {[]answers{{4, time.Millisecond, nil, true}}, 51},
+		"as fast with a distant server":      {[]answers{{4, 100 * time.Millisecond, nil, true}}, 51},
+		"never above the most":               {[]answers{{100, time.Millisecond, nil, true}}, flowMost},
+		"places are free":                    {[]answers{{4, time.Millisecond, nil, false}}, flowFirst},
+		"it becomes slow":                    {[]answers{{4, time.Millisecond, nil, true}, {3, 50 * time.Millisecond, nil, true}}, 37},
+		"slow for long, but not too few":     {[]answers{{4, time.Millisecond, nil, true}, {20, 50 * time.Millisecond, nil, true}}, flowLeast},
+		"it has no time":                     {[]answers{{1, time.Millisecond, busy, true}}, 22},
+		"a refusal for another reason":       {[]answers{{4, time.Millisecond, apierrors.NewConflict(corev1.Resource("pods"), "a", nil), true}}, 51},
+		"fast again":                         {[]answers{{4, time.Millisecond, busy, true}, {20, time.Millisecond, nil, true}}, flowMost},
+		"slow from some time on is the best": {[]answers{{1, time.Millisecond, nil, true}, {600, 50 * time.Millisecond, nil, true}}, flowMost},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := NewFlow()
+			for _, a := range tt.answers {
+				for range a.windows * flowWindow {
+					f.full = a.full
+					f.saw(a.took, a.err)
+				}
+			}
+			if int(f.limit) != tt.want {
+				t.Errorf("%d places, want %d", int(f.limit), tt.want)
+			}
+		})
+	}
+	var none *Flow
+	none.saw(time.Second, busy)
+}
+
+// An owner with few tasks does not wait for one with many, and all that begins ends.
+func TestFlowIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, started := NewFlow(), time.Now()
+		var all sync.WaitGroup
+		ended := map[types.UID]time.Duration{}
+		var mu sync.Mutex
+		most, running := int32(0), atomic.Int32{}
+		for owner, tasks := range map[types.UID]int{"large": 32 * 100, "small": 16 * 2, "other": 5} {
+			all.Go(func() {
+				if owner != "large" {
+					time.Sleep(time.Second / 2) // when all places are taken
+				}
+				for _, err := range f.Each(t.Context(), owner, tasks, func(int) error {
+					n := running.Add(1)
+					mu.Lock()
+					most = max(most, n)
+					mu.Unlock()
+					time.Sleep(time.Second)
+					running.Add(-1)
+					return nil
+				}) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				mu.Lock()
+				ended[owner] = time.Since(started)
+				mu.Unlock()
+			})
+		}
+		all.Wait()
+		if most != flowFirst || ended["other"] > 3*time.Second || ended["small"] > 5*time.Second || ended["large"] > 103*time.Second {
+			t.Errorf("%d at once, ended %v", most, ended)
+		}
+		if f.running != 0 || len(f.busy) != 0 || len(f.waiting) != 0 {
+			t.Errorf("left: %+v", f)
+		}
+	})
+}
+
+// Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the other.
+func TestFlowEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFlow()
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			time.Sleep(time.Second / 2)
+			stop()
+		}()
+		errs := f.Each(ctx, "a", 100, func(i int) error {
+			time.Sleep(time.Second)
+			if i == 0 {
+				panic("at the first")
+			}
+			return nil
+		})
+		if errs[0] == nil || errs[1] != nil || !errors.Is(errs[flowFirst], context.Canceled) || !errors.Is(errs[99], context.Canceled) {
+			t.Error(errs)
+		}
+		if f.running != 0 || len(f.waiting) != 0 {
+			t.Errorf("left: %+v", f)
+		}
+	})
+	var none *Flow
+	order := []int{}
+	none.Each(t.Context(), "a", 3, func(i int) error { order = append(order, i); return nil })
+	if len(order) != 3 || order[0] != 0 || order[2] != 2 {
+		t.Error(order)
+	}
+}
