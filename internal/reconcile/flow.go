@@ -47,8 +47,13 @@ type place struct {
 	free  chan struct{}
 }
 
-// NewFlow returns a Flow.
-func NewFlow() *Flow { return &Flow{limit: flowFirst, busy: map[types.UID]int{}} }
+// NewFlow returns a Flow that begins with so many places; 0 is what a manager begins with.
+func NewFlow(places int) *Flow {
+	if places == 0 {
+		places = flowFirst
+	}
+	return &Flow{limit: float64(places), busy: map[types.UID]int{}}
+}
 
 // Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index. It takes up the next
 // one when a place is free, and none after the context has ended. A panic is an error.

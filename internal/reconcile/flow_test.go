@@ -40,7 +40,7 @@ func TestFlowAdapts(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := NewFlow()
+			f := NewFlow(0)
 			for _, a := range tt.answers {
 				for range a.windows * flowWindow {
 					f.full = a.full
@@ -59,7 +59,7 @@ func TestFlowAdapts(t *testing.T) {
 // An owner with few tasks does not wait for one with many, and all that begins ends.
 func TestFlowIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, started := NewFlow(), time.Now()
+		f, started := NewFlow(0), time.Now()
 		var all sync.WaitGroup
 		ended := map[types.UID]time.Duration{}
 		var mu sync.Mutex
@@ -100,7 +100,7 @@ func TestFlowIsFair(t *testing.T) {
 // Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the other.
 func TestFlowEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFlow()
+		f := NewFlow(0)
 		ctx, stop := context.WithCancel(t.Context())
 		go func() {
 			time.Sleep(time.Second / 2)

@@ -23,7 +23,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(100), Features{})
-			s.pass.Kube.Flow = reconcile.NewFlow()
+			s.pass.Kube.Flow = reconcile.NewFlow(0)
 			created, storing := 0, error(nil)
 			s.Answer = func(r *simulation.Request) error {
 				switch {
