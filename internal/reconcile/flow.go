@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
@@ -102,6 +104,22 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 		return ctx.Err()
 	}
 	return nil // it became free at this moment, and is given back as any other
+}
+
+// Collectors are the metrics of the Flow: the bound, the tasks under way, and the owners that wait for a place.
+func (f *Flow) Collectors() []prometheus.Collector {
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return float64(value())
+		})
+	}
+	return []prometheus.Collector{
+		gauge("afloat_tasks_limit", "How many tasks of all controllers may be under way, by how quickly the API server answers.", func() int { return int(f.limit) }),
+		gauge("afloat_tasks_running", "Tasks of all controllers that are under way.", func() int { return f.running }),
+		gauge("afloat_tasks_waiting", "Tasks that wait for a place, one for each owner that has more to do.", func() int { return len(f.waiting) }),
+	}
 }
 
 func (f *Flow) start(owner types.UID) {
