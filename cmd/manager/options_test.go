@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // OPS-020: every flag of the reference is accepted; an unknown one is an error.
@@ -136,13 +137,13 @@ func TestVersionedKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := newSpreads(t.Context(), nil, o, gates)
-		if err != nil || s.watch != nil || s.kinds != nil || s.listed != nil { // WS-186: nothing of it without the gate
+		s, err := registry.NewSpreads(t.Context(), nil, &o.kinds, gates, o.installNamespace)
+		if err != nil || s.Watch != nil || s.Kinds != nil || s.Listed != nil { // WS-186: nothing of it without the gate
 			t.Fatalf("%+v, %v", s, err)
 		}
 		var got []string
 		for _, kind := range []string{"CloneSet", "Deployment", "ReplicaSet", "StatefulSet"} {
-			if s.versioned.Has(kind) {
+			if s.Versioned.Has(kind) {
 				got = append(got, kind)
 			}
 		}

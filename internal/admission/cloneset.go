@@ -19,13 +19,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
-)
-
-// Paths of the CloneSet webhooks (CS-018).
-const (
-	mutateCloneSetPath   = "/mutate-apps-kruise-io-cloneset"
-	validateCloneSetPath = "/validate-apps-kruise-io-cloneset"
 )
 
 // cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
@@ -42,6 +37,14 @@ type cloneSetWebhooks struct {
 	hostPorts        bool
 	// inPlace is what may change under InPlaceOnly (CS-033).
 	inPlace inplace.Options
+}
+
+// CloneSets makes the webhooks of the kind.
+func CloneSets(e *Environment) Webhooks {
+	w := &cloneSetWebhooks{protectDeletion: e.Gates.Enabled(features.ResourcesDeletionProtection), forbidPrivileged: e.ForbidPrivileged, judge: e.judge,
+		pods: e.cached, templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
+		hostPorts: e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates), inPlace: e.InPlace}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
 // mutate fills in what was left out (CS-010 to CS-015).
@@ -273,4 +276,18 @@ func sameJSON(a, b any) bool {
 	}
 	right, err := json.Marshal(b)
 	return err == nil && string(left) == string(right)
+}
+
+// MovedInCloneSets is where a field of one version of a CloneSet is in the other. What v1beta1 has in updateStrategy.rollingUpdate v1alpha1
+// has in updateStrategy itself (CS-253). What v1beta1 has in updateStrategy itself takes the place that this leaves free, so that every
+// field comes back to where it was.
+func MovedInCloneSets(path []string) []string {
+	const strategy, rolling = "updateStrategy", "rollingUpdate"
+	switch {
+	case len(path) < 3 || path[0] != "spec" || path[1] != strategy:
+		return path
+	case len(path) > 3 && path[2] == rolling:
+		return append([]string{"spec", strategy}, path[3:]...)
+	}
+	return append([]string{"spec", strategy, rolling}, path[2:]...)
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/recreate"
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
-
-const mutateRecreatePath = "/mutate-apps-kruise-io-containerrecreaterequest"
 
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
 type recreateWebhook struct {
@@ -29,6 +28,12 @@ type recreateWebhook struct {
 	live client.Reader
 	// cached is good enough for warnings.
 	cached client.Reader
+}
+
+// ContainerRecreateRequests makes the webhook of the kind.
+func ContainerRecreateRequests(e *Environment) Webhooks {
+	w := &recreateWebhook{daemon: e.Gates.Enabled(features.KruiseDaemon), live: e.live, cached: e.cached}
+	return Webhooks{Mutate: w.mutate}
 }
 
 func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request) admission.Response {

@@ -12,16 +12,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
-)
-
-// Paths of the webhooks of images (OPS-060).
-const (
-	mutateNodeImagePath   = "/mutate-apps-kruise-io-nodeimage"
-	validateNodeImagePath = "/validate-apps-kruise-io-nodeimage"
-	mutatePullJobPath     = "/mutate-apps-kruise-io-imagepulljob"
-	validatePullJobPath   = "/validate-apps-kruise-io-imagepulljob"
-	mutatePullListPath    = "/mutate-apps-kruise-io-imagelistpulljob"
-	validatePullListPath  = "/validate-apps-kruise-io-imagelistpulljob"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // imageWebhooks admits NodeImages, ImagePullJobs and ImageListPullJobs of both versions (IMG-020 to IMG-046).
@@ -31,15 +22,29 @@ type imageWebhooks struct {
 	now          func() time.Time
 }
 
-func (w *imageWebhooks) handlers() map[string]admission.Handler {
-	return map[string]admission.Handler{
-		mutateNodeImagePath:   inTime(w.gated(false, w.mutateNode)),
-		validateNodeImagePath: inTime(w.gated(false, w.validateNode)),
-		mutatePullJobPath:     inTime(w.gated(true, w.mutateJob)),
-		validatePullJobPath:   inTime(w.gated(true, w.validateJob)),
-		mutatePullListPath:    inTime(w.gated(true, w.mutateList)),
-		validatePullListPath:  inTime(w.gated(true, w.validateList)),
-	}
+func newImageWebhooks(e *Environment) *imageWebhooks {
+	return &imageWebhooks{daemon: e.Gates.Enabled(features.KruiseDaemon), jobs: e.Gates.Enabled(features.ImagePullJobGate), now: time.Now}
+}
+
+// NodeImages makes the webhooks of the kind.
+func NodeImages(e *Environment) Webhooks { return newImageWebhooks(e).nodes() }
+
+// ImagePullJobs makes the webhooks of the kind.
+func ImagePullJobs(e *Environment) Webhooks { return newImageWebhooks(e).pullJobs() }
+
+// ImageListPullJobs makes the webhooks of the kind.
+func ImageListPullJobs(e *Environment) Webhooks { return newImageWebhooks(e).listJobs() }
+
+func (w *imageWebhooks) nodes() Webhooks {
+	return Webhooks{Mutate: w.gated(false, w.mutateNode), Validate: w.gated(false, w.validateNode)}
+}
+
+func (w *imageWebhooks) pullJobs() Webhooks {
+	return Webhooks{Mutate: w.gated(true, w.mutateJob), Validate: w.gated(true, w.validateJob)}
+}
+
+func (w *imageWebhooks) listJobs() Webhooks {
+	return Webhooks{Mutate: w.gated(true, w.mutateList), Validate: w.gated(true, w.validateList)}
 }
 
 // gated asks the handler about creations and updates, unless a gate is off.

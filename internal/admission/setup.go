@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -20,26 +19,24 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
-// Names of the shipped objects (OPS-060), and the CRDs that are converted (OPS-070).
+// Names of the shipped objects (OPS-060).
 const (
 	mutatingConfiguration   = "kruise-mutating-webhook-configuration"
 	validatingConfiguration = "kruise-validating-webhook-configuration"
 )
 
-// convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
-var (
-	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io", "sidecarsets.apps.kruise.io",
-		"workloadspreads.apps.kruise.io"}
-	otherCRDs = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
-		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
-)
-
 // Options of the webhook server.
 type Options struct {
+	// Kinds are those of the registry, OtherCRDs the remaining definitions of OPS-070, which only other releases, or the reference, convert.
+	Kinds     []Kind
+	OtherCRDs []string
+	// Gates are the feature gates in force.
+	Gates *features.Gates
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
 	Namespace, SecretName, ServiceName string
 	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates in CertDir alone
@@ -58,25 +55,14 @@ type Options struct {
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
 	InitTimeout time.Duration
-	// ProtectDeletion is gate ResourcesDeletionProtection (CS-034).
-	ProtectDeletion bool
 	// ForbidPrivileged refuses templates with privileged containers.
 	ForbidPrivileged bool
-	// TemplateDefaults is off with gate TemplateNoDefaults; HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates (CS-014).
-	TemplateDefaults, HostPorts bool
 	// InPlace is what may change under InPlaceOnly (CS-033).
 	InPlace inplace.Options
-	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
-	Daemon, PullJobs bool
-	// NativeSidecars says that the server knows native sidecars, NativeSidecarUpdates that they may be upgraded in place (SS-257, SS-W01).
-	NativeSidecars, NativeSidecarUpdates bool
-	// AllSidecarMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
-	AllSidecarMetadata bool
-	// SortSidecars is gate EnableSortSidecarContainerByName (SS-100).
-	SortSidecars bool
-	// WorkloadSpreads is gate WorkloadSpread (WS-030); Listed are the kinds that users list for them, set where it is on.
-	WorkloadSpreads bool
-	Listed          *workloadspread.Listed
+	// Minor is the minor version of the API server.
+	Minor uint
+	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
+	Listed *workloadspread.Listed
 	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets give to pods; nil without gate PodWebhook.
@@ -88,15 +74,12 @@ type Options struct {
 	Pods, GateAllPods bool
 }
 
-// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
-// only looked at.
+// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name.
 //
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
@@ -123,22 +106,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	sidecarSets := &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
-		native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata}
-	workloadSpreads := &workloadSpreadWebhook{on: options.WorkloadSpreads, turns: make(chan struct{}, judgedAtOnce), judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
-		listed: options.Listed, window: options.UnschedulableWindow}
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
-		protectDeletion:  options.ProtectDeletion,
-		forbidPrivileged: options.ForbidPrivileged,
-		judge:            judge,
-		pods:             mgr.GetClient(),
-		templateDefaults: options.TemplateDefaults,
-		hostPorts:        options.HostPorts,
-		inPlace:          options.InPlace,
-	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images:      &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now},
-		sidecarSets: sidecarSets, spreads: workloadSpreads,
-		pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
+	upkeep := &struct{ announcer }{} // it is told of the handlers
+	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), announcer: upkeep},
+		podWebhooks{pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -146,7 +116,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
-	sidecarSets.announcer, workloadSpreads.announcer = keeper, keeper
+	upkeep.announcer = keeper
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -162,7 +132,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
-	server.Register(convertPath, &conversionHandler{log: mgr.GetLogger().WithName("conversion")})
+	server.Register(convertPath, &conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds})
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -177,13 +147,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
-// kinds are what admits each kind.
-type kinds struct {
-	cloneSets   *cloneSetWebhooks
-	recreates   *recreateWebhook
-	images      *imageWebhooks
-	sidecarSets *sidecarSetWebhooks
-	spreads     *workloadSpreadWebhook
+// podWebhooks are what admits pods.
+type podWebhooks struct {
 	// pods changes pods; nil without gate PodWebhook. removals are checks of their removal, which reads live; nil if there are none.
 	pods     *pod.Chain
 	learners []learner
@@ -192,18 +157,17 @@ type kinds struct {
 }
 
 // admissionHandlers are the admission webhooks by path.
-func admissionHandlers(w kinds) map[string]admission.Handler {
-	handlers := map[string]admission.Handler{
-		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
-		validateCloneSetPath: inTime(w.cloneSets.validate),
-		mutateRecreatePath:   inTime(w.recreates.mutate),
-
-		mutateSidecarSetPath:   inTime(w.sidecarSets.mutate),
-		validateSidecarSetPath: inTime(w.sidecarSets.validate),
-
-		validateWorkloadSpreadPath: inTime(w.spreads.validate),
+func admissionHandlers(e *Environment, w podWebhooks) map[string]admission.Handler {
+	handlers := map[string]admission.Handler{}
+	for i := range e.Kinds {
+		kind := &e.Kinds[i]
+		webhooks := kind.Webhooks(e)
+		for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
+			if handle != nil {
+				handlers[kind.path(verb)] = inTime(handle)
+			}
+		}
 	}
-	maps.Copy(handlers, w.images.handlers())
 	if w.pods != nil {
 		handlers[mutatePodPath] = mutatePod(w.pods, true)
 		handlers[mutatePodAllPath] = mutatePod(w.pods, false)
@@ -254,7 +218,7 @@ func (o Options) podChain(spreads *pod.Spreads) (*pod.Chain, error) {
 	if !o.Pods {
 		return nil, nil
 	}
-	sidecars := pod.NewSidecars(o.Sidecars, o.SortSidecars, time.Now)
+	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
 	chain := newPodChain(o.GateAllPods, spreads, sidecars)
 	return chain, register(chain.Metric(), sidecars.Metric())
 }
@@ -359,10 +323,20 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 			return otherPods(o.GateAllPods, "false", "false"), true
 		}}},
 		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
-		CRDs:       convertedCRDs,
-		OtherCRDs:  otherCRDs,
+		CRDs:       o.converted(),
+		OtherCRDs:  o.OtherCRDs,
 		ServerPort: o.Port,
 	}
+}
+
+// converted are the definitions of the kinds that are converted here (OPS-070).
+func (o Options) converted() (definitions []string) {
+	for i := range o.Kinds {
+		if o.Kinds[i].Conversion != nil {
+			definitions = append(definitions, o.Kinds[i].Definition())
+		}
+	}
+	return definitions
 }
 
 func (o Options) initTimeout() time.Duration {

@@ -23,14 +23,9 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
-)
-
-// Paths of the SidecarSet webhooks (SS-020).
-const (
-	mutateSidecarSetPath   = "/mutate-apps-kruise-io-sidecarset"
-	validateSidecarSetPath = "/validate-apps-kruise-io-sidecarset"
 )
 
 // sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
@@ -49,6 +44,14 @@ type sidecarSetWebhooks struct {
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
+
+// SidecarSets makes the webhooks of the kind.
+func SidecarSets(e *Environment) Webhooks {
+	w := &sidecarSetWebhooks{judge: e.judge, namespace: e.Namespace, cached: e.cached, live: e.live, announcer: e.announcer,
+		native: e.Minor >= 28, nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+		allMetadata: e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed)}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+}
 
 // mutate fills in what was left out, and the hashes (SS-010 to SS-019).
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +20,9 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
-
-const validateWorkloadSpreadPath = "/validate-apps-kruise-io-workloadspread"
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
 type workloadSpreadWebhook struct {
@@ -40,6 +40,13 @@ type workloadSpreadWebhook struct {
 	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not take the
 	// time of those who create pods elsewhere. Nil is no bound.
 	turns chan struct{}
+}
+
+// WorkloadSpreads makes the webhook of the kind.
+func WorkloadSpreads(e *Environment) Webhooks {
+	w := &workloadSpreadWebhook{on: e.Gates.Enabled(features.WorkloadSpread), judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
+		listed: e.Listed, window: e.UnschedulableWindow, turns: make(chan struct{}, judgedAtOnce)}
+	return Webhooks{Validate: w.validate}
 }
 
 // judgedAtOnce is how many WorkloadSpreads are judged at the same time.
@@ -231,4 +238,18 @@ func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.
 		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	return workload.Object, nil
+}
+
+// RenamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180). What has the
+// other name already takes the place that this leaves free.
+func RenamedInWorkloadSpreads(path []string) []string {
+	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
+		return path
+	}
+	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"}, {"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
+		if i := slices.Index(names[:], path[3]); i >= 0 {
+			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
+		}
+	}
+	return path
 }
