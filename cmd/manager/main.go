@@ -309,7 +309,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 	}
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
-		if kind.Setup == nil || kind.Gate != "" && !e.Gates.Enabled(kind.Gate) {
+		if kind.Setup == nil || kind.Gates.Off(e.Gates) != "" {
 			continue
 		}
 		absent := func() {

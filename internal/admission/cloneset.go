@@ -25,8 +25,6 @@ import (
 
 // cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
 type cloneSetWebhooks struct {
-	// protectDeletion is gate ResourcesDeletionProtection (CS-034).
-	protectDeletion bool
 	// forbidPrivileged is flag --allow-privileged=false.
 	forbidPrivileged bool
 	judge            TemplateJudge
@@ -41,17 +39,18 @@ type cloneSetWebhooks struct {
 
 // CloneSets makes the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
-	w := &cloneSetWebhooks{protectDeletion: e.Gates.Enabled(features.ResourcesDeletionProtection), forbidPrivileged: e.ForbidPrivileged, judge: e.judge,
-		pods: e.cached, templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
-		hostPorts: e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates), inPlace: e.InPlace}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+	w := &cloneSetWebhooks{forbidPrivileged: e.ForbidPrivileged, judge: e.judge, pods: e.cached,
+		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
+		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates), inPlace: e.InPlace}
+	webhooks := Webhooks{Mutate: w.mutate, Validate: w.validate}
+	if e.Gates.Enabled(features.ResourcesDeletionProtection) {
+		webhooks.Delete = protect
+	}
+	return webhooks
 }
 
 // mutate fills in what was left out (CS-010 to CS-015).
 func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	updated, old, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -74,12 +73,6 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 
 // validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation == admissionv1.Delete && w.protectDeletion {
-		return protect(&request)
-	}
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	updatedDoc, oldDoc, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -107,7 +100,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 }
 
 // protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An object that cannot be read asks for no protection.
-func protect(request *admission.Request) admission.Response {
+func protect(_ context.Context, request admission.Request) admission.Response {
 	var object struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {

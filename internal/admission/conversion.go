@@ -24,13 +24,13 @@ const maxReview = 32 << 20
 // converter converts an object of one version, as JSON, to another version as kind.
 type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
-// Conversion converts objects of a kind between v1alpha1 and v1beta1.
-type Conversion struct{ up, down converter }
+// Conversion has the converters of a kind, by the version of the object and the wanted one.
+type Conversion map[[2]string]converter
 
 // Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or get the
 // one that place says.
-func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place ...func(path []string) []string) *Conversion {
-	return &Conversion{between(up, place), between(down, place)}
+func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place ...func(path []string) []string) Conversion {
+	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
@@ -109,7 +109,10 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if object.APIVersion == to {
 		return raw, nil
 	}
-	convert := h.converter(object.Kind, object.APIVersion, to)
+	var convert converter
+	if i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == object.Kind }); i >= 0 {
+		convert = h.kinds[i].Conversion[[2]string{object.APIVersion, to}]
+	}
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
@@ -126,18 +129,6 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	}
 	document["apiVersion"] = to
 	return json.Marshal(document)
-}
-
-// converter converts the kind between the versions; nil if it cannot be converted.
-func (h *conversionHandler) converter(kind, from, to string) converter {
-	i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == kind && k.Conversion != nil })
-	switch {
-	case i >= 0 && from == alpha && to == beta:
-		return h.kinds[i].Conversion.up
-	case i >= 0 && from == beta && to == alpha:
-		return h.kinds[i].Conversion.down
-	}
-	return nil
 }
 
 // attempt converts, and makes an error of a panic (OPS-066).

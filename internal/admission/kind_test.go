@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -30,18 +31,28 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods podWebhooks) map[string]admission.Handler {
 	t.Helper()
-	gates, err := features.Parse("")
+	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods)
+}
+
+func gates(t *testing.T, list string) *features.Gates {
+	t.Helper()
+	parsed, err := features.Parse(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates}}, pods)
+	return parsed
 }
 
-// handlers are those of kinds of images, by path.
-func (w *imageWebhooks) handlers() map[string]admission.Handler {
-	made := func(webhooks Webhooks) func(*Environment) Webhooks {
-		return func(*Environment) Webhooks { return webhooks }
-	}
-	return admissionHandlers(&Environment{Options: Options{Kinds: []Kind{{Name: "NodeImage", Webhooks: made(w.nodes())},
-		{Name: "ImagePullJob", Webhooks: made(w.pullJobs())}, {Name: "ImageListPullJob", Webhooks: made(w.listJobs())}}}}, podWebhooks{})
+// handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
+func handlersOf(t *testing.T, name, list string, webhooks Webhooks) map[string]admission.Handler {
+	t.Helper()
+	kind := Registered[slices.IndexFunc(Registered, func(k Kind) bool { return k.Name == name })]
+	kind.Webhooks = func(*Environment) Webhooks { return webhooks }
+	return kind.handlers(&Environment{Options: Options{Gates: gates(t, list)}})
+}
+
+// inTime is the handler of a webhook of a kind without gates.
+func inTime(handle admission.HandlerFunc) admission.Handler {
+	kind := Kind{Webhooks: func(*Environment) Webhooks { return Webhooks{Mutate: handle} }}
+	return kind.handlers(&Environment{})[kind.path("mutate")]
 }

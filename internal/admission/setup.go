@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -106,7 +107,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	upkeep := &struct{ announcer }{} // it is told of the handlers
+	upkeep := &struct{ announcer }{} // the keeper, which is made of the handlers' paths
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), announcer: upkeep},
 		podWebhooks{pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
 	keeping := options.keeper(handlers)
@@ -160,13 +161,7 @@ type podWebhooks struct {
 func admissionHandlers(e *Environment, w podWebhooks) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
-		kind := &e.Kinds[i]
-		webhooks := kind.Webhooks(e)
-		for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
-			if handle != nil {
-				handlers[kind.path(verb)] = inTime(handle)
-			}
-		}
+		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
 	if w.pods != nil {
 		handlers[mutatePodPath] = mutatePod(w.pods, true)
@@ -290,14 +285,6 @@ func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 		}()
 	}
 	return joined
-}
-
-func inTime(handle admission.HandlerFunc) admission.Handler {
-	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		ctx, cancel := context.WithTimeout(ctx, admissionTime)
-		defer cancel()
-		return handle(ctx, request)
-	})
 }
 
 func (o Options) keeper(handlers map[string]admission.Handler) certificate.Options {

@@ -55,9 +55,6 @@ func SidecarSets(e *Environment) Webhooks {
 
 // mutate fills in what was left out, and the hashes (SS-010 to SS-019).
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -75,9 +72,6 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 
 // validate judges SidecarSets (SS-030 to SS-070).
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)

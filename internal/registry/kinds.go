@@ -6,7 +6,6 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
@@ -17,8 +16,6 @@ import (
 // Kind is one kind, with all that drives it.
 type Kind struct {
 	admission.Kind
-	// Gate is the feature gate that its controller needs; empty is none.
-	Gate featuregate.Feature
 	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if another kind's works for it.
 	Controller string
 	Workers    int
@@ -31,24 +28,30 @@ type Kind struct {
 	Beside []client.Object
 }
 
+// Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030).
+var (
+	ofDaemon   = admission.Gates{features.KruiseDaemon}
+	ofPullJobs = admission.Gates{features.KruiseDaemon, features.ImagePullJobGate}
+)
+
 // Kinds are all kinds that are built. Their controllers start in this order.
 var Kinds = []Kind{
 	{
-		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Webhooks: admission.ContainerRecreateRequests,
+		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon, Webhooks: admission.ContainerRecreateRequests,
 			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1, appsv1alpha1.ContainerRecreateRequestFromV1beta1)},
-		Gate: features.KruiseDaemon, Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
+		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
-		Kind: admission.Kind{Name: "NodeImage", Plural: "nodeimages", Webhooks: admission.NodeImages,
+		Kind: admission.Kind{Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
 			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1)},
-		Gate: features.KruiseDaemon, Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
+		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind:       admission.Kind{Name: "ImagePullJob", Plural: "imagepulljobs", Webhooks: admission.ImagePullJobs},
+		Kind:       admission.Kind{Name: "ImagePullJob", Plural: "imagepulljobs", Gates: ofPullJobs, Webhooks: admission.ImagePullJobs},
 		Controller: "imagepulljob", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Webhooks: admission.ImageListPullJobs},
+		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs, Webhooks: admission.ImageListPullJobs},
 	},
 	{
 		Kind: admission.Kind{Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
@@ -57,9 +60,9 @@ var Kinds = []Kind{
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
 	{
-		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Webhooks: admission.WorkloadSpreads,
+		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread}, Webhooks: admission.WorkloadSpreads,
 			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads)},
-		Gate: features.WorkloadSpread, Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: withoutWorkloadSpreads,
+		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: withoutWorkloadSpreads,
 	},
 	{
 		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
