@@ -45,14 +45,14 @@ func isPod(object client.Object) bool {
 const releaseTime = 2 * time.Second
 
 // release gives back the places of pods that the controllers of this manager are refused (WS-152).
-func (c *creations) release(s *registry.Spreads) {
-	if s.Watch == nil {
+func (c *creations) release(e *registry.Environment) {
+	if e.Spreads == nil {
 		return
 	}
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
-		if err := s.Watch.Refused(ctx, pod, s.Versioned); err != nil { // it expires
+		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // it expires
 			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod", client.ObjectKeyFromObject(pod))
 		}
 	}

@@ -38,6 +38,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
@@ -98,12 +99,12 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := newEnvironment(ctx, mgr, o, gates, pods)
+	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, signal.Done())
 	if err != nil {
 		return err
 	}
-	creations.release(kinds.Spreads)
-	if err := addWebhooks(ctx, o, kinds, signal.Done()); err != nil {
+	creations.release(kinds)
+	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil { // on every replica, leader or not (OPS-032)
 		return err
 	}
 	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
@@ -274,22 +275,25 @@ func servesResize(cfg *rest.Config) (bool, error) {
 }
 
 // newEnvironment is what all kinds are set up with.
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index) (*registry.Environment, error) {
-	e := &registry.Environment{Manager: mgr, Gates: gates, Flags: o.kinds, Namespace: o.installNamespace, DaemonNamespace: o.daemonNamespace,
-		Workers: o.workers, Pods: pods, Resizes: func() (bool, error) { return servesResize(mgr.GetConfig()) }}
+func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, stopping <-chan struct{}) (*registry.Environment, error) {
+	webhooks, err := webhookOptions(o, gates, stopping)
+	if err != nil {
+		return nil, err
+	}
+	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers, Index: pods,
+		Resizes: func() (bool, error) { return servesResize(mgr.GetConfig()) }}
 	e.Limiter = func() workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
 			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
 	}
-	var err error
 	if e.InPlace, err = qualifies(mgr.GetConfig(), gates); err != nil {
 		return nil, err
 	}
 	if e.Minor, err = serverMinor(ctx, mgr.GetConfig()); err != nil {
 		return nil, err
 	}
-	if e.Spreads, err = registry.NewSpreads(ctx, mgr, &o.kinds, gates, o.installNamespace); err != nil {
+	if err := e.FollowSpreads(ctx); err != nil {
 		return nil, err
 	}
 	if gates.Enabled(features.PodWebhook) {

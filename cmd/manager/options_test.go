@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/registry"
 )
@@ -137,8 +138,9 @@ func TestVersionedKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := registry.NewSpreads(t.Context(), nil, &o.kinds, gates, o.installNamespace)
-		if err != nil || s.Watch != nil || s.Kinds != nil || s.Listed != nil { // WS-186: nothing of it without the gate
+		s := &registry.Environment{Options: admission.Options{Gates: gates}, Flags: o.kinds}
+		err = s.FollowSpreads(t.Context())
+		if err != nil || s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of it without the gate
 			t.Fatalf("%+v, %v", s, err)
 		}
 		var got []string

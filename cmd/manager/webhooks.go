@@ -19,42 +19,37 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032). stopping is closed when the manager is asked to end.
-func addWebhooks(ctx context.Context, o *options, e *registry.Environment, stopping <-chan struct{}) error {
+// webhookOptions are those of admission and conversion, but for what the API server and the caches tell. stopping is closed when the manager is asked to
+// end.
+func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),
 		OtherCRDs:           registry.Definitions,
-		Gates:               e.Gates,
+		Gates:               gates,
 		Namespace:           o.installNamespace,
 		SecretName:          o.secretName,
 		ServiceName:         o.serviceName,
 		Host:                o.webhookHost,
 		FilesOnly:           o.filesOnly(),
-		External:            e.Gates.Enabled(features.EnableExternalCerts),
+		External:            gates.Enabled(features.EnableExternalCerts),
 		ForbidPrivileged:    !o.kinds.AllowPrivileged,
 		Port:                o.webhookPort,
 		CertDir:             o.certDir,
 		Stopping:            stopping,
 		InitTimeout:         o.webhookInitTimeout,
 		ClientCAFile:        o.webhookClientCAFile,
-		InPlace:             e.InPlace,
-		Minor:               e.Minor,
-		Pods:                e.Gates.Enabled(features.PodWebhook),
-		GateAllPods:         e.Gates.Enabled(features.KruisePodReadinessGate),
+		Pods:                gates.Enabled(features.PodWebhook),
+		GateAllPods:         gates.Enabled(features.KruisePodReadinessGate),
 		UnschedulableWindow: o.kinds.UnschedulableWindow,
-		Sidecars:            e.Sidecars,
-		Listed:              e.Spreads.Listed,
-		Spreads:             e.Spreads.Watch,
-		Versioned:           e.Spreads.Versioned,
 	}
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)
 		if err != nil {
-			return fmt.Errorf("CERTS_RENEW_BEFORE: %w", err)
+			return options, fmt.Errorf("CERTS_RENEW_BEFORE: %w", err)
 		}
 		options.RenewBefore = renewBefore
 	}
-	return admission.Setup(ctx, e.Manager, options)
+	return options, nil
 }
 
 // serverMinor is the minor version of Kubernetes 1. It is 0, which every feature is newer than, if the server says nothing that can be read

@@ -8,36 +8,32 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
-// Environment is what the controllers of kinds are set up with.
+// Environment is what webhooks and controllers of kinds are set up with.
 type Environment struct {
+	admission.Options
 	Manager ctrl.Manager
-	Gates   *features.Gates
 	Flags   Flags
-	// Namespace is the install namespace, DaemonNamespace that of what node daemons read.
-	Namespace, DaemonNamespace string
+	// DaemonNamespace is that of what node daemons read.
+	DaemonNamespace string
 	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
 	Workers map[string]*int
 	Limiter func() workqueue.TypedRateLimiter[reconcile.Request]
-	// Pods finds the pods of an owner.
-	Pods *podindex.Index
-	// Minor is the minor version of the API server, Resizes tells whether it has the subresource pods/resize, InPlace is what may change in place on it.
-	Minor   uint
+	// Index finds the pods of an owner.
+	Index *podindex.Index
+	// Resizes tells whether the API server has the subresource pods/resize.
 	Resizes func() (bool, error)
-	InPlace inplace.Options
-	// Sidecars chooses what SidecarSets give to pods, on every replica; nil without gate PodWebhook.
-	Sidecars *inject.Watch
-	Spreads  *Spreads
+	// Workloads reads what WorkloadSpreads spread; nil without their gate.
+	Workloads *workloadspread.Kinds
 }
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
@@ -69,7 +65,7 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 	return sidecarset.Setup(e.Manager, sidecarset.Options{
 		Features:    sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
 		Workers:     *e.Workers["sidecarset"],
-		Pods:        e.Pods,
+		Pods:        e.Index,
 		RateLimiter: e.Limiter(),
 		Namespace:   e.Namespace,
 	})
@@ -83,15 +79,14 @@ func withoutSidecarSets(e *Environment) {
 
 // workloadSpreads follows WorkloadSpreads on every replica, and adds their controller.
 func workloadSpreads(ctx context.Context, e *Environment) error {
-	s := e.Spreads
-	if err := s.Watch.Follow(ctx, e.Manager); err != nil {
+	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Pods,
-		Workloads: s.Kinds, Booker: s.Watch.Booker, Versioned: s.Versioned, Window: e.Flags.UnschedulableWindow})
+	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index,
+		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 
-func withoutWorkloadSpreads(e *Environment) { e.Spreads.Watch.Absent() }
+func withoutWorkloadSpreads(e *Environment) { e.Spreads.Absent() }
 
 func cloneSets(ctx context.Context, e *Environment) error {
 	return cloneset.Setup(ctx, e.Manager, cloneset.Options{
@@ -106,31 +101,23 @@ func cloneSets(ctx context.Context, e *Environment) error {
 			PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
 		Workers:     *e.Workers["cloneset"],
-		Pods:        e.Pods,
+		Pods:        e.Index,
 		RateLimiter: e.Limiter(),
 	})
 }
 
-// Spreads is what the webhooks and the controller of WorkloadSpreads have in common. All nil without the gate (WS-186, WS-187).
-type Spreads struct {
-	Listed    *workloadspread.Listed
-	Kinds     *workloadspread.Kinds
-	Watch     *workloadspread.Watch
-	Versioned workloadspread.Versioned
-}
-
-// NewSpreads is for every replica; namespace is the install namespace.
-func NewSpreads(ctx context.Context, mgr ctrl.Manager, flags *Flags, gates *features.Gates, namespace string) (*Spreads, error) {
-	s := &Spreads{Versioned: workloadspread.ParseVersioned(flags.VersionedStatus)}
-	if !gates.Enabled(features.WorkloadSpread) {
-		return s, nil
+// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without the gate
+// (WS-186, WS-187).
+func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
+	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
+	if !e.Gates.Enabled(features.WorkloadSpread) {
+		return nil
 	}
-	var err error
-	if s.Listed, err = workloadspread.NewListed(ctx, mgr, namespace); err != nil {
-		return nil, err
+	if e.Listed, err = workloadspread.NewListed(ctx, e.Manager, e.Namespace); err != nil {
+		return err
 	}
-	s.Kinds = workloadspread.NewKinds(mgr, s.Listed.Kinds, s.Listed.Ready, s.Versioned)
-	s.Watch = workloadspread.NewWatch(ctx, mgr, s.Kinds)
-	s.Listed.WhenRead(s.Watch.FollowListed)
-	return s, nil
+	e.Workloads = workloadspread.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
+	e.Spreads = workloadspread.NewWatch(ctx, e.Manager, e.Workloads)
+	e.Listed.WhenRead(e.Spreads.FollowListed)
+	return nil
 }
