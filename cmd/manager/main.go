@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,10 +190,6 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	if o.pprof {
 		pprofAddr = o.pprofAddr
 	}
-	electionNamespace := o.leaderElectionNamespace
-	if electionNamespace == "" {
-		electionNamespace = o.installNamespace
-	}
 	cacheOptions := cache.Options{
 		SyncPeriod:       resync,
 		DefaultTransform: slim.Any,
@@ -218,7 +215,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		PprofBindAddress:        pprofAddr,
 		LeaderElection:          o.leaderElection,
 		LeaderElectionID:        o.leaderElectionID,
-		LeaderElectionNamespace: electionNamespace,
+		LeaderElectionNamespace: cmp.Or(o.leaderElectionNamespace, o.installNamespace),
 		LeaseDuration:           &o.leaseDuration,
 		RenewDeadline:           &o.renewDeadline,
 		RetryPeriod:             &o.retryEvery,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -55,18 +56,8 @@ type options struct {
 	renewBefore      string
 }
 
-// accepted are flags of the reference that configure what is not built here or not yet; they parse, so that chart values and
-// arguments carry over.
-type accepted struct {
-	expectationTimeout             time.Duration
-	noDeepCopy                     bool
-	bcjByScheduler, adsByScheduler bool
-	protection                     string
-}
-
 func parseOptions(args []string) (*options, error) {
 	o := &options{logging: logsapi.NewLoggingConfiguration()}
-	var a accepted
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.StringVar(&o.metricsAddr, "metrics-addr", ":8080", "address of /metrics")
 	fs.StringVar(&o.probeAddr, "health-probe-addr", ":8000", "address of /healthz and /readyz")
@@ -95,11 +86,12 @@ func parseOptions(args []string) (*options, error) {
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
 	o.workers = o.kinds.AddTo(fs)
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time") // ND-146
-	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
-	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")
-	fs.BoolVar(&a.bcjByScheduler, "assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
-	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
-	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
+	// Flags of the reference that configure what is not built here or not yet parse, so that chart values and arguments carry over.
+	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
+	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
+	fs.Bool("assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
+	fs.Bool("assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
+	fs.String("protection-log-path", "/log", "folder of the protection log")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -192,9 +184,4 @@ func (o *options) resync() (*time.Duration, error) {
 	return &period, nil
 }
 
-func env(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
-}
+func env(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }

@@ -127,19 +127,7 @@ func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, 
 	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
 	}
-	causes, err := w.judgeOne(ctx, namespace, updated)
-	if err != nil {
-		return nil, []string{"spec.template could not be validated: " + err.Error()}
-	}
-	if len(causes) == 0 || old == nil {
-		return causes, nil
-	}
-	// An API server may have become stricter than when the object was stored: only what is new is refused.
-	before, err := w.judgeOne(ctx, namespace, old)
-	if err != nil {
-		return causes, nil
-	}
-	return fresh(causes, before), nil
+	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) { return w.judgeOne(ctx, namespace, object) })
 }
 
 func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {

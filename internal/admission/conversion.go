@@ -28,15 +28,15 @@ type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte,
 type Conversion map[[2]string]converter
 
 // Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or get the
-// one that place says.
-func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place ...func(path []string) []string) Conversion {
+// one that place, unless it is nil, says.
+func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
 
 // between makes a converter of a function between two types.
-func between[From, To any](convert func(*From) *To, place []func(path []string) []string) converter {
+func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
 	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
 		unknown, err := decode(raw, in)
@@ -51,11 +51,7 @@ func between[From, To any](convert func(*From) *To, place []func(path []string) 
 		if err != nil || !unknown {
 			return converted, err
 		}
-		var moved func(path []string) []string
-		if len(place) > 0 {
-			moved = place[0]
-		}
-		return carry(raw, converted, reflect.TypeFor[From](), moved)
+		return carry(raw, converted, reflect.TypeFor[From](), place)
 	}
 }
 

@@ -180,7 +180,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := registered(t, podWebhooks{pods: podsIf(true, true), removals: pod.NewRemovals()})
+	handlers := registered(t, podsIf(true, true), pod.NewRemovals())
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || len(annotations) > 0 {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)

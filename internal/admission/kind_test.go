@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -29,9 +30,9 @@ const (
 )
 
 // registered are the handlers of the kinds of the registry, with the default gates.
-func registered(t *testing.T, pods podWebhooks) map[string]admission.Handler {
+func registered(t *testing.T, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
 	t.Helper()
-	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods)
+	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods, removals)
 }
 
 func gates(t *testing.T, list string) *features.Gates {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -109,7 +110,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	upkeep := &struct{ announcer }{} // the keeper, which is made of the handlers' paths
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), announcer: upkeep},
-		podWebhooks{pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
+		chain, removals)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -129,7 +130,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
+	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
 	for path, handler := range handlers {
 		server.Register(path, &admission.Webhook{Handler: handler})
 	}
@@ -148,30 +149,22 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
-// podWebhooks are what admits pods.
-type podWebhooks struct {
-	// pods changes pods; nil without gate PodWebhook. removals are checks of their removal, which reads live; nil if there are none.
-	pods     *pod.Chain
-	learners []learner
-	removals *pod.Removals
-	live     client.Reader
-}
-
-// admissionHandlers are the admission webhooks by path.
-func admissionHandlers(e *Environment, w podWebhooks) map[string]admission.Handler {
+// admissionHandlers are the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals are checks of their removal; nil if
+// there are none.
+func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
-	if w.pods != nil {
-		handlers[mutatePodPath] = mutatePod(w.pods, true)
-		handlers[mutatePodAllPath] = mutatePod(w.pods, false)
-		if len(w.learners) > 0 {
-			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(w.pods, false), w.learners...)
+	if pods != nil {
+		handlers[mutatePodPath] = mutatePod(pods, true)
+		handlers[mutatePodAllPath] = mutatePod(pods, false)
+		if learners := e.learners(); len(learners) > 0 {
+			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), learners...)
 		}
 	}
-	if w.removals != nil {
-		handlers[validatePodPath] = validatePod(w.removals, w.live)
+	if removals != nil {
+		handlers[validatePodPath] = validatePod(removals, e.live)
 	}
 	return handlers
 }
@@ -288,10 +281,6 @@ func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 }
 
 func (o Options) keeper(handlers map[string]admission.Handler) certificate.Options {
-	renewBefore := o.RenewBefore
-	if renewBefore == 0 {
-		renewBefore = certificate.DefaultRenewBefore
-	}
 	paths := map[string]bool{mutatePodPath: false, mutatePodAllPath: false, mutatePodRecentPath: false, validatePodPath: false} // off, unless they have handlers
 	for path := range handlers {
 		paths[path] = true
@@ -302,7 +291,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		FilesOnly:   o.FilesOnly,
 		External:    o.External,
 		Target:      certificate.Target{Namespace: o.Namespace, Service: o.ServiceName, Host: o.Host, Port: o.Port},
-		RenewBefore: renewBefore,
+		RenewBefore: cmp.Or(o.RenewBefore, certificate.DefaultRenewBefore),
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
@@ -324,13 +313,6 @@ func (o Options) converted() (definitions []string) {
 		}
 	}
 	return definitions
-}
-
-func (o Options) initTimeout() time.Duration {
-	if o.InitTimeout == 0 {
-		return time.Minute
-	}
-	return o.InitTimeout
 }
 
 func alive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }

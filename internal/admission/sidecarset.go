@@ -135,18 +135,7 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	causes, err := w.judgeOne(ctx, &set.Spec)
-	if err != nil {
-		return nil, []string{"containers and volumes could not be validated: " + err.Error()}
-	}
-	if len(causes) == 0 || old == nil {
-		return causes, nil
-	}
-	before, err := w.judgeOne(ctx, &old.Spec)
-	if err != nil {
-		return causes, nil
-	}
-	return fresh(causes, before), nil
+	return newFaults("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) { return w.judgeOne(ctx, &set.Spec) })
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {

@@ -46,16 +46,15 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 
 // Check refuses values that no controller can work with.
 func (f *Flags) Check() error {
-	if month := 31 * 24 * 60 * 60; f.NodeImageTTL < 0 || f.NodeImageTTL > month {
+	switch month := 31 * 24 * 60 * 60; {
+	case f.NodeImageTTL < 0 || f.NodeImageTTL > month:
 		return fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d", f.NodeImageTTL, month)
-	}
-	if f.UnschedulableWindow < 5*time.Second {
+	case f.UnschedulableWindow < 5*time.Second:
 		return fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", f.UnschedulableWindow) // WS-199
-	}
-	for flag, value := range map[string]time.Duration{"nodeimage-creation-delay": f.NodeImageDelay, "deferred-resize-timeout": f.DeferredResize} {
-		if value < 0 {
-			return fmt.Errorf("--%s: %s is negative", flag, value)
-		}
+	case f.NodeImageDelay < 0:
+		return fmt.Errorf("--nodeimage-creation-delay: %s is negative", f.NodeImageDelay)
+	case f.DeferredResize < 0:
+		return fmt.Errorf("--deferred-resize-timeout: %s is negative", f.DeferredResize)
 	}
 	return nil
 }

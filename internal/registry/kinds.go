@@ -38,12 +38,12 @@ var (
 var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon, Webhooks: admission.ContainerRecreateRequests,
-			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1, appsv1alpha1.ContainerRecreateRequestFromV1beta1)},
+			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1, appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
 		Kind: admission.Kind{Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
-			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1)},
+			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1, nil)},
 		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
@@ -55,7 +55,7 @@ var Kinds = []Kind{
 	},
 	{
 		Kind: admission.Kind{Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
-			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1)},
+			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
