@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -230,12 +231,8 @@ func documents(request *admission.Request) (updated, old document, err error) {
 
 // versionOf is the version in which the object is written, whatever was requested (OPS-066).
 func versionOf(object document, request *admission.Request) string {
-	if text, ok := object["apiVersion"].(string); ok && text != "" {
-		for _, gv := range []string{appsv1alpha1.GroupVersion.String(), appsv1beta1.GroupVersion.String()} {
-			if text == gv {
-				return gv[len(appsv1beta1.GroupVersion.Group)+1:]
-			}
-		}
+	if text, _ := object["apiVersion"].(string); text == alpha || text == beta {
+		return path.Base(text)
 	}
 	return request.Kind.Version
 }

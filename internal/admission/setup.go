@@ -96,15 +96,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
-	spreads, err := options.podSpreads(mgr)
-	if err != nil {
-		return err
-	}
-	chain, err := options.podChain(spreads)
-	if err != nil {
-		return err
-	}
-	removals, err := removalsOf(spreads)
+	chain, removals, err := options.podWebhooks(mgr)
 	if err != nil {
 		return err
 	}
@@ -181,34 +173,24 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podSpreads is what puts pods into subsets; nil if nothing does (WS-186, WS-187).
-func (o Options) podSpreads(mgr manager.Manager) (*pod.Spreads, error) {
-	if !o.Pods || o.Spreads == nil {
-		return nil, nil
-	}
-	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
-		Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
-	o.Spreads.WhenGone(spreads.Forget)
-	return spreads, register(append(o.Spreads.Booker.Metrics(), spreads.Metric())...)
-}
-
-// removalsOf are the checks of the removal of pods; nil if there are none. What counts removals comes last (WS-104).
-func removalsOf(spreads *pod.Spreads) (*pod.Removals, error) {
-	if spreads == nil {
-		return nil, nil
-	}
-	removals := pod.NewRemovals(spreads.Check())
-	return removals, register(removals.Metric())
-}
-
-// podChain is what changes pods; nil without gate PodWebhook.
-func (o Options) podChain(spreads *pod.Spreads) (*pod.Chain, error) {
+// podWebhooks are what changes pods, and what checks their removal; nil without gate PodWebhook, the latter if nothing puts pods into subsets, too (WS-186,
+// WS-187).
+func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *pod.Removals, err error) {
 	if !o.Pods {
-		return nil, nil
+		return nil, nil, nil
+	}
+	var spreads *pod.Spreads
+	var collectors []prometheus.Collector
+	if o.Spreads != nil {
+		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
+			Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
+		o.Spreads.WhenGone(spreads.Forget)
+		removals = pod.NewRemovals(spreads.Check()) // what counts removals comes last (WS-104)
+		collectors = append(o.Spreads.Booker.Metrics(), spreads.Metric(), removals.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
-	chain := newPodChain(o.GateAllPods, spreads, sidecars)
-	return chain, register(chain.Metric(), sidecars.Metric())
+	chain = newPodChain(o.GateAllPods, spreads, sidecars)
+	return chain, removals, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
 // newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and who adds containers comes before
