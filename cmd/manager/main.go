@@ -272,7 +272,8 @@ func servesResize(cfg *rest.Config) (bool, error) {
 }
 
 // newEnvironment is what all kinds are set up with.
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, stopping <-chan struct{}) (*registry.Environment, error) {
+func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
+	stopping <-chan struct{}) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
 		return nil, err
@@ -299,8 +300,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	return e, err
 }
 
-// addControllers adds what looks after pods, and the controllers of the kinds, each as soon as its kind is served: an older installation may lack
-// definitions.
+// addControllers adds what looks after pods, and the controllers of the kinds, each as soon as its kind is served: an older installation
+// may lack definitions.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
 	if err := readinessgate.Setup(e.Manager); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// webhookOptions are those of admission and conversion, but for what the API server and the caches tell. stopping is closed when the manager is asked to
-// end.
+// webhookOptions are those of admission and conversion, but for what the API server and the caches tell. stopping is closed when the
+// manager is asked to end.
 func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),

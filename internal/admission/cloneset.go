@@ -128,7 +128,9 @@ func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, 
 	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
 	}
-	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) { return w.judgeOne(ctx, namespace, object) })
+	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
+		return w.judgeOne(ctx, namespace, object)
+	})
 }
 
 func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {

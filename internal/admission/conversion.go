@@ -27,8 +27,8 @@ type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte,
 // Conversion has the converters of a kind, by the version of the object and the wanted one.
 type Conversion map[[2]string]converter
 
-// Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or get the
-// one that place, unless it is nil, says.
+// Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or
+// get the one that place, unless it is nil, says.
 func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }

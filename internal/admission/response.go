@@ -46,8 +46,8 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
-// newFaults are what the API server finds in an object and, if it is an update, did not find in the stored one, since when it may have become stricter; or a
-// warning that nothing could be found out.
+// newFaults are what the API server finds in an object and, if it is an update, did not find in the stored one, since when it may have
+// become stricter; or a warning that nothing could be found out.
 func newFaults[T any](what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
 	if err != nil {

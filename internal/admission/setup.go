@@ -101,8 +101,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 	upkeep := &struct{ announcer }{} // the keeper, which is made of the handlers' paths
-	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(), announcer: upkeep},
-		chain, removals)
+	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+		mapper: mgr.GetRESTMapper(), announcer: upkeep}, chain, removals)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -141,8 +141,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers are the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals are checks of their removal; nil if
-// there are none.
+// admissionHandlers are the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals are checks of their
+// removal; nil if there are none.
 func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
@@ -173,8 +173,8 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podWebhooks are what changes pods, and what checks their removal; nil without gate PodWebhook, the latter if nothing puts pods into subsets, too (WS-186,
-// WS-187).
+// podWebhooks are what changes pods, and what checks their removal; nil without gate PodWebhook, the latter if nothing puts pods into
+// subsets, too (WS-186, WS-187).
 func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *pod.Removals, err error) {
 	if !o.Pods {
 		return nil, nil, nil

@@ -135,7 +135,9 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	return newFaults("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) { return w.judgeOne(ctx, &set.Spec) })
+	return newFaults("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
+		return w.judgeOne(ctx, &set.Spec)
+	})
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {

@@ -67,12 +67,13 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets)},
-		Controller: "cloneset", Workers: 10, Setup: cloneSets, // a worker waits while requests of its set are on the way; the server's priority and fairness bounds them
+		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
+		Controller: "cloneset", Workers: 10, Setup: cloneSets,
 	},
 }
 
-// Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that other
-// releases convert (OPS-070).
+// Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
+// other releases convert (OPS-070).
 var (
 	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker", "podunavailablebudget",
 		"resourcedistribution", "sidecarterminator", "statefulset", "uniteddeployment"}

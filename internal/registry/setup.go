@@ -106,8 +106,8 @@ func cloneSets(ctx context.Context, e *Environment) error {
 	})
 }
 
-// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without the gate
-// (WS-186, WS-187).
+// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
+// the gate (WS-186, WS-187).
 func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
 	if !e.Gates.Enabled(features.WorkloadSpread) {

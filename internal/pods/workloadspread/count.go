@@ -118,8 +118,8 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 	return t
 }
 
-// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile (WS-151, WS-197). before is the list that the
-// webhooks booked in; its conditions are kept.
+// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile (WS-151, WS-197). before is the
+// list that the webhooks booked in; its conditions are kept.
 func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 	c := counter{tally: t, version: version}
 	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))
