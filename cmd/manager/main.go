@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
@@ -92,9 +93,6 @@ func run(signal context.Context, args []string) error {
 		logger.Info("Feature gates", "warning", warning)
 	}
 	logger.Info("Feature gates", "enabled", gates.String())
-	if err := metrics.Registry.Register(gates.Metric()); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
 	pods, creations := &podindex.Index{}, &creations{}
 	mgr, err := newManager(o, pods, creations)
 	if err != nil {
@@ -114,7 +112,7 @@ func run(signal context.Context, args []string) error {
 	if err := addControllers(ctx, o, kinds); err != nil {
 		return err
 	}
-	if err := showLeadership(mgr); err != nil {
+	if err := showMetrics(mgr, gates); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
@@ -144,9 +142,9 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showLeadership serves the gauge kruise_manager_is_leader, and what is counted of the lease (OPS-092).
-func showLeadership(mgr ctrl.Manager) error {
-	if err := metrics.Registry.Register(leadership(mgr.Elected())); err != nil {
+// showMetrics serves the gauges of the gates, and kruise_manager_is_leader, and what is counted of the lease (OPS-092).
+func showMetrics(mgr ctrl.Manager, gates *features.Gates) error {
+	if err := errors.Join(metrics.Registry.Register(gates.Metric()), metrics.Registry.Register(leadership(mgr.Elected()))); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return leadermetrics.Register(metrics.Registry)
@@ -249,17 +247,15 @@ func restConfig(o *options) (*rest.Config, error) {
 
 // qualifies is what may change in place on this cluster (IPU-094, IPU-113).
 func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
-	options := inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata)}
-	if !gates.Enabled(features.InPlaceWorkloadVerticalScaling) {
-		return options, nil
-	}
-	var err error
-	options.Resize, err = servesResize(cfg)
-	return options, err
+	resize, err := resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
+	return inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata), Resize: resize}, err
 }
 
-// servesResize tells whether the server has the subresource pods/resize.
-func servesResize(cfg *rest.Config) (bool, error) {
+// resizes tells whether the gate is on, and the server has the subresource pods/resize.
+func resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) (bool, error) {
+	if !gates.Enabled(gate) {
+		return false, nil
+	}
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return false, fmt.Errorf("discovery: %w", err)
@@ -279,7 +275,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers, Index: pods,
-		Resizes: func() (bool, error) { return servesResize(mgr.GetConfig()) }}
+		Resizes: func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
 	e.Limiter = func() workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),

@@ -62,7 +62,7 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread}, Webhooks: admission.WorkloadSpreads,
 			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads)},
-		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: withoutWorkloadSpreads,
+		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) { e.Spreads.Absent() },
 	},
 	{
 		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -30,8 +31,8 @@ type Environment struct {
 	Limiter func() workqueue.TypedRateLimiter[reconcile.Request]
 	// Index finds the pods of an owner.
 	Index *podindex.Index
-	// Resizes tells whether the API server has the subresource pods/resize.
-	Resizes func() (bool, error)
+	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
+	Resizes func(gate featuregate.Feature) (bool, error)
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
 	Workloads *workloadspread.Kinds
 }
@@ -50,12 +51,9 @@ func images(ctx context.Context, e *Environment) error {
 
 // sidecarSets follows SidecarSets on every replica, and adds their controller (SS-280).
 func sidecarSets(ctx context.Context, e *Environment) error {
-	resize := false
-	if e.Gates.Enabled(features.InPlacePodVerticalScaling) {
-		var err error
-		if resize, err = e.Resizes(); err != nil {
-			return err
-		}
+	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
+	if err != nil {
+		return err
 	}
 	if e.Sidecars != nil {
 		if err := e.Sidecars.Follow(ctx, e.Manager); err != nil {
@@ -85,8 +83,6 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index,
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
-
-func withoutWorkloadSpreads(e *Environment) { e.Spreads.Absent() }
 
 func cloneSets(ctx context.Context, e *Environment) error {
 	return cloneset.Setup(ctx, e.Manager, cloneset.Options{

@@ -304,9 +304,6 @@ func (p *planner) status() {
 	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
 }
 
-// String prints the plan as sentences with numbers.
-func (p *Plan) String() string { return p.told(p.Verdicts).String() }
-
 // told is the plan with these of its verdicts.
 func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: p.Sentences}

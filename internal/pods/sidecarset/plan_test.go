@@ -474,3 +474,6 @@ func (p *Plan) Writes() bool {
 	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
 		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
 }
+
+// String prints the plan as sentences with numbers.
+func (p *Plan) String() string { return p.told(p.Verdicts).String() }
