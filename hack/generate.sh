@@ -3,16 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Kinds whose versions differ: they are converted by the manager's webhook (OPS-070). The manager fills in the CA bundle (OPS-071).
-converted=(clonesets containerrecreaterequests nodeimages sidecarsets workloadspreads)
-
 mkdir -p bin
 go -C hack/tools build -o ../../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
 
 bin/controller-gen object paths=./api/...
 # Long descriptions would not fit the annotation that `kubectl apply` keeps.
 bin/controller-gen crd:maxDescLen=250 paths=./api/... output:crd:artifacts:config=config/crd/bases
-for plural in "${converted[@]}"; do
+(cd config/crd && printf 'resources:\n' >kustomization.yaml && printf -- '- %s\n' bases/*.yaml >>kustomization.yaml)
+# Kinds whose versions differ are converted by the manager's webhook (OPS-070). The manager fills in the CA bundle (OPS-071).
+for kind in $(sed -n 's/^func \(.*\)FromV1beta1(.*/\1/p' api/apps/v1alpha1/*_conversion.go); do
   sed -i '0,/^spec:$/s//spec:\
   conversion:\
     strategy: Webhook\
@@ -25,7 +24,7 @@ for plural in "${converted[@]}"; do
           port: 443\
       conversionReviewVersions:\
       - v1\
-      - v1beta1/' config/crd/bases/*_"$plural".yaml
+      - v1beta1/' "$(grep -lx "    kind: $kind" config/crd/bases/*.yaml)"
 done
 
 roots=()

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // creations is the manager's client, which tells of pods that the API server refuses to create: they have had a place booked in a subset.
@@ -44,14 +45,14 @@ func isPod(object client.Object) bool {
 const releaseTime = 2 * time.Second
 
 // release gives back the places of pods that the controllers of this manager are refused (WS-152).
-func (s *spreads) release(c *creations) {
-	if s.watch == nil {
+func (c *creations) release(e *registry.Environment) {
+	if e.Spreads == nil {
 		return
 	}
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
-		if err := s.watch.Refused(ctx, pod, s.versioned); err != nil { // it expires
+		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // it expires
 			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod", client.ObjectKeyFromObject(pod))
 		}
 	}

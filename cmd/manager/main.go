@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
@@ -39,9 +40,8 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
-	"github.com/afloat-project/afloat/internal/operation/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -49,9 +49,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
-	"github.com/afloat-project/afloat/internal/workload/cloneset"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=leases,verbs=get;create;update;patch
@@ -94,37 +93,26 @@ func run(signal context.Context, args []string) error {
 		logger.Info("Feature gates", "warning", warning)
 	}
 	logger.Info("Feature gates", "enabled", gates.String())
-	if err := metrics.Registry.Register(gates.Metric()); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
-	}
 	pods, creations := &podindex.Index{}, &creations{}
 	mgr, err := newManager(o, pods, creations)
 	if err != nil {
 		return err
 	}
-	qualifies, err := qualifies(mgr.GetConfig(), gates)
+	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, signal.Done())
 	if err != nil {
 		return err
 	}
-	spreads, err := newSpreads(ctx, mgr, o, gates)
-	if err != nil {
-		return err
-	}
-	spreads.release(creations)
-	sidecars, err := newSidecars(mgr, o, gates)
-	if err != nil {
-		return err
-	}
-	if err := addWebhooks(ctx, mgr, o, gates, qualifies, sidecars, spreads, signal.Done()); err != nil {
+	creations.release(kinds)
+	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil { // on every replica, leader or not (OPS-032)
 		return err
 	}
 	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
-	if err := addControllers(ctx, mgr, o, gates, qualifies, pods, sidecars, spreads); err != nil {
+	if err := addControllers(ctx, o, kinds); err != nil {
 		return err
 	}
-	if err := showLeadership(mgr); err != nil {
+	if err := showMetrics(mgr, gates); err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
@@ -154,9 +142,9 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showLeadership serves the gauge kruise_manager_is_leader, and what is counted of the lease (OPS-092).
-func showLeadership(mgr ctrl.Manager) error {
-	if err := metrics.Registry.Register(leadership(mgr.Elected())); err != nil {
+// showMetrics serves the gauges of the gates, and kruise_manager_is_leader, and what is counted of the lease (OPS-092).
+func showMetrics(mgr ctrl.Manager, gates *features.Gates) error {
+	if err := errors.Join(metrics.Registry.Register(gates.Metric()), metrics.Registry.Register(leadership(mgr.Elected()))); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return leadermetrics.Register(metrics.Registry)
@@ -200,10 +188,6 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	if o.pprof {
 		pprofAddr = o.pprofAddr
 	}
-	electionNamespace := o.leaderElectionNamespace
-	if electionNamespace == "" {
-		electionNamespace = o.installNamespace
-	}
 	cacheOptions := cache.Options{
 		SyncPeriod:       resync,
 		DefaultTransform: slim.Any,
@@ -214,8 +198,11 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	}
 	if o.namespace != "" {
 		cacheOptions.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
-		// Revisions of SidecarSets are kept beside the manager (SS-183).
-		cacheOptions.ByObject[&appsv1.ControllerRevision{}] = cache.ByObject{Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
+		for i := range registry.Kinds {
+			for _, object := range registry.Kinds[i].Beside {
+				cacheOptions.ByObject[object] = cache.ByObject{Namespaces: map[string]cache.Config{o.namespace: {}, o.installNamespace: {}}}
+			}
+		}
 	}
 	options := ctrl.Options{
 		Scheme:                  s,
@@ -226,7 +213,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		PprofBindAddress:        pprofAddr,
 		LeaderElection:          o.leaderElection,
 		LeaderElectionID:        o.leaderElectionID,
-		LeaderElectionNamespace: electionNamespace,
+		LeaderElectionNamespace: cmp.Or(o.leaderElectionNamespace, o.installNamespace),
 		LeaseDuration:           &o.leaseDuration,
 		RenewDeadline:           &o.renewDeadline,
 		RetryPeriod:             &o.retryEvery,
@@ -260,17 +247,15 @@ func restConfig(o *options) (*rest.Config, error) {
 
 // qualifies is what may change in place on this cluster (IPU-094, IPU-113).
 func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
-	options := inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata)}
-	if !gates.Enabled(features.InPlaceWorkloadVerticalScaling) {
-		return options, nil
-	}
-	var err error
-	options.Resize, err = servesResize(cfg)
-	return options, err
+	resize, err := resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
+	return inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata), Resize: resize}, err
 }
 
-// servesResize tells whether the server has the subresource pods/resize.
-func servesResize(cfg *rest.Config) (bool, error) {
+// resizes tells whether the gate is on, and the server has the subresource pods/resize.
+func resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) (bool, error) {
+	if !gates.Enabled(gate) {
+		return false, nil
+	}
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return false, fmt.Errorf("discovery: %w", err)
@@ -282,103 +267,58 @@ func servesResize(cfg *rest.Config) (bool, error) {
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, pods *podindex.Index, sidecars *inject.Watch, spreads *spreads) error {
-	limiter := func() workqueue.TypedRateLimiter[reconcile.Request] {
+// newEnvironment is what all kinds are set up with.
+func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
+	stopping <-chan struct{}) (*registry.Environment, error) {
+	webhooks, err := webhookOptions(o, gates, stopping)
+	if err != nil {
+		return nil, err
+	}
+	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers, Index: pods,
+		Resizes: func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
+	e.Limiter = func() workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
 			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
 	}
-	if err := addDaemonControllers(ctx, mgr, o, gates, limiter); err != nil {
-		return err
+	if e.InPlace, err = qualifies(mgr.GetConfig(), gates); err != nil {
+		return nil, err
 	}
-	if err := readinessgate.Setup(mgr); err != nil {
-		return err
+	if e.Minor, err = serverMinor(ctx, mgr.GetConfig()); err != nil {
+		return nil, err
 	}
-	if err := launchpriority.Setup(mgr, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: limiter()}); err != nil {
-		return err
+	if err := e.FollowSpreads(ctx); err != nil {
+		return nil, err
 	}
-	if err := addSidecarSets(ctx, mgr, o, gates, pods, limiter(), sidecars); err != nil {
-		return err
+	if gates.Enabled(features.PodWebhook) {
+		e.Sidecars, err = inject.NewWatch(mgr, o.installNamespace)
 	}
-	if err := spreads.addController(ctx, mgr, o, pods, limiter()); err != nil {
-		return err
-	}
-	return whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
-		return cloneset.Setup(ctx, mgr, cloneset.Options{
-			Features: cloneset.Features{
-				ShortHash:               gates.Enabled(features.CloneSetShortHash),
-				PartitionRollback:       gates.Enabled(features.CloneSetPartitionRollback),
-				RecreateOnClaimChange:   gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
-				PreparingUpdateAsUpdate: gates.Enabled(features.PreparingUpdateAsUpdate),
-				ExcludePreparingDelete:  o.excludePreparingDelete,
-				InPlace:                 qualifies,
-				DeferredResize:          o.deferredResize,
-				PreDownload:             gates.Enabled(features.KruiseDaemon) && gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
-			},
-			Workers:     *o.workers["cloneset"],
-			Pods:        pods,
-			RateLimiter: limiter(),
-		})
-	}, "CloneSet")
+	return e, err
 }
 
-// newSidecars chooses what SidecarSets give to pods, on every replica; nil without gate PodWebhook.
-func newSidecars(mgr ctrl.Manager, o *options, gates *features.Gates) (*inject.Watch, error) {
-	if !gates.Enabled(features.PodWebhook) {
-		return nil, nil
-	}
-	return inject.NewWatch(mgr, o.installNamespace)
-}
-
-// addSidecarSets follows SidecarSets on every replica, and adds their controller, as soon as they are served (SS-280).
-func addSidecarSets(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index, limiter workqueue.TypedRateLimiter[reconcile.Request], sidecars *inject.Watch) error {
-	minor, err := serverMinor(ctx, mgr.GetConfig())
-	if err != nil {
+// addControllers adds what looks after pods, and the controllers of the kinds, each as soon as its kind is served: an older installation
+// may lack definitions.
+func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
+	if err := readinessgate.Setup(e.Manager); err != nil {
 		return err
 	}
-	resize := false
-	if gates.Enabled(features.InPlacePodVerticalScaling) {
-		if resize, err = servesResize(mgr.GetConfig()); err != nil {
+	if err := launchpriority.Setup(e.Manager, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter()}); err != nil {
+		return err
+	}
+	for i := range registry.Kinds {
+		kind := &registry.Kinds[i]
+		if kind.Setup == nil || kind.Gates.Off(e.Gates) != "" {
+			continue
+		}
+		absent := func() {
+			if kind.Absent != nil {
+				kind.Absent(e)
+			}
+		}
+		setup := func(ctx context.Context) error { return kind.Setup(ctx, e) }
+		if err := whenServed(ctx, e.Manager, servedEvery, absent, setup, append([]string{kind.Name}, kind.With...)...); err != nil {
 			return err
 		}
 	}
-	absent := func() {
-		if sidecars != nil {
-			sidecars.Absent()
-		}
-	}
-	return whenServed(ctx, mgr, servedEvery, absent, func(ctx context.Context) error {
-		if sidecars != nil {
-			if err := sidecars.Follow(ctx, mgr); err != nil {
-				return err
-			}
-		}
-		return sidecarset.Setup(mgr, sidecarset.Options{
-			Features:    sidecarset.Features{NativeSidecars: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
-			Workers:     *o.workers["sidecarset"],
-			Pods:        pods,
-			RateLimiter: limiter,
-			Namespace:   o.installNamespace,
-		})
-	}, "SidecarSet")
-}
-
-// addDaemonControllers adds what needs the node daemon, as soon as its kinds are served: an older installation may lack their definitions.
-func addDaemonControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, limiter func() workqueue.TypedRateLimiter[reconcile.Request]) error {
-	if !gates.Enabled(features.KruiseDaemon) {
-		return nil
-	}
-	err := whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
-		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: *o.workers["crr"], RateLimiter: limiter()})
-	}, "ContainerRecreateRequest")
-	if err != nil {
-		return err
-	}
-	return whenServed(ctx, mgr, servedEvery, nil, func(ctx context.Context) error {
-		return imagepull.Setup(ctx, mgr, imagepull.Options{
-			NodeWorkers: *o.workers["nodeimage"], JobWorkers: *o.workers["imagepulljob"],
-			CreationDelay: o.nodeImageDelay, ExtraTTL: time.Duration(o.nodeImageTTL) * time.Second,
-			Namespace: o.daemonNamespace, Jobs: gates.Enabled(features.ImagePullJobGate), RateLimiter: limiter,
-		})
-	}, "NodeImage", "ImagePullJob", "ImageListPullJob")
+	return nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // options are the flags and the environment of the manager (docs/spec/operations.md, OPS-020, OPS-021).
@@ -27,27 +29,21 @@ type options struct {
 	leaderElectionResourceLock               string
 	leaseDuration, renewDeadline, retryEvery time.Duration
 
-	namespace              string
-	syncPeriod             string
-	cacheSyncTimeout       time.Duration
-	webhookInitTimeout     time.Duration
-	webhookClientCAFile    string
-	shutdownDelay          time.Duration
-	qps                    float32
-	burst                  int
-	kubeconfig             string
-	featureGates           string
-	baseDelay, maxDelay    time.Duration
-	queueQPS, queueBucket  int
-	workers                map[string]*int
-	deferredResize         time.Duration
-	excludePreparingDelete bool
-	allowPrivileged        bool
-	nodeImageDelay         time.Duration
-	nodeImageTTL           int
-	versionedStatus        string
-	unschedulableWindow    time.Duration
-	logging                *logsapi.LoggingConfiguration
+	namespace             string
+	syncPeriod            string
+	cacheSyncTimeout      time.Duration
+	webhookInitTimeout    time.Duration
+	webhookClientCAFile   string
+	shutdownDelay         time.Duration
+	qps                   float32
+	burst                 int
+	kubeconfig            string
+	featureGates          string
+	baseDelay, maxDelay   time.Duration
+	queueQPS, queueBucket int
+	workers               map[string]*int
+	kinds                 registry.Flags
+	logging               *logsapi.LoggingConfiguration
 
 	installNamespace string
 	daemonNamespace  string
@@ -60,18 +56,8 @@ type options struct {
 	renewBefore      string
 }
 
-// accepted are flags of the reference that configure what is not built here or not yet; they parse, so that chart values and
-// arguments carry over.
-type accepted struct {
-	expectationTimeout             time.Duration
-	noDeepCopy                     bool
-	bcjByScheduler, adsByScheduler bool
-	protection                     string
-}
-
 func parseOptions(args []string) (*options, error) {
-	o := &options{workers: map[string]*int{}, logging: logsapi.NewLoggingConfiguration()}
-	var a accepted
+	o := &options{logging: logsapi.NewLoggingConfiguration()}
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.StringVar(&o.metricsAddr, "metrics-addr", ":8080", "address of /metrics")
 	fs.StringVar(&o.probeAddr, "health-probe-addr", ":8000", "address of /healthz and /readyz")
@@ -98,28 +84,14 @@ func parseOptions(args []string) (*options, error) {
 	fs.DurationVar(&o.maxDelay, "rate-limiter-max-delay", 1000*time.Second, "longest back-off of a failing object")
 	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
-	for _, name := range []string{"advancedcronjob", "broadcastjob", "cloneset", "crr", "daemonset", "imagepulljob", "nodeimage", "nodepodprobe",
-		"persistentpodstate", "podprobemarker", "podunavailablebudget", "resourcedistribution", "sidecarset", "sidecarterminator", "statefulset",
-		"uniteddeployment", "workloadspread"} {
-		workers := 3
-		if name == "cloneset" { // a worker waits while requests of its set are on the way; the server's priority and fairness bounds them
-			workers = 10
-		}
-		o.workers[name] = fs.Int(name+"-workers", workers, "objects worked on at the same time")
-	}
+	o.workers = o.kinds.AddTo(fs)
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time") // ND-146
-	fs.BoolVar(&o.excludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
-	fs.DurationVar(&o.deferredResize, "deferred-resize-timeout", 5*time.Minute, "how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
-	fs.DurationVar(&a.expectationTimeout, "expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
-	fs.BoolVar(&o.allowPrivileged, "allow-privileged", true, "templates with privileged containers pass validation")
-	fs.BoolVar(&a.noDeepCopy, "disable-no-deepcopy", false, "accepted; does nothing")
-	fs.BoolVar(&a.bcjByScheduler, "assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
-	fs.BoolVar(&a.adsByScheduler, "assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
-	fs.DurationVar(&o.nodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
-	fs.IntVar(&o.nodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
-	fs.StringVar(&o.versionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
-	fs.DurationVar(&o.unschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow, "for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
-	fs.StringVar(&a.protection, "protection-log-path", "/log", "folder of the protection log")
+	// Flags of the reference that configure what is not built here or not yet parse, so that chart values and arguments carry over.
+	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
+	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
+	fs.Bool("assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
+	fs.Bool("assign-pods-by-scheduler", true, "DaemonSet pods go through the scheduler")
+	fs.String("protection-log-path", "/log", "folder of the protection log")
 	logsapi.AddFlags(o.logging, fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -137,16 +109,10 @@ func parseOptions(args []string) (*options, error) {
 	if o.leaderElectionResourceLock != "leases" {
 		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases", o.leaderElectionResourceLock)
 	}
-	if month := 31 * 24 * 60 * 60; o.nodeImageTTL < 0 || o.nodeImageTTL > month {
-		return nil, fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d", o.nodeImageTTL, month)
-	}
-	if o.unschedulableWindow < 5*time.Second {
-		return nil, fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", o.unschedulableWindow) // WS-199
-	}
 	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
 		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
 	}
-	if err := o.pacing(); err != nil {
+	if err := errors.Join(o.pacing(), o.kinds.Check()); err != nil {
 		return nil, err
 	}
 	return o, o.environment()
@@ -164,8 +130,7 @@ func (o *options) pacing() error {
 			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause", flag, value)
 		}
 	}
-	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout, "webhook-initialize-timeout": o.webhookInitTimeout,
-		"nodeimage-creation-delay": o.nodeImageDelay, "deferred-resize-timeout": o.deferredResize} {
+	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout, "webhook-initialize-timeout": o.webhookInitTimeout} {
 		if value < 0 {
 			return fmt.Errorf("--%s: %s is negative", flag, value)
 		}
@@ -219,9 +184,4 @@ func (o *options) resync() (*time.Duration, error) {
 	return &period, nil
 }
 
-func env(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
-}
+func env(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }

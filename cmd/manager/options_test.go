@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // OPS-020: every flag of the reference is accepted; an unknown one is an error.
@@ -136,13 +138,14 @@ func TestVersionedKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := newSpreads(t.Context(), nil, o, gates)
-		if err != nil || s.watch != nil || s.kinds != nil || s.listed != nil { // WS-186: nothing of it without the gate
+		s := &registry.Environment{Options: admission.Options{Gates: gates}, Flags: o.kinds}
+		err = s.FollowSpreads(t.Context())
+		if err != nil || s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of it without the gate
 			t.Fatalf("%+v, %v", s, err)
 		}
 		var got []string
 		for _, kind := range []string{"CloneSet", "Deployment", "ReplicaSet", "StatefulSet"} {
-			if s.versioned.Has(kind) {
+			if s.Versioned.Has(kind) {
 				got = append(got, kind)
 			}
 		}

@@ -15,54 +15,41 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// addWebhooks serves admission and conversion; on every replica, leader or not (OPS-032). stopping is closed when the manager is asked to end.
-func addWebhooks(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, qualifies inplace.Options, sidecars *inject.Watch, spreads *spreads, stopping <-chan struct{}) error {
-	minor, err := serverMinor(ctx, mgr.GetConfig())
-	if err != nil {
-		return err
-	}
+// webhookOptions are those of admission and conversion, but for what the API server and the caches tell. stopping is closed when the
+// manager is asked to end.
+func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
-		Namespace:            o.installNamespace,
-		SecretName:           o.secretName,
-		ServiceName:          o.serviceName,
-		Host:                 o.webhookHost,
-		FilesOnly:            o.filesOnly(),
-		External:             gates.Enabled(features.EnableExternalCerts),
-		ForbidPrivileged:     !o.allowPrivileged,
-		ProtectDeletion:      gates.Enabled(features.ResourcesDeletionProtection),
-		Port:                 o.webhookPort,
-		CertDir:              o.certDir,
-		Stopping:             stopping,
-		InitTimeout:          o.webhookInitTimeout,
-		ClientCAFile:         o.webhookClientCAFile,
-		TemplateDefaults:     !gates.Enabled(features.TemplateNoDefaults),
-		InPlace:              qualifies,
-		Daemon:               gates.Enabled(features.KruiseDaemon),
-		PullJobs:             gates.Enabled(features.ImagePullJobGate),
-		Pods:                 gates.Enabled(features.PodWebhook),
-		GateAllPods:          gates.Enabled(features.KruisePodReadinessGate),
-		NativeSidecars:       minor >= 28,
-		NativeSidecarUpdates: minor >= 29 && gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
-		AllSidecarMetadata:   gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
-		SortSidecars:         gates.Enabled(features.EnableSortSidecarContainerByName),
-		WorkloadSpreads:      gates.Enabled(features.WorkloadSpread),
-		UnschedulableWindow:  o.unschedulableWindow,
-		HostPorts:            gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
+		Kinds:               registry.Admitted(),
+		OtherCRDs:           registry.Definitions,
+		Gates:               gates,
+		Namespace:           o.installNamespace,
+		SecretName:          o.secretName,
+		ServiceName:         o.serviceName,
+		Host:                o.webhookHost,
+		FilesOnly:           o.filesOnly(),
+		External:            gates.Enabled(features.EnableExternalCerts),
+		ForbidPrivileged:    !o.kinds.AllowPrivileged,
+		Port:                o.webhookPort,
+		CertDir:             o.certDir,
+		Stopping:            stopping,
+		InitTimeout:         o.webhookInitTimeout,
+		ClientCAFile:        o.webhookClientCAFile,
+		Pods:                gates.Enabled(features.PodWebhook),
+		GateAllPods:         gates.Enabled(features.KruisePodReadinessGate),
+		UnschedulableWindow: o.kinds.UnschedulableWindow,
 	}
-	options.Sidecars, options.Listed, options.Spreads, options.Versioned = sidecars, spreads.listed, spreads.watch, spreads.versioned
 	if o.renewBefore != "" {
 		renewBefore, err := certificate.ParseRenewBefore(o.renewBefore)
 		if err != nil {
-			return fmt.Errorf("CERTS_RENEW_BEFORE: %w", err)
+			return options, fmt.Errorf("CERTS_RENEW_BEFORE: %w", err)
 		}
 		options.RenewBefore = renewBefore
 	}
-	return admission.Setup(ctx, mgr, options)
+	return options, nil
 }
 
 // serverMinor is the minor version of Kubernetes 1. It is 0, which every feature is newer than, if the server says nothing that can be read

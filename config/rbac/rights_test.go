@@ -3,12 +3,14 @@ package rbac_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -101,17 +103,27 @@ func TestRightsWithExternalCertificates(t *testing.T) {
 			continue
 		}
 		replaced++
-		var operations []struct {
-			Op, Path string
-			Value    []rbacv1.PolicyRule
-		}
-		if err := yaml.Unmarshal([]byte(patch.Patch), &operations); err != nil {
+		var replacement role
+		before, err := json.Marshal(shipped[patch.Target.Name])
+		if err != nil {
 			t.Fatal(err)
 		}
-		rules := operations[0].Value
-		if operations[0].Path != "/rules" || operations[0].Op != "replace" || shipped[patch.Target.Name].Kind != patch.Target.Kind {
-			t.Errorf("%+v", operations)
+		operations, err := yaml.YAMLToJSON([]byte(patch.Patch))
+		if err != nil {
+			t.Fatal(err)
 		}
+		decoded, err := jsonpatch.DecodePatch(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := decoded.Apply(before)
+		if err == nil {
+			err = json.Unmarshal(after, &replacement)
+		}
+		if err != nil || replacement.Kind != patch.Target.Kind {
+			t.Errorf("%s: %v", patch.Target.Name, err)
+		}
+		rules := replacement.Rules
 		if diff := cmp.Diff(named(shipped[patch.Target.Name].Rules), named(rules)); diff != "" {
 			t.Errorf("%s (-shipped +external):\n%s", patch.Target.Name, diff)
 		}

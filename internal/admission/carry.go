@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strconv"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kjson "sigs.k8s.io/json"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
@@ -19,6 +23,38 @@ import (
 func decode(raw []byte, into any) (unknown bool, err error) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields)
 	return len(strict) > 0, err
+}
+
+// readBeta reads an object of either version as one of v1beta1, in the namespace of the request.
+func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*Alpha) *Beta) (*Beta, error) {
+	document, err := decodeDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	object := new(Beta)
+	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
+		given := new(Alpha)
+		if _, err = decode(raw, given); err == nil {
+			object = up(given)
+		}
+	} else {
+		_, err = decode(raw, object)
+	}
+	if named, ok := any(object).(metav1.Object); ok {
+		named.SetNamespace(request.Namespace)
+	}
+	return object, err
+}
+
+// compared reads the object of a request, and the stored one if it is updated: nil if that cannot be read, so that all is new.
+func compared[Alpha, Beta any](request *admission.Request, up func(*Alpha) *Beta) (object, old *Beta, err error) {
+	if object, err = readBeta(request.Object.Raw, request, up); err != nil || request.Operation != admissionv1.Update {
+		return object, nil, err
+	}
+	if old, err = readBeta(request.OldObject.Raw, request, up); err != nil {
+		return object, nil, nil //nolint:nilerr // all is new
+	}
+	return object, old, nil
 }
 
 // carry copies the fields that type t has no place for from one document to the other, unless they are there. place, if not nil, says

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,19 +20,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
-)
-
-// Paths of the CloneSet webhooks (CS-018).
-const (
-	mutateCloneSetPath   = "/mutate-apps-kruise-io-cloneset"
-	validateCloneSetPath = "/validate-apps-kruise-io-cloneset"
 )
 
 // cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
 type cloneSetWebhooks struct {
-	// protectDeletion is gate ResourcesDeletionProtection (CS-034).
-	protectDeletion bool
 	// forbidPrivileged is flag --allow-privileged=false.
 	forbidPrivileged bool
 	judge            TemplateJudge
@@ -44,11 +38,20 @@ type cloneSetWebhooks struct {
 	inPlace inplace.Options
 }
 
+// CloneSets makes the webhooks of the kind.
+func CloneSets(e *Environment) Webhooks {
+	w := &cloneSetWebhooks{forbidPrivileged: e.ForbidPrivileged, judge: e.judge, pods: e.cached,
+		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
+		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates), inPlace: e.InPlace}
+	webhooks := Webhooks{Mutate: w.mutate, Validate: w.validate}
+	if e.Gates.Enabled(features.ResourcesDeletionProtection) {
+		webhooks.Delete = protect
+	}
+	return webhooks
+}
+
 // mutate fills in what was left out (CS-010 to CS-015).
 func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	updated, old, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -71,12 +74,6 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 
 // validate judges CloneSets (CS-020 to CS-035).
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation == admissionv1.Delete && w.protectDeletion {
-		return protect(&request)
-	}
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	updatedDoc, oldDoc, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -104,7 +101,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 }
 
 // protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An object that cannot be read asks for no protection.
-func protect(request *admission.Request) admission.Response {
+func protect(_ context.Context, request admission.Request) admission.Response {
 	var object struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {
@@ -131,19 +128,9 @@ func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, 
 	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
 	}
-	causes, err := w.judgeOne(ctx, namespace, updated)
-	if err != nil {
-		return nil, []string{"spec.template could not be validated: " + err.Error()}
-	}
-	if len(causes) == 0 || old == nil {
-		return causes, nil
-	}
-	// An API server may have become stricter than when the object was stored: only what is new is refused.
-	before, err := w.judgeOne(ctx, namespace, old)
-	if err != nil {
-		return causes, nil
-	}
-	return fresh(causes, before), nil
+	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
+		return w.judgeOne(ctx, namespace, object)
+	})
 }
 
 func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
@@ -246,12 +233,8 @@ func documents(request *admission.Request) (updated, old document, err error) {
 
 // versionOf is the version in which the object is written, whatever was requested (OPS-066).
 func versionOf(object document, request *admission.Request) string {
-	if text, ok := object["apiVersion"].(string); ok && text != "" {
-		for _, gv := range []string{appsv1alpha1.GroupVersion.String(), appsv1beta1.GroupVersion.String()} {
-			if text == gv {
-				return gv[len(appsv1beta1.GroupVersion.Group)+1:]
-			}
-		}
+	if text, _ := object["apiVersion"].(string); text == alpha || text == beta {
+		return path.Base(text)
 	}
 	return request.Kind.Version
 }
@@ -273,4 +256,18 @@ func sameJSON(a, b any) bool {
 	}
 	right, err := json.Marshal(b)
 	return err == nil && string(left) == string(right)
+}
+
+// MovedInCloneSets is where a field of one version of a CloneSet is in the other. What v1beta1 has in updateStrategy.rollingUpdate v1alpha1
+// has in updateStrategy itself (CS-253). What v1beta1 has in updateStrategy itself takes the place that this leaves free, so that every
+// field comes back to where it was.
+func MovedInCloneSets(path []string) []string {
+	const strategy, rolling = "updateStrategy", "rollingUpdate"
+	switch {
+	case len(path) < 3 || path[0] != "spec" || path[1] != strategy:
+		return path
+	case len(path) > 3 && path[2] == rolling:
+		return append([]string{"spec", strategy}, path[3:]...)
+	}
+	return append([]string{"spec", strategy, rolling}, path[2:]...)
 }

@@ -372,9 +372,9 @@ func TestDeletionProtection(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			hooks := webhooks(t, &apiServer{answer: accepts})
-			hooks.protectDeletion = !test.off
-			got := review(t, admission.HandlerFunc(hooks.validate), "DELETE", "", test.old)
+			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
+			handlers := handlersOf(t, "CloneSet", list, CloneSets(&Environment{Options: Options{Gates: gates(t, list)}}))
+			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
 			if got.Allowed != (test.refused == "") || !got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
 				t.Errorf("%+v", got.Result)
 			}
@@ -441,7 +441,7 @@ func TestTemplateNoDefaults(t *testing.T) {
 
 func TestOtherRequests(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
-	if got := review(t, admission.HandlerFunc(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
+	if got := review(t, inTime(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
 		t.Errorf("delete: %+v", got.Result)
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {

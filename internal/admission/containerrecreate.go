@@ -18,28 +18,21 @@ import (
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
 )
 
-const mutateRecreatePath = "/mutate-apps-kruise-io-containerrecreaterequest"
-
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
 type recreateWebhook struct {
-	// daemon is gate KruiseDaemon (CRR-020).
-	daemon bool
 	// live reads from the API server: what is written into a request must be true of the pod as it is now.
 	live client.Reader
 	// cached is good enough for warnings.
 	cached client.Reader
 }
 
+// ContainerRecreateRequests makes the webhook of the kind.
+func ContainerRecreateRequests(e *Environment) Webhooks {
+	w := &recreateWebhook{live: e.live, cached: e.cached}
+	return Webhooks{Mutate: w.mutate}
+}
+
 func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
-	if !w.daemon {
-		if leaving(&request) {
-			return admission.Allowed("")
-		}
-		return gateOff("KruiseDaemon")
-	}
 	updated, hub, warnings, err := readRecreate(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)

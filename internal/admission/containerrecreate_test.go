@@ -59,7 +59,7 @@ func recreateHandler(t *testing.T, pod *corev1.Pod, more ...runtime.Object) *rec
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{"type": "virtual-kubelet"}}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, pod).WithRuntimeObjects(more...).Build()
-	return &recreateWebhook{daemon: true, live: c, cached: c}
+	return &recreateWebhook{live: c, cached: c}
 }
 
 func crr(version, metadata, spec string) string {
@@ -243,8 +243,8 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		})
 	}
 	off := recreateHandler(t, recreatable())
-	off.daemon = false
-	if response := review(t, inTime(off.mutate), admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed || response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
+	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed || response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
 		t.Errorf("CRR-020: %+v", response.Result)
 	}
 }
@@ -286,11 +286,11 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	const leaving = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	off := recreateHandler(t, recreatable())
-	off.daemon = false
-	if r := review(t, inTime(off.mutate), admissionv1.Update, crr("v1beta1", leaving, spec), crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
+	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec), crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
 		t.Errorf("%+v", r.Result)
 	}
-	if r := review(t, inTime(off.mutate), admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
+	if r := review(t, handler, admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
 		t.Error("an update is allowed")
 	}
 }

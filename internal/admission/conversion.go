@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
 const convertPath = "/convert"
@@ -26,25 +24,19 @@ const maxReview = 32 << 20
 // converter converts an object of one version, as JSON, to another version as kind.
 type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
-// converters of the kinds whose versions differ (OPS-070), by kind and from-version and to-version.
-var converters = map[[3]string]converter{
-	{"CloneSet", alpha, beta}:                 between((*appsv1alpha1.CloneSet).ToV1beta1, movedInCloneSets),
-	{"CloneSet", beta, alpha}:                 between(appsv1alpha1.CloneSetFromV1beta1, movedInCloneSets),
-	{"ContainerRecreateRequest", alpha, beta}: between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1),
-	{"ContainerRecreateRequest", beta, alpha}: between(appsv1alpha1.ContainerRecreateRequestFromV1beta1),
-	{"NodeImage", alpha, beta}:                between((*appsv1alpha1.NodeImage).ToV1beta1),
-	{"NodeImage", beta, alpha}:                between(appsv1alpha1.NodeImageFromV1beta1),
-	{"SidecarSet", alpha, beta}:               between((*appsv1alpha1.SidecarSet).ToV1beta1),
-	{"SidecarSet", beta, alpha}:               between(appsv1alpha1.SidecarSetFromV1beta1),
-	{"WorkloadSpread", alpha, beta}:           between((*appsv1alpha1.WorkloadSpread).ToV1beta1, renamedInWorkloadSpreads),
-	{"WorkloadSpread", beta, alpha}:           between(appsv1alpha1.WorkloadSpreadFromV1beta1, renamedInWorkloadSpreads),
+// Conversion has the converters of a kind, by the version of the object and the wanted one.
+type Conversion map[[2]string]converter
+
+// Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or
+// get the one that place, unless it is nil, says.
+func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
+	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
 
-// between makes a converter of a function between two types. Fields that the first has no place for keep theirs, or get the one that place
-// says.
-func between[From, To any](convert func(*From) *To, place ...func(path []string) []string) converter {
+// between makes a converter of a function between two types.
+func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
 	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
 		unknown, err := decode(raw, in)
@@ -59,44 +51,15 @@ func between[From, To any](convert func(*From) *To, place ...func(path []string)
 		if err != nil || !unknown {
 			return converted, err
 		}
-		var moved func(path []string) []string
-		if len(place) > 0 {
-			moved = place[0]
-		}
-		return carry(raw, converted, reflect.TypeFor[From](), moved)
+		return carry(raw, converted, reflect.TypeFor[From](), place)
 	}
-}
-
-// movedInCloneSets is where a field of one version of a CloneSet is in the other. What v1beta1 has in updateStrategy.rollingUpdate v1alpha1
-// has in updateStrategy itself (CS-253). What v1beta1 has in updateStrategy itself takes the place that this leaves free, so that every
-// field comes back to where it was.
-func movedInCloneSets(path []string) []string {
-	const strategy, rolling = "updateStrategy", "rollingUpdate"
-	switch {
-	case len(path) < 3 || path[0] != "spec" || path[1] != strategy:
-		return path
-	case len(path) > 3 && path[2] == rolling:
-		return append([]string{"spec", strategy}, path[3:]...)
-	}
-	return append([]string{"spec", strategy, rolling}, path[2:]...)
-}
-
-// renamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180). What has the
-// other name already takes the place that this leaves free.
-func renamedInWorkloadSpreads(path []string) []string {
-	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
-		return path
-	}
-	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"}, {"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
-		if i := slices.Index(names[:], path[3]); i >= 0 {
-			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
-		}
-	}
-	return path
 }
 
 // conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.
-type conversionHandler struct{ log logr.Logger }
+type conversionHandler struct {
+	log   logr.Logger
+	kinds []Kind
+}
 
 func (h *conversionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
@@ -137,8 +100,11 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if object.APIVersion == to {
 		return raw, nil
 	}
-	convert, ok := converters[[3]string{object.Kind, object.APIVersion, to}]
-	if !ok {
+	var convert converter
+	if i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == object.Kind }); i >= 0 {
+		convert = h.kinds[i].Conversion[[2]string{object.APIVersion, to}]
+	}
+	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
 	if n := items(raw); n > mostItems { // admission refuses these; who reaches the port can send them

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
@@ -19,7 +20,7 @@ import (
 func convert(t *testing.T, body string) (int, document) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	(&conversionHandler{log: logr.Discard()}).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "POST", convertPath, strings.NewReader(body)))
+	(&conversionHandler{log: logr.Discard(), kinds: Registered}).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "POST", convertPath, strings.NewReader(body)))
 	if recorder.Code != 200 {
 		return recorder.Code, nil
 	}
@@ -176,7 +177,7 @@ func TestConvertHostileReviews(t *testing.T) {
 // OPS-060, OPS-061, OPS-062, OPS-065: the shipped entries and the handlers agree.
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, true), removals: pod.NewRemovals()})
+	handlers := registered(t, podsIf(true, true), pod.NewRemovals())
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
 		if name != configuration || len(annotations) > 0 {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
@@ -223,26 +224,29 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	}
 	var m admissionv1.ValidatingWebhookConfiguration // both kinds are alike in what is compared
 	read(t, "../../config/webhook/mutating.yaml", &m)
-	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, map[string][]admissionv1.OperationType{
-		"mcloneset.kb.io " + mutateCloneSetPath:                 {"CREATE", "UPDATE"},
-		"mcontainerrecreaterequest.kb.io " + mutateRecreatePath: {"CREATE", "UPDATE"},
-		"mpod.kb.io " + mutatePodPath:                           {"CREATE"},
-		"mnodeimage.kb.io " + mutateNodeImagePath:               {"CREATE", "UPDATE"},
-		"msidecarset.kb.io " + mutateSidecarSetPath:             {"CREATE", "UPDATE"},
-		"mimagepulljob-v1beta1.kb.io " + mutatePullJobPath:      {"CREATE", "UPDATE"},
-		"mimagelistpulljob-v1beta1.kb.io " + mutatePullListPath: {"CREATE", "UPDATE"},
-	})
+	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, entries(handlers, "mutate", map[string][]admissionv1.OperationType{
+		mutatePodName + " " + mutatePodPath: {"CREATE"}}))
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
-	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, map[string][]admissionv1.OperationType{
+	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, entries(handlers, "validate", map[string][]admissionv1.OperationType{
 		"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"},
-		"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"},
-		"vnodeimage.kb.io " + validateNodeImagePath:               {"CREATE", "UPDATE"},
-		"vsidecarset.kb.io " + validateSidecarSetPath:             {"CREATE", "UPDATE"},
-		"vworkloadspread.kb.io " + validateWorkloadSpreadPath:     {"CREATE", "UPDATE"},
-		"vimagepulljob-v1beta1.kb.io " + validatePullJobPath:      {"CREATE", "UPDATE"},
-		"vimagelistpulljob-v1beta1.kb.io " + validatePullListPath: {"CREATE", "UPDATE"},
-	})
+		"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
+}
+
+// entries adds to those that are named the entries of all kinds that have a handler, by name and path, with their operations.
+func entries(handlers map[string]admission.Handler, verb string, named map[string][]admissionv1.OperationType) map[string][]admissionv1.OperationType {
+	for i := range Registered {
+		kind := &Registered[i]
+		suffix := ".kb.io "
+		if strings.HasSuffix(kind.Name, "PullJob") {
+			suffix = "-v1beta1.kb.io "
+		}
+		entry := verb[:1] + strings.ToLower(kind.Name) + suffix + kind.path(verb)
+		if handlers[kind.path(verb)] != nil && named[entry] == nil {
+			named[entry] = []admissionv1.OperationType{"CREATE", "UPDATE"}
+		}
+	}
+	return named
 }
 
 func read(t *testing.T, file string, into any) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -14,124 +15,60 @@ import (
 	"github.com/afloat-project/afloat/internal/operation/imagepull"
 )
 
-// Paths of the webhooks of images (OPS-060).
-const (
-	mutateNodeImagePath   = "/mutate-apps-kruise-io-nodeimage"
-	validateNodeImagePath = "/validate-apps-kruise-io-nodeimage"
-	mutatePullJobPath     = "/mutate-apps-kruise-io-imagepulljob"
-	validatePullJobPath   = "/validate-apps-kruise-io-imagepulljob"
-	mutatePullListPath    = "/mutate-apps-kruise-io-imagelistpulljob"
-	validatePullListPath  = "/validate-apps-kruise-io-imagelistpulljob"
-)
+// NodeImages makes the webhooks of the kind (IMG-020 to IMG-029).
+func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
 
-// imageWebhooks admits NodeImages, ImagePullJobs and ImageListPullJobs of both versions (IMG-020 to IMG-046).
-type imageWebhooks struct {
-	// daemon and jobs are gates KruiseDaemon (IMG-020) and ImagePullJobGate (IMG-030).
-	daemon, jobs bool
-	now          func() time.Time
+func nodeImages(now func() time.Time) Webhooks {
+	return Webhooks{Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultNodeImage(object, now()) }),
+		Validate: validateNodeImage}
 }
 
-func (w *imageWebhooks) handlers() map[string]admission.Handler {
-	return map[string]admission.Handler{
-		mutateNodeImagePath:   inTime(w.gated(false, w.mutateNode)),
-		validateNodeImagePath: inTime(w.gated(false, w.validateNode)),
-		mutatePullJobPath:     inTime(w.gated(true, w.mutateJob)),
-		validatePullJobPath:   inTime(w.gated(true, w.validateJob)),
-		mutatePullListPath:    inTime(w.gated(true, w.mutateList)),
-		validatePullListPath:  inTime(w.gated(true, w.validateList)),
-	}
+// ImagePullJobs makes the webhooks of the kind (IMG-030 to IMG-042).
+func ImagePullJobs(*Environment) Webhooks {
+	return Webhooks{Mutate: defaulting(func(object document, create bool) []jsonpatch.Operation {
+		return imagepull.DefaultJob(object, false, create)
+	}),
+		Validate: validateJob}
 }
 
-// gated asks the handler about creations and updates, unless a gate is off.
-func (w *imageWebhooks) gated(jobs bool, handle func(*admission.Request) admission.Response) admission.HandlerFunc {
+// ImageListPullJobs makes the webhooks of the kind (IMG-045, IMG-046).
+func ImageListPullJobs(*Environment) Webhooks {
+	return Webhooks{Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultJob(object, true, false) }),
+		Validate: validateList}
+}
+
+// defaulting adds what a document lacks.
+func defaulting(add func(object document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
 	return func(_ context.Context, request admission.Request) admission.Response {
-		switch {
-		case request.Operation != admissionv1.Create && request.Operation != admissionv1.Update:
-			return admission.Allowed("")
-		case (!w.daemon || jobs && !w.jobs) && leaving(&request):
-			return admission.Allowed("")
-		case !w.daemon:
-			return gateOff("KruiseDaemon")
-		case jobs && !w.jobs:
-			return gateOff("ImagePullJobGate")
+		object, err := decodeDocument(request.Object.Raw)
+		if err != nil {
+			return undecodable(&request, err)
 		}
-		return handle(&request)
+		return admission.Patched("", add(object, request.Operation == admissionv1.Create)...)
 	}
 }
 
-func (w *imageWebhooks) mutateNode(request *admission.Request) admission.Response {
-	object, err := decodeDocument(request.Object.Raw)
-	if err != nil {
-		return undecodable(request, err)
-	}
-	return admission.Patched("", imagepull.DefaultNodeImage(object, w.now())...)
-}
-
-func (w *imageWebhooks) validateNode(request *admission.Request) admission.Response {
-	object, err := decodeDocument(request.Object.Raw)
-	if err != nil {
-		return undecodable(request, err)
-	}
-	alpha := versionOf(object, request) == appsv1alpha1.GroupVersion.Version
-	node, err := readNodeImage(request.Object.Raw, alpha)
-	if err != nil {
-		return undecodable(request, err)
-	}
-	if node.DeletionTimestamp != nil {
+func validateNodeImage(_ context.Context, request admission.Request) admission.Response {
+	node, before, err := compared(&request, (*appsv1alpha1.NodeImage).ToV1beta1)
+	switch {
+	case err != nil:
+		return undecodable(&request, err)
+	case node.DeletionTimestamp != nil:
 		return admission.Allowed("")
-	}
-	var before *appsv1beta1.NodeImage
-	if request.Operation == admissionv1.Update {
-		if before, err = readNodeImage(request.OldObject.Raw, alpha); err != nil {
-			before = nil // what is stored cannot be read, so all is new
-		}
 	}
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// readNodeImage reads a NodeImage in the form of v1alpha1 or v1beta1.
-func readNodeImage(raw []byte, alpha bool) (*appsv1beta1.NodeImage, error) {
-	if alpha {
-		given := &appsv1alpha1.NodeImage{}
-		if _, err := decode(raw, given); err != nil {
-			return nil, err
-		}
-		return given.ToV1beta1(), nil
-	}
-	node := &appsv1beta1.NodeImage{}
-	_, err := decode(raw, node)
-	return node, err
-}
+// same converts where both versions have the same fields, so that one type reads them (IMG-010, IMG-041).
+func same[T any](object *T) *T { return object }
 
-func (w *imageWebhooks) mutateJob(request *admission.Request) admission.Response {
-	object, err := decodeDocument(request.Object.Raw)
-	if err != nil {
-		return undecodable(request, err)
-	}
-	return admission.Patched("", imagepull.DefaultJob(object, false, request.Operation == admissionv1.Create)...)
-}
-
-func (w *imageWebhooks) mutateList(request *admission.Request) admission.Response {
-	object, err := decodeDocument(request.Object.Raw)
-	if err != nil {
-		return undecodable(request, err)
-	}
-	return admission.Patched("", imagepull.DefaultJob(object, true, false)...)
-}
-
-// Both versions of the jobs have the same fields (IMG-010), so one type reads them (IMG-041).
-func (w *imageWebhooks) validateJob(request *admission.Request) admission.Response {
-	job, old := &appsv1beta1.ImagePullJob{}, (*appsv1beta1.ImagePullJob)(nil)
-	if _, err := decode(request.Object.Raw, job); err != nil {
-		return undecodable(request, err)
-	}
-	if request.Operation == admissionv1.Update {
-		old = &appsv1beta1.ImagePullJob{}
-		if _, err := decode(request.OldObject.Raw, old); err != nil {
-			old = nil // what is stored cannot be read, so all is new
-		} else if equality.Semantic.DeepEqual(job.Spec, old.Spec) {
-			return admission.Allowed("") // metadata only, such as the last finalizer
-		}
+func validateJob(_ context.Context, request admission.Request) admission.Response {
+	job, old, err := compared(&request, same[appsv1beta1.ImagePullJob])
+	switch {
+	case err != nil:
+		return undecodable(&request, err)
+	case old != nil && equality.Semantic.DeepEqual(job.Spec, old.Spec):
+		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	response := judged(imagepull.CheckJob(job, old))
 	if old != nil && old.Status.CompletionTime != nil { // IMG-042, IMG-222
@@ -140,18 +77,13 @@ func (w *imageWebhooks) validateJob(request *admission.Request) admission.Respon
 	return response
 }
 
-func (w *imageWebhooks) validateList(request *admission.Request) admission.Response {
-	list, old := &appsv1beta1.ImageListPullJob{}, (*appsv1beta1.ImageListPullJob)(nil)
-	if _, err := decode(request.Object.Raw, list); err != nil {
-		return undecodable(request, err)
-	}
-	if request.Operation == admissionv1.Update {
-		old = &appsv1beta1.ImageListPullJob{}
-		if _, err := decode(request.OldObject.Raw, old); err != nil {
-			old = nil // what is stored cannot be read, so all is new
-		} else if equality.Semantic.DeepEqual(list.Spec, old.Spec) {
-			return admission.Allowed("")
-		}
+func validateList(_ context.Context, request admission.Request) admission.Response {
+	list, old, err := compared(&request, same[appsv1beta1.ImageListPullJob])
+	switch {
+	case err != nil:
+		return undecodable(&request, err)
+	case old != nil && equality.Semantic.DeepEqual(list.Spec, old.Spec):
+		return admission.Allowed("")
 	}
 	return judged(imagepull.CheckList(list, old))
 }

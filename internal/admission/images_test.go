@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,10 +11,15 @@ import (
 	jsonpatchapply "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-func images() *imageWebhooks {
-	return &imageWebhooks{daemon: true, jobs: true, now: func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) }}
+func imageHandlers(t *testing.T, list string) map[string]admission.Handler {
+	t.Helper()
+	handlers := handlersOf(t, "NodeImage", list, nodeImages(func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) }))
+	maps.Copy(handlers, handlersOf(t, "ImagePullJob", list, ImagePullJobs(nil)))
+	maps.Copy(handlers, handlersOf(t, "ImageListPullJob", list, ImageListPullJobs(nil)))
+	return handlers
 }
 
 func of(version, kind, metadata, spec string) string {
@@ -22,7 +28,7 @@ func of(version, kind, metadata, spec string) string {
 
 func mutated(t *testing.T, path, object string) document {
 	t.Helper()
-	response := review(t, images().handlers()[path], admissionv1.Create, object, "")
+	response := review(t, imageHandlers(t, "")[path], admissionv1.Create, object, "")
 	if !response.Allowed {
 		t.Fatalf("%+v", response.Result)
 	}
@@ -145,7 +151,7 @@ func TestImageRefusals(t *testing.T) {
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				response := review(t, images().handlers()[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
+				response := review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
 				if response.Allowed != (test.message == "") || !response.Allowed && (response.Result.Code != 400 || !strings.Contains(response.Result.Message, test.message)) {
 					t.Errorf("%+v", response.Result)
 				}
@@ -157,20 +163,19 @@ func TestImageRefusals(t *testing.T) {
 func TestImageUpdatesAndGates(t *testing.T) {
 	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
 	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
-	if r := review(t, images().handlers()[validatePullJobPath], admissionv1.Update, after, before); r.Allowed || !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
+	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed || !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
 		t.Errorf("IMG-033: %+v", r.Result)
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
-	if r := review(t, images().handlers()[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
+	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
 		t.Errorf("IMG-042, IMG-222: %+v", r)
 	}
 	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false, validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
-		off, noJobs := images(), images()
-		off.daemon, noJobs.jobs = false, false
-		if r := review(t, off.handlers()[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 || !strings.Contains(r.Result.Message, "KruiseDaemon") {
+		off, noJobs := imageHandlers(t, "KruiseDaemon=false"), imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
+		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 || !strings.Contains(r.Result.Message, "KruiseDaemon") {
 			t.Errorf("IMG-020, IMG-030 %s: %+v", path, r.Result)
 		}
-		r := review(t, noJobs.handlers()[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
+		r := review(t, noJobs[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
 		if r.Allowed != node || !node && (r.Result.Code != 403 || !strings.Contains(r.Result.Message, "ImagePullJobGate")) {
 			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: %+v", path, r.Result)
 		}
@@ -179,12 +184,11 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	leaving := of("v1beta1", "ImagePullJob", `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`, `{"image":"a","completionPolicy":{}}`)
 	free := strings.Replace(leaving, `,"finalizers":["apps.kruise.io/deletion-protection"]`, "", 1)
 	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath, validateNodeImagePath} {
-		off := images()
-		off.daemon = false
-		if r := review(t, off.handlers()[path], admissionv1.Update, free, leaving); !r.Allowed {
+		off := imageHandlers(t, "KruiseDaemon=false")
+		if r := review(t, off[path], admissionv1.Update, free, leaving); !r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s of what is being deleted: %+v", path, r.Result)
 		}
-		if r := review(t, off.handlers()[path], admissionv1.Update, before, before); r.Allowed {
+		if r := review(t, off[path], admissionv1.Update, before, before); r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s is allowed", path)
 		}
 	}
@@ -206,7 +210,7 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 			"another bad name":       {`"Upper"`, `"UPPER"`, false},
 			"a tag twice":            {`{"tag":"2",`, `{"tag":"1",`, false},
 		} {
-			if r := review(t, images().handlers()[validateNodeImagePath], admissionv1.Update, strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
+			if r := review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update, strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
 				t.Errorf("%s %s: %+v", version, name, r.Result)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
@@ -26,17 +27,25 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	const rounds = 40
 	// Lists that the other version has in an annotation, or not at all, are not made there for what their items have.
 	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector."}
-	for kind, types := range map[string][2]any{
-		"CloneSet":                 {&appsv1alpha1.CloneSet{}, &appsv1beta1.CloneSet{}},
-		"ContainerRecreateRequest": {&appsv1alpha1.ContainerRecreateRequest{}, &appsv1beta1.ContainerRecreateRequest{}},
-		"NodeImage":                {&appsv1alpha1.NodeImage{}, &appsv1beta1.NodeImage{}},
-		"SidecarSet":               {&appsv1alpha1.SidecarSet{}, &appsv1beta1.SidecarSet{}},
-		"WorkloadSpread":           {&appsv1alpha1.WorkloadSpread{}, &appsv1beta1.WorkloadSpread{}},
-	} {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range Registered {
+		if Registered[i].Conversion == nil {
+			continue
+		}
+		kind := Registered[i].Name
+		types := [2]reflect.Type{}
+		for side, version := range [2]schema.GroupVersion{appsv1alpha1.GroupVersion, appsv1beta1.GroupVersion} {
+			types[side] = reflect.PointerTo(scheme.AllKnownTypes()[version.WithKind(kind)])
+		}
 		for side, versions := range [2][2]string{{"v1alpha1", "v1beta1"}, {"v1beta1", "v1alpha1"}} {
 			t.Run(kind+" of "+versions[0], func(t *testing.T) {
 				for seed := range int64(rounds) {
-					given, future := newer(t, kind, versions[0], reflect.TypeOf(types[side]), seed)
+					given, future := newer(t, kind, versions[0], types[side], seed)
 					there := convertOne(t, encoded(t, given), versions[1])
 					back := convertOne(t, encoded(t, there), versions[0])
 					for path := range future {
@@ -44,9 +53,9 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 							t.Errorf("seed %d: %s is lost", seed, path)
 						}
 					}
-					unknownFields(there, reflect.TypeOf(types[1-side]), nil, 0, func(path []string, _ int, _ any) {
+					unknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
 						at := strings.Join(path, ".")
-						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" { // of CloneSets, see movedInCloneSets
+						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" { // of CloneSets, see MovedInCloneSets
 							t.Errorf("seed %d: there is %s", seed, at)
 						}
 					})

@@ -46,6 +46,21 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
+// newFaults are what the API server finds in an object and, if it is an update, did not find in the stored one, since when it may have
+// become stricter; or a warning that nothing could be found out.
+func newFaults[T any](what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
+	causes, err := judge(object)
+	if err != nil {
+		return nil, []string{what + " could not be validated: " + err.Error()}
+	}
+	if len(causes) > 0 && update {
+		if before, err := judge(old); err == nil {
+			causes = fresh(causes, before)
+		}
+	}
+	return causes, nil
+}
+
 // invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid.
 // Webhooks that just deny look like missing rights (403). Where something could not be found out, trying again may help: 500.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {

@@ -51,7 +51,7 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 			return answer["response"].(document)["result"].(document)["message"].(string)
 		},
 		"admission": func() string {
-			for path, handler := range admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}}) {
+			for path, handler := range registered(t, nil, nil) {
 				if path == validateCloneSetPath {
 					return sized(handler).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create,
 						Object: kruntime.RawExtension{Raw: []byte(given)}}}).Result.Message
@@ -78,7 +78,7 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 		"environment": strings.Replace(object("v1alpha1", goodTemplate, ""), `"containers":[{`, `"containers":[{"env":[`+strings.TrimSuffix(strings.Repeat(env+",", 10_000), ",")+`],`, 1),
 		"long text":   strings.Replace(object("v1alpha1", goodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+strings.Repeat("x", 1<<20)+`"}`, 1),
 	} {
-		h := &conversionHandler{log: logr.Discard()}
+		h := &conversionHandler{log: logr.Discard(), kinds: Registered}
 		took := int64(allocated(func() {
 			if _, err := h.convertOne([]byte(given), "apps.kruise.io/v1beta1"); err != nil {
 				t.Errorf("%s: %v", name, err)

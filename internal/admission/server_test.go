@@ -31,7 +31,7 @@ func testServer(t *testing.T, options Options) *server {
 			t.Fatal(err)
 		}
 	}
-	keeping := options.keeper(admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}}))
+	keeping := options.keeper(registered(t, nil, nil))
 	keeping.CRDs, keeping.OtherCRDs = nil, nil
 	callers, err := readCallers(options.ClientCAFile)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"both":                   {pods: true, all: true, want: true, condition: "KruisePodReady"},
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
-		handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(test.pods, test.all)})
+		handlers := registered(t, podsIf(test.pods, test.all), nil)
 		options := Options{GateAllPods: test.all}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
@@ -161,7 +161,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 			}
 		}
 		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
-			handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, removals: removals})
+			handlers := registered(t, nil, removals)
 			if active, known := (Options{}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) || active != (handlers[validatePodPath] != nil) {
 				t.Errorf("removals are checked: %t, known: %t", active, known)
 			}
@@ -174,7 +174,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 
 // ND-185: where pods are changed at all, launch priority needs no gate of its own.
 func TestLaunchPriorityNeedsNoGate(t *testing.T) {
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{}, recreates: &recreateWebhook{}, images: &imageWebhooks{}, sidecarSets: &sidecarSetWebhooks{}, pods: podsIf(true, false)})
+	handlers := registered(t, podsIf(true, false), nil)
 	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Object: runtime.RawExtension{
 		Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
 	answer := handlers[mutatePodPath].Handle(t.Context(), request)

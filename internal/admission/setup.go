@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -21,26 +22,24 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
-// Names of the shipped objects (OPS-060), and the CRDs that are converted (OPS-070).
+// Names of the shipped objects (OPS-060).
 const (
 	mutatingConfiguration   = "kruise-mutating-webhook-configuration"
 	validatingConfiguration = "kruise-validating-webhook-configuration"
 )
 
-// convertedCRDs are converted here; otherCRDs are the remaining ones of OPS-070, which only other releases, or the reference, convert.
-var (
-	convertedCRDs = []string{"clonesets.apps.kruise.io", "containerrecreaterequests.apps.kruise.io", "nodeimages.apps.kruise.io", "sidecarsets.apps.kruise.io",
-		"workloadspreads.apps.kruise.io"}
-	otherCRDs = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
-		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
-)
-
 // Options of the webhook server.
 type Options struct {
+	// Kinds are those of the registry, OtherCRDs the remaining definitions of OPS-070, which only other releases, or the reference, convert.
+	Kinds     []Kind
+	OtherCRDs []string
+	// Gates are the feature gates in force.
+	Gates *features.Gates
 	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
 	Namespace, SecretName, ServiceName string
 	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates in CertDir alone
@@ -59,25 +58,14 @@ type Options struct {
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
 	InitTimeout time.Duration
-	// ProtectDeletion is gate ResourcesDeletionProtection (CS-034).
-	ProtectDeletion bool
 	// ForbidPrivileged refuses templates with privileged containers.
 	ForbidPrivileged bool
-	// TemplateDefaults is off with gate TemplateNoDefaults; HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates (CS-014).
-	TemplateDefaults, HostPorts bool
 	// InPlace is what may change under InPlaceOnly (CS-033).
 	InPlace inplace.Options
-	// Daemon and PullJobs are gates KruiseDaemon (CRR-020, IMG-020) and ImagePullJobGate (IMG-030).
-	Daemon, PullJobs bool
-	// NativeSidecars says that the server knows native sidecars, NativeSidecarUpdates that they may be upgraded in place (SS-257, SS-W01).
-	NativeSidecars, NativeSidecarUpdates bool
-	// AllSidecarMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
-	AllSidecarMetadata bool
-	// SortSidecars is gate EnableSortSidecarContainerByName (SS-100).
-	SortSidecars bool
-	// WorkloadSpreads is gate WorkloadSpread (WS-030); Listed are the kinds that users list for them, set where it is on.
-	WorkloadSpreads bool
-	Listed          *workloadspread.Listed
+	// Minor is the minor version of the API server.
+	Minor uint
+	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
+	Listed *workloadspread.Listed
 	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets give to pods; nil without gate PodWebhook.
@@ -89,15 +77,12 @@ type Options struct {
 	Pods, GateAllPods bool
 }
 
-// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name. CRDs that are not converted here are
-// only looked at.
+// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name.
 //
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations (OPS-030, OPS-042), and the
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
@@ -112,34 +97,13 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 	judge := NewTemplateJudge(clientset.CoreV1().RESTClient())
-	spreads, err := options.podSpreads(mgr)
+	chain, removals, err := options.podWebhooks(mgr)
 	if err != nil {
 		return err
 	}
-	chain, err := options.podChain(spreads)
-	if err != nil {
-		return err
-	}
-	removals, err := removalsOf(spreads)
-	if err != nil {
-		return err
-	}
-	sidecarSets := &sidecarSetWebhooks{judge: judge, namespace: options.Namespace, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
-		native: options.NativeSidecars, nativeInPlace: options.NativeSidecarUpdates, allMetadata: options.AllSidecarMetadata}
-	workloadSpreads := &workloadSpreadWebhook{on: options.WorkloadSpreads, turns: make(chan struct{}, judgedAtOnce), judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), mapper: mgr.GetRESTMapper(),
-		listed: options.Listed, window: options.UnschedulableWindow}
-	handlers := admissionHandlers(kinds{cloneSets: &cloneSetWebhooks{
-		protectDeletion:  options.ProtectDeletion,
-		forbidPrivileged: options.ForbidPrivileged,
-		judge:            judge,
-		pods:             mgr.GetClient(),
-		templateDefaults: options.TemplateDefaults,
-		hostPorts:        options.HostPorts,
-		inPlace:          options.InPlace,
-	}, recreates: &recreateWebhook{daemon: options.Daemon, live: mgr.GetAPIReader(), cached: mgr.GetClient()},
-		images:      &imageWebhooks{daemon: options.Daemon, jobs: options.PullJobs, now: time.Now},
-		sidecarSets: sidecarSets, spreads: workloadSpreads,
-		pods: chain, learners: options.learners(), removals: removals, live: mgr.GetAPIReader()})
+	upkeep := &struct{ announcer }{} // the keeper, which is made of the handlers' paths
+	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
+		mapper: mgr.GetRESTMapper(), announcer: upkeep}, chain, removals)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -147,7 +111,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
-	sidecarSets.announcer, workloadSpreads.announcer = keeper, keeper
+	upkeep.announcer = keeper
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -159,7 +123,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: options.initTimeout(), stopping: options.Stopping}
+	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
 	// Objects may wait for pods that try whether they are sent, and pods for objects that are converted.
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	for path, handler := range handlers {
@@ -169,7 +133,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		}
 		server.Register(path, of.bounded(&admission.Webhook{Handler: sized(handler)}, mostBody))
 	}
-	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion")}, maxReview))
+	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}, maxReview))
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -184,42 +148,22 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // (OPS-066); what is not known by then lets the object through.
 const admissionTime = 7 * time.Second
 
-// kinds are what admits each kind.
-type kinds struct {
-	cloneSets   *cloneSetWebhooks
-	recreates   *recreateWebhook
-	images      *imageWebhooks
-	sidecarSets *sidecarSetWebhooks
-	spreads     *workloadSpreadWebhook
-	// pods changes pods; nil without gate PodWebhook. removals are checks of their removal, which reads live; nil if there are none.
-	pods     *pod.Chain
-	learners []learner
-	removals *pod.Removals
-	live     client.Reader
-}
-
-// admissionHandlers are the admission webhooks by path.
-func admissionHandlers(w kinds) map[string]admission.Handler {
-	handlers := map[string]admission.Handler{
-		mutateCloneSetPath:   inTime(w.cloneSets.mutate),
-		validateCloneSetPath: inTime(w.cloneSets.validate),
-		mutateRecreatePath:   inTime(w.recreates.mutate),
-
-		mutateSidecarSetPath:   inTime(w.sidecarSets.mutate),
-		validateSidecarSetPath: inTime(w.sidecarSets.validate),
-
-		validateWorkloadSpreadPath: inTime(w.spreads.validate),
+// admissionHandlers are the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals are checks of their
+// removal; nil if there are none.
+func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
+	handlers := map[string]admission.Handler{}
+	for i := range e.Kinds {
+		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
-	maps.Copy(handlers, w.images.handlers())
-	if w.pods != nil {
-		handlers[mutatePodPath] = mutatePod(w.pods, true)
-		handlers[mutatePodAllPath] = mutatePod(w.pods, false)
-		if len(w.learners) > 0 {
-			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(w.pods, false), w.learners...)
+	if pods != nil {
+		handlers[mutatePodPath] = mutatePod(pods, true)
+		handlers[mutatePodAllPath] = mutatePod(pods, false)
+		if learners := e.learners(); len(learners) > 0 {
+			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), learners...)
 		}
 	}
-	if w.removals != nil {
-		handlers[validatePodPath] = validatePod(w.removals, w.live)
+	if removals != nil {
+		handlers[validatePodPath] = validatePod(removals, e.live)
 	}
 	return handlers
 }
@@ -236,34 +180,24 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podSpreads is what puts pods into subsets; nil if nothing does (WS-186, WS-187).
-func (o Options) podSpreads(mgr manager.Manager) (*pod.Spreads, error) {
-	if !o.Pods || o.Spreads == nil {
-		return nil, nil
-	}
-	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
-		Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
-	o.Spreads.WhenGone(spreads.Forget)
-	return spreads, register(append(o.Spreads.Booker.Metrics(), spreads.Metric())...)
-}
-
-// removalsOf are the checks of the removal of pods; nil if there are none. What counts removals comes last (WS-104).
-func removalsOf(spreads *pod.Spreads) (*pod.Removals, error) {
-	if spreads == nil {
-		return nil, nil
-	}
-	removals := pod.NewRemovals(spreads.Check())
-	return removals, register(removals.Metric())
-}
-
-// podChain is what changes pods; nil without gate PodWebhook.
-func (o Options) podChain(spreads *pod.Spreads) (*pod.Chain, error) {
+// podWebhooks are what changes pods, and what checks their removal; nil without gate PodWebhook, the latter if nothing puts pods into
+// subsets, too (WS-186, WS-187).
+func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *pod.Removals, err error) {
 	if !o.Pods {
-		return nil, nil
+		return nil, nil, nil
 	}
-	sidecars := pod.NewSidecars(o.Sidecars, o.SortSidecars, time.Now)
-	chain := newPodChain(o.GateAllPods, spreads, sidecars)
-	return chain, register(chain.Metric(), sidecars.Metric())
+	var spreads *pod.Spreads
+	var collectors []prometheus.Collector
+	if o.Spreads != nil {
+		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
+			Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
+		o.Spreads.WhenGone(spreads.Forget)
+		removals = pod.NewRemovals(spreads.Check()) // what counts removals comes last (WS-104)
+		collectors = append(o.Spreads.Booker.Metrics(), spreads.Metric(), removals.Metric())
+	}
+	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
+	chain = newPodChain(o.GateAllPods, spreads, sidecars)
+	return chain, removals, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
 // newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and who adds containers comes before
@@ -335,19 +269,7 @@ func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 	return joined
 }
 
-func inTime(handle admission.HandlerFunc) admission.Handler {
-	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		ctx, cancel := context.WithTimeout(ctx, admissionTime)
-		defer cancel()
-		return handle(ctx, request)
-	})
-}
-
 func (o Options) keeper(handlers map[string]admission.Handler) certificate.Options {
-	renewBefore := o.RenewBefore
-	if renewBefore == 0 {
-		renewBefore = certificate.DefaultRenewBefore
-	}
 	paths := map[string]bool{}
 	for _, path := range podPaths { // off, unless they have handlers
 		paths[path] = false
@@ -361,7 +283,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		FilesOnly:   o.FilesOnly,
 		External:    o.External,
 		Target:      certificate.Target{Namespace: o.Namespace, Service: o.ServiceName, Host: o.Host, Port: o.Port},
-		RenewBefore: renewBefore,
+		RenewBefore: cmp.Or(o.RenewBefore, certificate.DefaultRenewBefore),
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
@@ -369,17 +291,20 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 			return otherPods(o.GateAllPods, "false", "false"), true
 		}}},
 		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
-		CRDs:       convertedCRDs,
-		OtherCRDs:  otherCRDs,
+		CRDs:       o.converted(),
+		OtherCRDs:  o.OtherCRDs,
 		ServerPort: o.Port,
 	}
 }
 
-func (o Options) initTimeout() time.Duration {
-	if o.InitTimeout == 0 {
-		return time.Minute
+// converted are the definitions of the kinds that are converted here (OPS-070).
+func (o Options) converted() (definitions []string) {
+	for i := range o.Kinds {
+		if o.Kinds[i].Conversion != nil {
+			definitions = append(definitions, o.Kinds[i].Definition())
+		}
 	}
-	return o.InitTimeout
+	return definitions
 }
 
 func alive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }

@@ -23,14 +23,9 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
-)
-
-// Paths of the SidecarSet webhooks (SS-020).
-const (
-	mutateSidecarSetPath   = "/mutate-apps-kruise-io-sidecarset"
-	validateSidecarSetPath = "/validate-apps-kruise-io-sidecarset"
 )
 
 // sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
@@ -50,11 +45,16 @@ type sidecarSetWebhooks struct {
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
 
+// SidecarSets makes the webhooks of the kind.
+func SidecarSets(e *Environment) Webhooks {
+	w := &sidecarSetWebhooks{judge: e.judge, namespace: e.Namespace, cached: e.cached, live: e.live, announcer: e.announcer,
+		native: e.Minor >= 28, nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+		allMetadata: e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed)}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+}
+
 // mutate fills in what was left out, and the hashes (SS-010 to SS-019).
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -72,9 +72,6 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 
 // validate judges SidecarSets (SS-030 to SS-070).
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
-		return admission.Allowed("")
-	}
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)
@@ -138,18 +135,9 @@ func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	causes, err := w.judgeOne(ctx, &set.Spec)
-	if err != nil {
-		return nil, []string{"containers and volumes could not be validated: " + err.Error()}
-	}
-	if len(causes) == 0 || old == nil {
-		return causes, nil
-	}
-	before, err := w.judgeOne(ctx, &old.Spec)
-	if err != nil {
-		return causes, nil
-	}
-	return fresh(causes, before), nil
+	return newFaults("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
+		return w.judgeOne(ctx, &set.Spec)
+	})
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,12 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 )
 
-const validateWorkloadSpreadPath = "/validate-apps-kruise-io-workloadspread"
-
 // workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
 type workloadSpreadWebhook struct {
-	// on is gate WorkloadSpread.
-	on    bool
 	judge TemplateJudge
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
@@ -40,6 +37,13 @@ type workloadSpreadWebhook struct {
 	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not take the
 	// time of those who create pods elsewhere. Nil is no bound.
 	turns chan struct{}
+}
+
+// WorkloadSpreads makes the webhook of the kind.
+func WorkloadSpreads(e *Environment) Webhooks {
+	w := &workloadSpreadWebhook{judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
+		listed: e.Listed, window: e.UnschedulableWindow, turns: make(chan struct{}, judgedAtOnce)}
+	return Webhooks{Validate: w.validate}
 }
 
 // judgedAtOnce is how many WorkloadSpreads are judged at the same time.
@@ -61,24 +65,15 @@ func (w *workloadSpreadWebhook) turn(ctx context.Context) (over func(), came boo
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
 
 func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
-	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update || request.SubResource != "" || leaving(&request) {
+	if leaving(&request) {
 		return admission.Allowed("")
 	}
-	if !w.on {
-		return gateOff("WorkloadSpread") // WS-030
-	}
-	spread, err := readWorkloadSpread(request.Object.Raw, &request)
+	spread, old, err := compared(&request, (*appsv1alpha1.WorkloadSpread).ToV1beta1)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	var old *appsv1beta1.WorkloadSpread
-	if request.Operation == admissionv1.Update {
-		if sameSpec(&request) {
-			return admission.Allowed("") // metadata only, such as the last finalizer
-		}
-		if old, err = readWorkloadSpread(request.OldObject.Raw, &request); err != nil {
-			old = nil // what is stored cannot be read, so all is new
-		}
+	if request.Operation == admissionv1.Update && sameSpec(&request) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	over, came := w.turn(ctx)
 	if !came {
@@ -103,23 +98,6 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		return response
 	}
 	return announced(ctx, w.announcer, &request, workloadspread.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
-}
-
-func readWorkloadSpread(raw []byte, request *admission.Request) (*appsv1beta1.WorkloadSpread, error) {
-	document, err := decodeDocument(raw)
-	if err != nil {
-		return nil, err
-	}
-	spread := &appsv1beta1.WorkloadSpread{}
-	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
-		given := &appsv1alpha1.WorkloadSpread{}
-		_, err = decode(raw, given)
-		spread = given.ToV1beta1()
-	} else {
-		_, err = decode(raw, spread)
-	}
-	spread.Namespace = request.Namespace
-	return spread, err
 }
 
 // judgeAll judges a WorkloadSpread by itself, and has the API server judge node selectors and tolerations, and what the patches make of the
@@ -231,4 +209,18 @@ func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.
 		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
 	}
 	return workload.Object, nil
+}
+
+// RenamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180). What has the
+// other name already takes the place that this leaves free.
+func RenamedInWorkloadSpreads(path []string) []string {
+	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
+		return path
+	}
+	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"}, {"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
+		if i := slices.Index(names[:], path[3]); i >= 0 {
+			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
+		}
+	}
+	return path
 }

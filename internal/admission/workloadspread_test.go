@@ -29,7 +29,7 @@ func workloadSpreads(t *testing.T, server *apiServer) *workloadSpreadWebhook {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &workloadSpreadWebhook{on: true, judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(), listed: &workloadspread.Listed{}, window: workloadspread.UnschedulableWindow}
+	return &workloadSpreadWebhook{judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(), listed: &workloadspread.Listed{}, window: workloadspread.UnschedulableWindow}
 }
 
 func spreadOf(metadata, spec string) string {
@@ -54,15 +54,15 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
 		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
 			w := workloadSpreads(t, &apiServer{answer: accepts})
-			w.on = on
+			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on), Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
-				response := review(t, inTime(w.validate), operation, text, old)
+				response := review(t, handler, operation, text, old)
 				if response.Allowed != on || response.Result.Code != code || !on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
 					t.Errorf("gate %t, %s: %+v", on, operation, response)
 				}
 			}
 			leaving := strings.Replace(good, `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
-			if response := review(t, inTime(w.validate), admissionv1.Update, text, leaving); !response.Allowed {
+			if response := review(t, handler, admissionv1.Update, text, leaving); !response.Allowed {
 				t.Errorf("gate %t, one that is deleted: %+v", on, response)
 			}
 		}

@@ -304,15 +304,6 @@ func (p *planner) status() {
 	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
 }
 
-// Writes tells whether the plan changes anything.
-func (p *Plan) Writes() bool {
-	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
-		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
-}
-
-// String prints the plan as sentences with numbers.
-func (p *Plan) String() string { return p.told(p.Verdicts).String() }
-
 // told is the plan with these of its verdicts.
 func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: p.Sentences}

@@ -468,3 +468,12 @@ func TestResources(t *testing.T) {
 		t.Errorf("a resize that never fits: %+v", v)
 	}
 }
+
+// Writes tells whether the plan changes anything.
+func (p *Plan) Writes() bool {
+	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
+		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
+}
+
+// String prints the plan as sentences with numbers.
+func (p *Plan) String() string { return p.told(p.Verdicts).String() }

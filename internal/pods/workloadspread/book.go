@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -71,27 +70,7 @@ func readsTarget(spread *appsv1beta1.WorkloadSpread) bool {
 
 func isPercentage(most *intstr.IntOrString) bool { return most != nil && most.Type == intstr.String }
 
-// Create chooses the subset of a pod by the counters, and books it (WS-070 to WS-076). Nothing that spread holds is changed. target may be
-// nil if it cannot be read: quotas that depend on it count 0 (WS-133).
-func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, now time.Time) Decision {
-	return alone(spread, target, pod.Version, now, func(l *ledger) (Decision, func()) { return l.create(pod) })
-}
-
-// Delete books the deletion of a pod (WS-102, WS-103).
-func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, now time.Time) Decision {
-	return alone(spread, target, pod.Version, now, func(l *ledger) (Decision, func()) { return l.delete(pod) })
-}
-
-// alone makes one decision about a pod of that version.
-func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time, decide func(*ledger) (Decision, func())) Decision {
-	l := newLedger(spread, target, now)
-	decision, commit := decide(l)
-	commit()
-	decision.List = l.changed()[version]
-	return decision
-}
-
-// create decides about a creation; the other result books what it decided.
+// create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it decided.
 func (l *ledger) create(pod Creation) (Decision, func()) {
 	if alone := Alone(l.spread); alone != nil {
 		return Decision{Subset: alone}, nothing
@@ -157,7 +136,7 @@ func (l *ledger) release(pod Creation) (Decision, func()) {
 	}
 }
 
-// delete decides about a deletion; the other result books it.
+// delete decides about a deletion (WS-102, WS-103); the other result books it.
 func (l *ledger) delete(pod Deletion) (Decision, func()) {
 	if reason := unbookable(l.spread, pod.Subset); reason != "" {
 		return Decision{Reason: reason}, nothing

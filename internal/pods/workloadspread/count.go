@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 )
 
 const (
@@ -55,12 +54,7 @@ type Seen struct {
 	Created time.Time
 }
 
-// SeenOf is what counting reads of a pod of that version and subset.
-func SeenOf(pod *corev1.Pod, version, subset string) Seen {
-	placed, _ := pub.ParsePlacement(pod.Annotations)
-	return seenOf(pod, version, subset, placed.UID)
-}
-
+// seenOf is what counting reads of a pod of that version and subset, by the key that it was booked under.
 func seenOf(pod *corev1.Pod, version, subset, booking string) Seen {
 	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: Active(pod), Created: pod.CreationTimestamp.Time}
 }
@@ -83,12 +77,6 @@ type Counted struct {
 
 // AllVersions counts pods regardless of their version (WS-154).
 const AllVersions = ""
-
-// Count counts the pods of a version. pods are those of all versions: a booking ends with the pod, whatever version that has meanwhile
-// (WS-151, WS-197). before is the list that the webhooks booked in; its conditions are kept.
-func Count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string, pods []Seen, now time.Time) Counted {
-	return newTally(pods, nil, now).count(quotas, before, version)
-}
 
 // tally is the pods of a workload as counting looks at them. It is made once for all versions, of which there may be as many as pods.
 type tally struct {
@@ -130,7 +118,8 @@ func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
 	return t
 }
 
-// count is Count.
+// count counts the pods of a version. A booking ends with its pod, whatever version that has meanwhile (WS-151, WS-197). before is the
+// list that the webhooks booked in; its conditions are kept.
 func (t *tally) count(quotas []SubsetQuota, before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 	c := counter{tally: t, version: version}
 	former := make(map[string]*appsv1beta1.WorkloadSpreadSubsetStatus, len(before))

@@ -61,6 +61,8 @@ func (l *ledger) takes(version, key string) (size int, ok bool) {
 // noRoom is why a pod is not booked although its subset has a place.
 const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
+// newLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read: quotas that depend on it count
+// 0 (WS-133).
 func newLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *ledger {
 	return &ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
 }

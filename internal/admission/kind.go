@@ -1,0 +1,85 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// Kind is what the webhooks know of a kind of our group; internal/registry lists the kinds.
+type Kind struct {
+	// Name is that of the kind, Plural that of its resource.
+	Name, Plural string
+	// Gates must be on. Where one is off its controller does not run, and its objects are refused.
+	Gates Gates
+	// Conversion converts between v1alpha1 and v1beta1; nil where they are alike, and the API server asks nobody (OPS-070).
+	Conversion Conversion
+	// Webhooks makes what admits its objects.
+	Webhooks func(*Environment) Webhooks
+}
+
+// Definition is the name of the kind's CustomResourceDefinition.
+func (k *Kind) Definition() string { return k.Plural + "." + appsv1beta1.GroupVersion.Group }
+
+// path is that of a webhook of the kind (OPS-060).
+func (k *Kind) path(verb string) string {
+	return "/" + verb + "-" + strings.ReplaceAll(appsv1beta1.GroupVersion.Group, ".", "-") + "-" + strings.ToLower(k.Name)
+}
+
+// Gates are names of feature gates.
+type Gates []featuregate.Feature
+
+// Off is the first that is off; empty if all are on.
+func (g Gates) Off(gates *features.Gates) featuregate.Feature {
+	for _, gate := range g {
+		if !gates.Enabled(gate) {
+			return gate
+		}
+	}
+	return ""
+}
+
+// Webhooks change and judge objects of a kind that are created and updated, and judge those that are deleted. Nil is none.
+type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
+
+// handlers are those of the kind, by path. Without its gates nothing is created or updated but what is being deleted.
+func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
+	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
+	for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
+		if handle == nil {
+			continue
+		}
+		handlers[k.path(verb)] = admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+			ctx, cancel := context.WithTimeout(ctx, admissionTime)
+			defer cancel()
+			switch written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update; {
+			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
+				return webhooks.Delete(ctx, request)
+			case !written || request.SubResource != "" || off != "" && leaving(&request):
+				return admission.Allowed("")
+			case off != "":
+				return gateOff(string(off))
+			}
+			return handle(ctx, request)
+		})
+	}
+	return handlers
+}
+
+// Environment is what the webhooks of kinds are made with.
+type Environment struct {
+	Options
+	judge TemplateJudge
+	// cached reads what the manager's caches have, live from the API server.
+	cached, live client.Reader
+	mapper       meta.RESTMapper
+	announcer    announcer
+}

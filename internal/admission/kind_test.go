@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// Registered are the kinds of the registry.
+var Registered []Kind
+
+// The paths that configurations of other releases have, too (OPS-060).
+const (
+	mutateCloneSetPath         = "/mutate-apps-kruise-io-cloneset"
+	validateCloneSetPath       = "/validate-apps-kruise-io-cloneset"
+	mutateRecreatePath         = "/mutate-apps-kruise-io-containerrecreaterequest"
+	mutateSidecarSetPath       = "/mutate-apps-kruise-io-sidecarset"
+	validateSidecarSetPath     = "/validate-apps-kruise-io-sidecarset"
+	validateWorkloadSpreadPath = "/validate-apps-kruise-io-workloadspread"
+	mutateNodeImagePath        = "/mutate-apps-kruise-io-nodeimage"
+	validateNodeImagePath      = "/validate-apps-kruise-io-nodeimage"
+	mutatePullJobPath          = "/mutate-apps-kruise-io-imagepulljob"
+	validatePullJobPath        = "/validate-apps-kruise-io-imagepulljob"
+	mutatePullListPath         = "/mutate-apps-kruise-io-imagelistpulljob"
+	validatePullListPath       = "/validate-apps-kruise-io-imagelistpulljob"
+)
+
+// registered are the handlers of the kinds of the registry, with the default gates.
+func registered(t *testing.T, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
+	t.Helper()
+	return admissionHandlers(&Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}, pods, removals)
+}
+
+func gates(t *testing.T, list string) *features.Gates {
+	t.Helper()
+	parsed, err := features.Parse(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
+func handlersOf(t *testing.T, name, list string, webhooks Webhooks) map[string]admission.Handler {
+	t.Helper()
+	kind := Registered[slices.IndexFunc(Registered, func(k Kind) bool { return k.Name == name })]
+	kind.Webhooks = func(*Environment) Webhooks { return webhooks }
+	return kind.handlers(&Environment{Options: Options{Gates: gates(t, list)}})
+}
+
+// inTime is the handler of a webhook of a kind without gates.
+func inTime(handle admission.HandlerFunc) admission.Handler {
+	kind := Kind{Webhooks: func(*Environment) Webhooks { return Webhooks{Mutate: handle} }}
+	return kind.handlers(&Environment{})[kind.path("mutate")]
+}

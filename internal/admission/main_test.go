@@ -1,0 +1,15 @@
+package admission_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/registry"
+)
+
+// The registry imports this package, so that its tests are told of the kinds from outside.
+func TestMain(m *testing.M) {
+	admission.Registered = registry.Admitted()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,96 @@
+// Package registry lists the kinds that are built. What runs them, admits them, converts them and caches for them goes through this list
+// (docs/adding-a-kind.md).
+package registry
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// Kind is one kind, with all that drives it.
+type Kind struct {
+	admission.Kind
+	// Controller names its controller in the flag --<controller>-workers; Workers is the default. Empty if another kind's works for it.
+	Controller string
+	Workers    int
+	// Setup adds its controller, as soon as the kind, and those that are named in With, are served; nil if another kind's does.
+	Setup func(context.Context, *Environment) error
+	With  []string
+	// Absent, unless nil, is called if they are not served at the start.
+	Absent func(*Environment)
+	// Beside are kinds of which it reads objects in the install namespace, even where --namespace restricts the caches.
+	Beside []client.Object
+}
+
+// Gates of the kinds that the node daemon works on (CRR-020, IMG-020, IMG-030).
+var (
+	ofDaemon   = admission.Gates{features.KruiseDaemon}
+	ofPullJobs = admission.Gates{features.KruiseDaemon, features.ImagePullJobGate}
+)
+
+// Kinds are all kinds that are built. Their controllers start in this order.
+var Kinds = []Kind{
+	{
+		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon, Webhooks: admission.ContainerRecreateRequests,
+			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1, appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
+		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
+	},
+	{
+		Kind: admission.Kind{Name: "NodeImage", Plural: "nodeimages", Gates: ofDaemon, Webhooks: admission.NodeImages,
+			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1, nil)},
+		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
+	},
+	{
+		Kind:       admission.Kind{Name: "ImagePullJob", Plural: "imagepulljobs", Gates: ofPullJobs, Webhooks: admission.ImagePullJobs},
+		Controller: "imagepulljob", Workers: 3,
+	},
+	{
+		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs, Webhooks: admission.ImageListPullJobs},
+	},
+	{
+		Kind: admission.Kind{Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
+			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
+		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
+		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
+	},
+	{
+		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread}, Webhooks: admission.WorkloadSpreads,
+			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads)},
+		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) { e.Spreads.Absent() },
+	},
+	{
+		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
+			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets)},
+		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
+		Controller: "cloneset", Workers: 10, Setup: cloneSets,
+	},
+}
+
+// Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
+// other releases convert (OPS-070).
+var (
+	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker", "podunavailablebudget",
+		"resourcedistribution", "sidecarterminator", "statefulset", "uniteddeployment"}
+	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
+		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
+)
+
+// The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
+//
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+
+// Admitted are the kinds as the webhooks know them.
+func Admitted() []admission.Kind {
+	kinds := make([]admission.Kind, len(Kinds))
+	for i := range Kinds {
+		kinds[i] = Kinds[i].Kind
+	}
+	return kinds
+}

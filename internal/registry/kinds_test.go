@@ -1,0 +1,124 @@
+package registry
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+func text(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Whatever kind has a type is in the list, and the other way round.
+func TestEveryTypeIsRegistered(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := appsv1beta1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	types := scheme.KnownTypes(appsv1beta1.GroupVersion)
+	var got, want []string
+	for name := range types {
+		if _, listed := types[name+"List"]; listed {
+			want = append(want, name)
+		}
+	}
+	for i := range Kinds {
+		got = append(got, Kinds[i].Name)
+		for _, with := range Kinds[i].With {
+			if types[with] == nil {
+				t.Errorf("%s is set up with %s, which is no kind", Kinds[i].Name, with)
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("types and the registry differ (-types +registry):\n%s", diff)
+	}
+}
+
+// The files that docs/adding-a-kind.md names are there, for every kind where they are named after one, and users find its page.
+func TestWhatAKindConsistsOf(t *testing.T) {
+	var pages string
+	files, err := filepath.Glob("../../docs/manual/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		pages += text(t, strings.TrimPrefix(file, "../../"))
+	}
+	paths := regexp.MustCompile("`((?:[a-z]+/|[A-Z]+[.])[^`… ]*)`").FindAllStringSubmatch(text(t, "docs/adding-a-kind.md"), -1)
+	if len(paths) < 10 {
+		t.Fatal(paths)
+	}
+	for i := range Kinds {
+		kind := &Kinds[i]
+		for _, path := range paths {
+			if kind.Conversion == nil && strings.Contains(path[1], "_conversion") {
+				continue
+			}
+			path := strings.NewReplacer("<kind>", strings.ToLower(kind.Name), "<kinds>", kind.Plural).Replace(path[1])
+			if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
+				t.Errorf("%s: %v", kind.Name, err)
+			}
+		}
+		if !strings.Contains(pages, "\nkind: "+kind.Name+"\n") {
+			t.Errorf("no page of the manual has an example of %s", kind.Name)
+		}
+		if !strings.Contains(text(t, "README.md"), kind.Name) {
+			t.Errorf("README.md does not name %s", kind.Name)
+		}
+	}
+}
+
+// OPS-080 (part): the manager may watch every kind, publish its authority in the definitions of those that it converts, and look at the others that
+// the reference converts.
+func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
+	watched, definitions := map[string]bool{}, map[string][]string{}
+	for document := range strings.SplitSeq(text(t, "config/rbac/role.yaml"), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") && slices.Contains(rule.APIGroups, appsv1beta1.GroupVersion.Group) {
+					watched[resource] = true
+				}
+				if resource == "customresourcedefinitions" {
+					verbs := strings.Join(rule.Verbs, " ")
+					definitions[verbs] = append(definitions[verbs], rule.ResourceNames...)
+				}
+			}
+		}
+	}
+	want := map[string][]string{"get": Definitions}
+	for i := range Kinds {
+		if !watched[Kinds[i].Plural] {
+			t.Errorf("the manager may not watch %s", Kinds[i].Plural)
+		}
+		if Kinds[i].Conversion != nil {
+			want["get list patch watch"] = append(want["get list patch watch"], Kinds[i].Definition())
+		}
+	}
+	slices.Sort(want["get list patch watch"])
+	if diff := cmp.Diff(want, definitions); diff != "" {
+		t.Errorf("rights on definitions (-registry +role.yaml):\n%s", diff)
+	}
+}

@@ -1,0 +1,119 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/featuregate"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/operation/imagepull"
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/workload/cloneset"
+)
+
+// Environment is what webhooks and controllers of kinds are set up with.
+type Environment struct {
+	admission.Options
+	Manager ctrl.Manager
+	Flags   Flags
+	// DaemonNamespace is that of what node daemons read.
+	DaemonNamespace string
+	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
+	Workers map[string]*int
+	Limiter func() workqueue.TypedRateLimiter[reconcile.Request]
+	// Index finds the pods of an owner.
+	Index *podindex.Index
+	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
+	Resizes func(gate featuregate.Feature) (bool, error)
+	// Workloads reads what WorkloadSpreads spread; nil without their gate.
+	Workloads *workloadspread.Kinds
+}
+
+func containerRecreateRequests(ctx context.Context, e *Environment) error {
+	return containerrecreate.Setup(ctx, e.Manager, containerrecreate.Options{Workers: *e.Workers["crr"], RateLimiter: e.Limiter()})
+}
+
+func images(ctx context.Context, e *Environment) error {
+	return imagepull.Setup(ctx, e.Manager, imagepull.Options{
+		NodeWorkers: *e.Workers["nodeimage"], JobWorkers: *e.Workers["imagepulljob"],
+		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
+		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate), RateLimiter: e.Limiter,
+	})
+}
+
+// sidecarSets follows SidecarSets on every replica, and adds their controller (SS-280).
+func sidecarSets(ctx context.Context, e *Environment) error {
+	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
+	if err != nil {
+		return err
+	}
+	if e.Sidecars != nil {
+		if err := e.Sidecars.Follow(ctx, e.Manager); err != nil {
+			return err
+		}
+	}
+	return sidecarset.Setup(e.Manager, sidecarset.Options{
+		Features:    sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
+		Workers:     *e.Workers["sidecarset"],
+		Pods:        e.Index,
+		RateLimiter: e.Limiter(),
+		Namespace:   e.Namespace,
+	})
+}
+
+func withoutSidecarSets(e *Environment) {
+	if e.Sidecars != nil {
+		e.Sidecars.Absent()
+	}
+}
+
+// workloadSpreads follows WorkloadSpreads on every replica, and adds their controller.
+func workloadSpreads(ctx context.Context, e *Environment) error {
+	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
+		return err
+	}
+	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index,
+		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
+}
+
+func cloneSets(ctx context.Context, e *Environment) error {
+	return cloneset.Setup(ctx, e.Manager, cloneset.Options{
+		Features: cloneset.Features{
+			ShortHash:               e.Gates.Enabled(features.CloneSetShortHash),
+			PartitionRollback:       e.Gates.Enabled(features.CloneSetPartitionRollback),
+			RecreateOnClaimChange:   e.Gates.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
+			PreparingUpdateAsUpdate: e.Gates.Enabled(features.PreparingUpdateAsUpdate),
+			ExcludePreparingDelete:  e.Flags.ExcludePreparingDelete,
+			InPlace:                 e.InPlace,
+			DeferredResize:          e.Flags.DeferredResize,
+			PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		},
+		Workers:     *e.Workers["cloneset"],
+		Pods:        e.Index,
+		RateLimiter: e.Limiter(),
+	})
+}
+
+// FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every replica; nothing of it without
+// the gate (WS-186, WS-187).
+func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
+	e.Versioned = workloadspread.ParseVersioned(e.Flags.VersionedStatus)
+	if !e.Gates.Enabled(features.WorkloadSpread) {
+		return nil
+	}
+	if e.Listed, err = workloadspread.NewListed(ctx, e.Manager, e.Namespace); err != nil {
+		return err
+	}
+	e.Workloads = workloadspread.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
+	e.Spreads = workloadspread.NewWatch(ctx, e.Manager, e.Workloads)
+	e.Listed.WhenRead(e.Spreads.FollowListed)
+	return nil
+}
