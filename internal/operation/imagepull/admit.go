@@ -28,9 +28,9 @@ type Document = map[string]any
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3
-	maxListed      = 255  // of an ImageListPullJob (IMG-045)
+	maxListed      = 255 // of an ImageListPullJob (IMG-045)
 	maxTerms       = 200 // labels and values of a selector, which is read at each event of a pod: all others' events wait for that
-	maxTold        = 20   // errors of a NodeImage, which has thousands of tags
+	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
 type patch struct{ operations []jsonpatch.Operation }
