@@ -171,8 +171,8 @@ func TestWhatWasMended(t *testing.T) {
 		if tt.state != "" {
 			pod = webPod(annotated(pub.InPlaceUpdateState, tt.state))
 		}
-		if image, resources := Mended(pod, tt.revision, tt.container); image != tt.image || resources != tt.resources {
-			t.Errorf("%s: image %v, quantities %v", name, image, resources)
+		if images, resources := Mended(pod, tt.revision); images.Has(tt.container) != tt.image || resources.Has(tt.container) != tt.resources {
+			t.Errorf("%s: images %v, quantities %v", name, images, resources)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package inplace
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,24 +133,31 @@ func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
 	return "", false
 }
 
-// written names the containers that the update has written something into, sorted.
+// written names the containers of the pod that the update has written something into, sorted.
 func (s *State) written(pod *corev1.Pod) []string {
-	names := slices.Concat(slices.Collect(maps.Keys(s.LastContainerStatuses)), slices.Collect(maps.Keys(s.envContainers(pod))),
-		slices.Collect(maps.Keys(s.RestartContainers)), slices.Collect(maps.Keys(s.ResizedContainers)))
+	var names []string
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			name := containers[i].Name
+			_, replaced := s.LastContainerStatuses[name]
+			_, restarted := s.RestartContainers[name]
+			_, resized := s.ResizedContainers[name]
+			if replaced || restarted || resized || s.changesEnv(pod, name) {
+				names = append(names, name)
+			}
+		}
+	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
-// envContainers are the containers whose environment changed. The reference does not say which: then all count.
-func (s *State) envContainers(pod *corev1.Pod) map[string]string {
+// changesEnv tells whether the environment of the container changed. The reference does not say of which it did: then all count.
+func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	if !s.UpdateEnvFromMetadata || s.EnvContainers != nil {
-		return s.EnvContainers
+		_, ok := s.EnvContainers[name]
+		return ok
 	}
-	all := map[string]string{}
-	for i := range pod.Spec.Containers {
-		all[pod.Spec.Containers[i].Name] = ""
-	}
-	return all
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
 // lacks returns what is missing until the container runs what was written into it, or nothing; and whether only a node daemon, which has
@@ -162,7 +168,7 @@ func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool
 			return words, false
 		}
 	}
-	if _, ok := s.envContainers(pod)[name]; ok {
+	if s.changesEnv(pod, name) {
 		if words := environment(pod, name, s); words != "" {
 			return words, !Reported(pod)
 		}
@@ -180,7 +186,7 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
-	if meta := reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 { // else the daemon cannot read it (ND-106)
+	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 { // else the daemon cannot read it (ND-106)
 		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
 			return ""
 		}
@@ -279,7 +285,7 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		}
 		return "" // the pod has not started: it will, with the new image (IPU-087)
 	}
-	if meta := reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
+	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
 		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)

@@ -38,19 +38,21 @@ func Reported(pod *corev1.Pod) bool {
 }
 
 // reported returns what the daemon says of the container that the status shows; nil if it says nothing of this very one (IPU-124).
-// An unreadable report is none.
-func reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
+// An unreadable report is none. It is read once for all containers.
+func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
 	text := pod.Annotations[pub.RuntimeContainersMeta]
 	if text == "" || status == nil || status.ContainerID == "" {
 		return nil
 	}
-	var meta RuntimeMeta
-	if json.Unmarshal([]byte(text), &meta) != nil {
-		return nil
+	if s.report == nil {
+		s.report = &RuntimeMeta{}
+		if json.Unmarshal([]byte(text), s.report) != nil {
+			s.report = &RuntimeMeta{}
+		}
 	}
-	for i := range meta.Containers {
-		if meta.Containers[i].Name == status.Name && meta.Containers[i].ContainerID == status.ContainerID {
-			return &meta.Containers[i]
+	for i := range s.report.Containers {
+		if c := &s.report.Containers[i]; c.Name == status.Name && c.ContainerID == status.ContainerID {
+			return c
 		}
 	}
 	return nil

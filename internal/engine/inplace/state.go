@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
@@ -50,16 +51,19 @@ type State struct {
 	MendedResources []string `json:"mendedResources,omitempty"`
 	// UpdateLabels: the update changed labels and stopped nothing.
 	UpdateLabels bool `json:"updateLabels,omitempty"`
+
+	// report is what the daemon reports, once it has been read.
+	report *RuntimeMeta
 }
 
-// Mended tells whether the container's image was mended at this revision already, and whether its quantities were. If they differ again,
-// somebody else writes them, such as a webhook or an autoscaler.
-func Mended(pod *corev1.Pod, revisionName, container string) (image, resources bool) {
+// Mended names the containers whose image was mended at this revision already, and those whose quantities were. If they differ again, somebody
+// else writes them, such as a webhook or an autoscaler.
+func Mended(pod *corev1.Pod, revisionName string) (images, resources sets.Set[string]) {
 	state, err := StateOf(pod)
 	if err != nil || state == nil || !revision.SameLabel(state.Revision, revisionName) {
-		return false, false
+		return sets.Set[string]{}, nil
 	}
-	return slices.Contains(state.Mended, container), slices.Contains(state.MendedResources, container)
+	return sets.New(state.Mended...), sets.New(state.MendedResources...)
 }
 
 // remaining is what later batches have to write.

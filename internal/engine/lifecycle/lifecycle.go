@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
@@ -28,10 +29,8 @@ func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false
 	}
-	for _, finalizer := range hook.FinalizersHandler {
-		if slices.Contains(pod.Finalizers, finalizer) {
-			return true
-		}
+	if len(lacking(hook, pod)) < len(hook.FinalizersHandler) {
+		return true
 	}
 	for key, value := range hook.LabelsHandler {
 		if actual, ok := pod.Labels[key]; ok && actual == value {
@@ -43,13 +42,7 @@ func Hooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 
 // Hook adds the labels and finalizers of the hook that the pod lacks to the patch (table after IPU-152).
 func Hook(patch *podpatch.Patch, hook *pub.LifecycleHook, pod *corev1.Pod) {
-	var missing []string
-	for _, finalizer := range hook.FinalizersHandler {
-		if !slices.Contains(pod.Finalizers, finalizer) {
-			missing = append(missing, finalizer)
-		}
-	}
-	patch.Finalizers(missing, nil)
+	patch.Finalizers(lacking(hook, pod), nil)
 	for key, value := range hook.LabelsHandler {
 		patch.Label(key, value)
 	}
@@ -61,10 +54,8 @@ func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	if hook == nil {
 		return false
 	}
-	for _, finalizer := range hook.FinalizersHandler {
-		if !slices.Contains(pod.Finalizers, finalizer) {
-			return false
-		}
+	if len(lacking(hook, pod)) > 0 {
+		return false
 	}
 	for key, value := range hook.LabelsHandler {
 		if actual, ok := pod.Labels[key]; !ok || actual != value {
@@ -72,4 +63,13 @@ func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 		}
 	}
 	return true
+}
+
+// lacking are the finalizers of the hook that the pod lacks. Users can make both lists long: together, not one for each of the other, they cost time.
+func lacking(hook *pub.LifecycleHook, pod *corev1.Pod) []string {
+	if len(hook.FinalizersHandler) == 0 {
+		return nil
+	}
+	present := sets.New(pod.Finalizers...)
+	return slices.DeleteFunc(slices.Clone(hook.FinalizersHandler), present.Has)
 }

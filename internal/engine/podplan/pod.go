@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -99,6 +100,13 @@ func (p *Planner) findStale(info *Pod) {
 	}
 	// Under ReCreate a webhook that gives new pods another revision's content would have them replaced for ever.
 	mends := p.Workload.Policy != ReCreate
+	var images, resources sets.Set[string]
+	mended := func(container string) (image, quantities bool) {
+		if images == nil { // once for all containers: users can make the record long, and the containers many
+			images, resources = inplace.Mended(info.Pod, carried.Name)
+		}
+		return images.Has(container), resources.Has(container)
+	}
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
 		want, ok := carried.containers[container.Name]
@@ -111,7 +119,12 @@ func (p *Planner) findStale(info *Pod) {
 				return ok && same(other)
 			})
 		}
-		imageMended, resourcesMended := inplace.Mended(info.Pod, carried.Name, container.Name)
+		missing := inplace.Lacking(want.Resources, container.Resources)
+		lacks := len(missing.Limits)+len(missing.Requests) > 0
+		if want.Image == container.Image && !lacks {
+			continue
+		}
+		imageMended, resourcesMended := mended(container.Name)
 		switch {
 		case want.Image == container.Image:
 		case mends && !imageMended && others(func(other *corev1.Container) bool { return other.Image == container.Image }):
@@ -125,8 +138,7 @@ func (p *Planner) findStale(info *Pod) {
 		if !mends || !p.Workload.InPlace.Resize || resourcesMended {
 			continue
 		}
-		missing := inplace.Lacking(want.Resources, container.Resources)
-		if len(missing.Limits)+len(missing.Requests) > 0 && others(func(other *corev1.Container) bool {
+		if lacks && others(func(other *corev1.Container) bool {
 			return inplace.Explains(other.Resources, missing, container.Resources)
 		}) {
 			if info.StaleResources == nil {

@@ -29,6 +29,7 @@ const (
 	defaultTimeout = 600
 	defaultBackoff = 3
 	maxListed      = 255 // of an ImageListPullJob (IMG-045)
+	maxTerms       = 200 // labels and values of a selector, which is read at each event of a pod: all others' events wait for that
 	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
@@ -339,10 +340,16 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.selector: %w", err)
 		}
+		if n := terms(&s.LabelSelector); n > maxTerms {
+			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n, maxTerms)
+		}
 	}
 	if s := t.PodSelector; s != nil {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.podSelector: %w", err)
+		}
+		if n := terms(&s.LabelSelector); n > maxTerms {
+			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n, maxTerms)
 		}
 	}
 	if _, err := parallelism(t.Parallelism); err != nil {
@@ -370,6 +377,15 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
 	}
 	return errs
+}
+
+// terms is the number of labels and values in a selector.
+func terms(selector *metav1.LabelSelector) int {
+	n := len(selector.MatchLabels)
+	for i := range selector.MatchExpressions {
+		n += 1 + len(selector.MatchExpressions[i].Values)
+	}
+	return n
 }
 
 // parallelism is the number of nodes at a time (IMG-017, IMG-037).

@@ -282,7 +282,7 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 				objects = append(objects, namespace)
 			}
 			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if _, secrets := list.(*corev1.SecretList); secrets && test.list != nil {
+				if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" && test.list != nil {
 					return test.list
 				}
 				return c.List(ctx, list, opts...)

@@ -48,8 +48,8 @@ func copyName(source *corev1.Secret, n int) string {
 	return name + "-" + hex.EncodeToString(sum[:chars/2])
 }
 
-func users(secret *corev1.Secret) []string {
-	text := secret.Annotations[pub.SecretReferences]
+func users(secret client.Object) []string {
+	text := secret.GetAnnotations()[pub.SecretReferences]
 	if text == "" {
 		return nil
 	}
@@ -61,14 +61,14 @@ func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
 }
 
 // copies returns the copies of a source that there are; those that list the job first, then by name (IMG-114).
-func copies(all []corev1.Secret, source, job string) []*corev1.Secret {
-	var found []*corev1.Secret
+func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
+	var found []*metav1.PartialObjectMetadata
 	for i := range all {
 		if all[i].Annotations[pub.SecretSource] == source && all[i].DeletionTimestamp == nil {
 			found = append(found, &all[i])
 		}
 	}
-	slices.SortFunc(found, func(a, b *corev1.Secret) int {
+	slices.SortFunc(found, func(a, b *metav1.PartialObjectMetadata) int {
 		x, y := slices.Contains(users(a), job), slices.Contains(users(b), job)
 		if x != y {
 			if x {
@@ -99,10 +99,10 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, pub.MaxPullSecrets))
 	}
 	direct := job.Namespace == s.Namespace // IMG-111
-	var all corev1.SecretList
+	var all []metav1.PartialObjectMetadata
 	if !direct {
-		if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
-			return nil, nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+		if all, err = s.all(ctx); err != nil {
+			return nil, nil, err
 		}
 	}
 	keep := map[string]bool{}
@@ -126,7 +126,7 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 			}
 			continue
 		}
-		made, err := s.provide(ctx, all.Items, name, source, key)
+		made, err := s.provide(ctx, all, name, source, key)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -138,14 +138,14 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 	if direct {
 		return refs, problems, nil
 	}
-	return refs, problems, s.release(ctx, all.Items, key, keep)
+	return refs, problems, s.release(ctx, all, key, keep)
 }
 
 // Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing
 // has none, and one that terminates loses them anyway (IMG-121).
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
-	var all corev1.SecretList
-	if err := s.Live.List(ctx, &all, client.InNamespace(s.Namespace)); err != nil {
+	all, err := s.all(ctx)
+	if err != nil {
 		// The right to list goes with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
 			namespace := &corev1.Namespace{}
@@ -153,12 +153,25 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+		return err
 	}
-	return s.release(ctx, all.Items, job.String(), nil)
+	return s.release(ctx, all, job.String(), nil)
 }
 
-func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, keep map[string]bool) error {
+// all lists the secrets in the namespace of the copies without their data: those of one tenant may be more than the memory of a manager.
+func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // writes need it
+	}
+	return list.Items, nil
+}
+
+func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool) error {
 	present := maps.Clone(keep) // some were made just now
 	if present == nil {
 		present = map[string]bool{}
@@ -199,7 +212,7 @@ func (s *Secrets) release(ctx context.Context, all []corev1.Secret, job string, 
 
 // provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
 // nil then, the copy that there is does, if there is one. The job becomes one of its users: else it would be nobody's who pulls with it.
-func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, key types.NamespacedName, source *corev1.Secret, job string) (*corev1.Secret, error) {
+func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
 	switch {
 	case len(present) == 0 && source == nil:
@@ -207,7 +220,13 @@ func (s *Secrets) provide(ctx context.Context, all []corev1.Secret, key types.Na
 	case len(present) == 0:
 		return s.create(ctx, source, job)
 	}
-	secret := present[0].DeepCopy()
+	secret := &corev1.Secret{}
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present[0]), secret); err != nil {
+		if apierrors.IsNotFound(err) { // it went between the two reads: the next try makes another
+			err = apierrors.NewConflict(corev1.Resource("secrets"), present[0].Name, err)
+		}
+		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
+	}
 	if source != nil && (secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
 		uid := secret.UID
 		if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {

@@ -16,7 +16,7 @@ import (
 
 // many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a simulation, copied.
 // Pods that were updated in place bear what is remembered of it.
-func many(b *testing.B, n int, updated bool) Snapshot {
+func many(b testing.TB, n int, updated bool) Snapshot {
 	b.Helper()
 	s := simulate(1, makeSet(1, image("nginx:0")), Features{InPlace: inplace.Options{Resize: true}})
 	if err := s.Settle(100); err != nil {

@@ -229,23 +229,24 @@ func (p *planner) growClaims() {
 		return
 	}
 	var held []string
+	wanted := map[string]resource.Quantity{} // by template: both templates and claims may be many
 	for i := range p.Set.Spec.VolumeClaimTemplates {
 		template := &p.Set.Spec.VolumeClaimTemplates[i]
-		want, ok := template.Spec.Resources.Requests[corev1.ResourceStorage]
-		if !ok {
+		if want, ok := template.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
+			wanted[template.Name] = want
+		}
+	}
+	for _, claim := range p.Claims {
+		template, ours := strings.CutSuffix(claim.Name, p.ClaimName("", claim.Labels[pub.CloneSetInstanceID]))
+		want, ok := wanted[template]
+		if !ours || !ok || claim.DeletionTimestamp != nil {
 			continue
 		}
-		for _, claim := range p.Claims {
-			id := claim.Labels[pub.CloneSetInstanceID]
-			if claim.Name != p.ClaimName(template.Name, id) || claim.DeletionTimestamp != nil {
-				continue
-			}
-			switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
-			case 1:
-				p.ClaimGrowth = append(p.ClaimGrowth, ClaimGrowth{claim, template.Name, want})
-			case -1:
-				held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
-			}
+		switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
+		case 1:
+			p.ClaimGrowth = append(p.ClaimGrowth, ClaimGrowth{claim, template, want})
+		case -1:
+			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
 	}
 	if len(held) > 0 {
