@@ -35,7 +35,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -50,6 +49,7 @@ import (
 	"github.com/afloat-project/afloat/internal/pods/launchpriority"
 	"github.com/afloat-project/afloat/internal/pods/readinessgate"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -275,11 +275,17 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers, Index: pods,
+		Flow:    reconcile.NewFlow(0),
 		Resizes: func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
-	e.Limiter = func() workqueue.TypedRateLimiter[reconcile.Request] {
+	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](o.baseDelay, o.maxDelay),
-			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
+			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
+			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
+	}
+	for _, collector := range e.Flow.Collectors() {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
 	}
 	if e.InPlace, err = qualifies(mgr.GetConfig(), gates); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
@@ -16,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/pods/sidecarset"
 	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
@@ -28,7 +28,9 @@ type Environment struct {
 	DaemonNamespace string
 	// Workers are the numbers of workers by controller, Limiter makes the rate limiter of one.
 	Workers map[string]*int
-	Limiter func() workqueue.TypedRateLimiter[reconcile.Request]
+	Limiter func() workqueue.TypedRateLimiter[ctrl.Request]
+	// Flow bounds what controllers have under way.
+	Flow *reconcile.Flow
 	// Index finds the pods of an owner.
 	Index *podindex.Index
 	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
@@ -64,6 +66,7 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		Features:    sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
 		Workers:     *e.Workers["sidecarset"],
 		Pods:        e.Index,
+		Flow:        e.Flow,
 		RateLimiter: e.Limiter(),
 		Namespace:   e.Namespace,
 	})
@@ -80,7 +83,7 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index,
+	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index, Flow: e.Flow,
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 
@@ -98,6 +101,7 @@ func cloneSets(ctx context.Context, e *Environment) error {
 		},
 		Workers:     *e.Workers["cloneset"],
 		Pods:        e.Index,
+		Flow:        e.Flow,
 		RateLimiter: e.Limiter(),
 	})
 }
