@@ -40,7 +40,7 @@ spec-check: ## Fail if fewer requirements of what is built are tested than were,
 	@go run ./hack/speccoverage -check
 
 .PHONY: mutate
-mutate: ## Break the code in small ways and look whether tests see it: MINUTES=90, PACKAGES="engine/rollout node/recreate", FILES=scale.go
+mutate: ## Break the code in small ways and look whether tests see it: MINUTES=90, PACKAGES="engine/rollout node/restart", FILES=scale.go
 	@hack/mutate.sh
 
 .PHONY: test
@@ -48,10 +48,10 @@ test: ## Everything a change must pass
 	@hack/test.sh
 
 .PHONY: test-unit
-test-unit: ## Unit tests with the race detector, and SIM=2000 simulated rollouts
+test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of each kind
 	go vet ./...
 	SIM=30 CGO_ENABLED=1 go test -race ./...
-	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulatedRollouts' ./internal/workload/...
+	SIM=$(SIM) go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/...
 
 .PHONY: simulate
 simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints its seed, and SEED=7 with go test plays it again

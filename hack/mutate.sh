@@ -8,8 +8,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${MINUTES:-90}
-engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/recreate engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting"
-read -ra packages <<<"${PACKAGES:-$engine node/recreate node/metadata node/imagepull node/stop operation/containerrecreate operation/imagepull pods/launchpriority pods/sidecarset pods/workloadspread workload/cloneset}"
+engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting"
+read -ra packages <<<"${PACKAGES:-$engine node/restart node/metadata node/imagepull node/stop operation/containerrecreate operation/imagepull pods/launchpriority pods/sidecarset pods/workloadspread workload/cloneset}"
 out=${OUT:-$(mktemp -d)}
 mkdir -p bin "$out"
 go build -o bin/mutate ./hack/mutate

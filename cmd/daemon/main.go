@@ -41,7 +41,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/node/imagepull"
 	"github.com/afloat-project/afloat/internal/node/metadata"
-	"github.com/afloat-project/afloat/internal/node/recreate"
+	"github.com/afloat-project/afloat/internal/node/restart"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -209,7 +209,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil
 	}
 	watchesPods := gates.Enabled(features.DaemonWatchingPod)
-	if err := recreate.Setup(mgr, recreate.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops, WatchesPods: watchesPods}); err != nil {
+	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops, WatchesPods: watchesPods}); err != nil {
 		return err
 	}
 	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}

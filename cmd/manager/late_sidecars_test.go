@@ -18,7 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // lateServer is as much of an API server as the watch of SidecarSets needs. It serves the kind, with one object, once serves is set.

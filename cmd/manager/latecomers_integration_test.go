@@ -21,7 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
 // CRR-055, CRR-059: on a real API server, a CRD that is applied after the manager has started is worked on without a restart.

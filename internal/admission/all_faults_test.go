@@ -19,7 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // Who has made several mistakes is told of all of them at once, whichever part of the manager or of the API server finds them.

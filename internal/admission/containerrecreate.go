@@ -14,8 +14,8 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/recreate"
-	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
@@ -154,7 +154,7 @@ func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	}
 	unfinished := 0
 	for i := range list.Items {
-		if other := &list.Items[i]; !recreate.Completed(other) && other.DeletionTimestamp == nil {
+		if other := &list.Items[i]; !restart.Completed(other) && other.DeletionTimestamp == nil {
 			unfinished++
 		}
 	}

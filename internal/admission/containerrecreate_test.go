@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
 // recreatable is a pod with all sorts of containers.

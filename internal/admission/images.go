@@ -12,7 +12,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/operation/imagepull"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
 // NodeImages makes the webhooks of the kind (IMG-020 to IMG-029).

@@ -24,7 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // oneSidecar is chosen for every pod, or is why it is refused; a pod without labels is waited for until nobody waits any more.

@@ -23,9 +23,9 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
 )
 
 // sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).

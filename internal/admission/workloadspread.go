@@ -20,7 +20,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).

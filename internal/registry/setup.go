@@ -9,14 +9,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/admission"
-	"github.com/afloat-project/afloat/internal/operation/containerrecreate"
-	"github.com/afloat-project/afloat/internal/operation/imagepull"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
 	"github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/workload/cloneset"
 )
 
 // Environment is what webhooks and controllers of kinds are set up with.

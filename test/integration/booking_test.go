@@ -33,7 +33,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/pod"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // bookingReplica is what a manager has to put pods into subsets: caches of its own, and a lock that only it knows.

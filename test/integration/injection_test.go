@@ -27,7 +27,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 // injecting makes a SidecarSet and waits until the API server asks about the pods that it selects by the labels.

@@ -154,7 +154,7 @@ Duration: 5s, Total samples = 100ms
       30ms   runtime.memmove
              crypto/tls.(*Conn).Write
              golang.org/x/net/http2.(*clientStream).doRequest
-             github.com/afloat-project/afloat/internal/workload/cloneset.(*application).send
+             github.com/afloat-project/afloat/internal/kinds/cloneset.(*application).send
 -----------+-------------------------------------------------------
      1.20s   runtime.scanObject
              runtime.gcBgMarkWorker (inline)

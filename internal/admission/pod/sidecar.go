@@ -12,8 +12,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // Chooser picks what SidecarSets give to a pod.

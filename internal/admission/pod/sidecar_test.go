@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // choice always chooses the same, and remembers what it was asked.

@@ -23,8 +23,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/pods/sidecarset/inject"
-	"github.com/afloat-project/afloat/internal/pods/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // spreadWorld matches each pod with one WorkloadSpread, and books as it is told.

@@ -68,7 +68,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 func TestEveryControllerIsNamed(t *testing.T) {
 	named, completed := regexp.MustCompile(`ControllerManagedBy\(mgr\)\.Named\(([^)]*)\)`), regexp.MustCompile(`\bComplete\(useragent\.Of\(([^,]*), `)
 	controllers := 0
-	for _, dir := range []string{"../../operation", "../../pods", "../../workload"} {
+	for _, dir := range []string{"../../kinds"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -1,0 +1,79 @@
+package restart
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/retry"
+)
+
+// answerAfter is the time that the work on a pod has to answer a new request itself. It usually does, and then nothing more is written.
+const answerAfter = 5 * time.Second
+
+// answerer sets requests Pending that nobody else answers, because the work on their pod waits for a container to end, or
+// the runtime is away. Without an answer the manager gives a request up after a minute (CRR-060, CRR-093, CRR-100).
+type answerer struct{ *reconciler }
+
+func (a answerer) setup(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("crr-answer").
+		Watches(&appsv1beta1.ContainerRecreateRequest{}, a.later()).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(a)
+	if err != nil {
+		return fmt.Errorf("building the controller that answers requests: %w", err)
+	}
+	return nil
+}
+
+// later queues requests without an answer, by their own names, once the work on their pods has had its time.
+func (answerer) later() handler.EventHandler {
+	queue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if request, ok := object.(*appsv1beta1.ContainerRecreateRequest); ok && unanswered(request) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}, answerAfter)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			queue(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			queue(e.ObjectNew, q)
+		},
+	}
+}
+
+// unanswered tells whether the daemon owes the request its first phase.
+func unanswered(request *appsv1beta1.ContainerRecreateRequest) bool {
+	return request.Status.Phase == "" && closed(request) == ""
+}
+
+// Reconcile answers one request; the key is its own. The cache may be behind, so it decides anew from what the API server has, and writes
+// for exactly that version.
+func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	cached := &appsv1beta1.ContainerRecreateRequest{}
+	if err := a.requests.Get(ctx, key.NamespacedName, cached); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !unanswered(cached) {
+		return reconcile.Result{}, nil
+	}
+	request, err := a.read(ctx, key.NamespacedName)
+	if err != nil || request == nil || !unanswered(request) {
+		return reconcile.Result{}, err
+	}
+	if err := a.write(ctx, request, &Plan{Phase: pending}); !apierrors.IsConflict(err) {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}

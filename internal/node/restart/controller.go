@@ -1,0 +1,491 @@
+package restart
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/node/retry"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/node/stop"
+	"github.com/afloat-project/afloat/internal/platform/message"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests/status,verbs=patch
+
+// workers is how many pods are worked on at the same time. None of them waits for a container to end (CRR-091).
+const workers = 32
+
+// Runtime is what the controller needs of a container runtime.
+type Runtime interface {
+	stop.Runtime
+	Containers(ctx context.Context, podUID string) ([]runtime.Container, error)
+	Status(ctx context.Context, id string) (runtime.Status, error)
+}
+
+// Options configure the controller.
+type Options struct {
+	Runtimes *runtime.Set
+	Events   record.EventRecorder
+	Stops    *prometheus.CounterVec
+	// WatchesPods: the cache holds the pods of the node. Without, they are read when they are needed (ND-056).
+	WatchesPods bool
+}
+
+type reconciler struct {
+	// requests is the cache, of this node's active requests; live is the API server, read before anything is done; pods is one of the two.
+	requests  client.Reader
+	live      client.Client
+	pods      client.Reader
+	runtimeOf func(id string) (Runtime, error)
+	stopper   *stop.Stopper
+	clock     clock.WithDelayedExecution
+	// graces are the pods, by name, whose request at work waits before it stops anything.
+	graces sync.Map
+	// seen are the open requests of pods, by the pod's name: since when they are known here.
+	seen sync.Map
+	// stops are the channels, by the pod's name, on which the outcome of the stop comes that was begun last (CRR-091). wake has a pod looked at.
+	stops sync.Map
+	wake  func(reconcile.Request)
+}
+
+// underway tells whether a container of the pod is being stopped. The error is what came of the stop that has ended since it was last asked.
+func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
+	known, _ := r.stops.Load(pod)
+	outcome, ok := known.(chan error)
+	if !ok {
+		return false, nil
+	}
+	select {
+	case err := <-outcome:
+		r.stops.Delete(pod)
+		return false, err
+	default:
+		return true, nil
+	}
+}
+
+// see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
+// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation (CRR-129).
+func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
+	if len(open) == 0 {
+		r.seen.Delete(pod)
+		return
+	}
+	since := map[types.UID]time.Time{}
+	for _, request := range open {
+		since[request.UID] = r.seenSince(request)
+	}
+	r.seen.Store(pod, since)
+}
+
+// seenSince returns since when the request is known here.
+func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
+	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	if since, ok := known.(map[types.UID]time.Time); ok {
+		if at, ok := since[request.UID]; ok {
+			return at
+		}
+	}
+	return r.clock.Now()
+}
+
+// grace is the time since when a request has been seen to wait.
+type grace struct {
+	request types.UID
+	since   time.Time
+}
+
+// unreadySince returns when it was first seen here that the pod of the request had been made not ready. The time that the manager wrote
+// is of another clock: where the node's is ahead, a pod would lose its containers while it still gets traffic. A daemon that starts counts
+// anew (CRR-086).
+func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
+	if !graceBegan(request) {
+		return time.Time{}
+	}
+	pod := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
+	if known, ok := r.graces.Load(pod); ok {
+		if g, ok := known.(grace); ok && g.request == request.UID {
+			return g.since
+		}
+	}
+	r.graces.Store(pod, grace{request.UID, now})
+	return now
+}
+
+// Setup adds the controller to the manager, whose cache holds the active requests of this node only (CRR-090).
+func Setup(mgr ctrl.Manager, options Options) error {
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("building a client without cache: %w", err)
+	}
+	r := &reconciler{requests: mgr.GetClient(), live: live, pods: mgr.GetAPIReader(), clock: clock.RealClock{},
+		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
+		stopper:   &stop.Stopper{Events: options.Events, Clock: clock.RealClock{}, Stops: options.Stops, Requester: "crr"}}
+	if options.WatchesPods {
+		r.pods = mgr.GetClient()
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
+		// Also a request that is deleted or leaves the selection wakes its pod: the next one may begin (CRR-095).
+		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.wake = queue.Add // sources are started before workers
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}). // CRR-098, ND-059
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("building the controller of container restarts: %w", err)
+	}
+	return answerer{r}.setup(mgr)
+}
+
+func toPod(_ context.Context, object client.Object) []reconcile.Request {
+	request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}}}
+}
+
+// Reconcile works on the requests of one pod; the key is the pod's (CRR-091).
+func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	list := &appsv1beta1.ContainerRecreateRequestList{}
+	if err := r.requests.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the requests of the pod: %w", err)
+	}
+	var open []*appsv1beta1.ContainerRecreateRequest
+	for i := range list.Items {
+		// Active requests of one node are few: an index would cost more than it saves.
+		if request := &list.Items[i]; request.Spec.PodName == key.Name && request.Status.CompletionTime == nil && request.DeletionTimestamp == nil {
+			open = append(open, request)
+		}
+	}
+	r.see(key.NamespacedName, open)
+	stopping, err := r.underway(key.NamespacedName)
+	if len(open) == 0 {
+		r.graces.Delete(key.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	order(open)
+	failures := []error{err}
+	for _, waiting := range open[1:] {
+		if waiting.Status.Phase == "" { // CRR-093
+			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
+		}
+	}
+	after := poll
+	if !stopping && err == nil {
+		after, err = r.round(ctx, open[0])
+		failures = append(failures, err)
+	}
+	switch err := errors.Join(failures...); {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: again}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// again is the pause until a round that follows one that did something; the cache may show it by then.
+const again = 100 * time.Millisecond
+
+// round evaluates the request from the cache and, if there is something to do, once more from the API server: nothing is ever done for a
+// state of the past (CRR-097, CRR-129). It comes back by itself as long as the request is not completed.
+func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest) (time.Duration, error) {
+	logger := log.FromContext(ctx).WithValues("request", cached.Name)
+	plan, _, err := r.evaluate(ctx, cached)
+	if err != nil {
+		return 0, err
+	}
+	if !plan.Record && plan.Stop == nil {
+		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
+		return plan.After, nil
+	}
+	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) { // without a question to the API server, which are few and for all
+		logger.V(2).Info("Waiting", "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+		return poll, nil
+	}
+	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
+	if err != nil || request == nil {
+		return again, err
+	}
+	plan, rt, err := r.evaluate(ctx, request)
+	switch {
+	case err != nil:
+		return 0, err
+	case plan.Record:
+		if err := r.write(ctx, request, plan); err != nil {
+			return 0, err
+		}
+		if plan.Complete {
+			logger.Info("Completed", "message", plan.Message)
+		}
+		return again, nil
+	case plan.Stop != nil:
+		return poll, r.stop(ctx, request, plan.Stop, rt)
+	}
+	return max(plan.After, again), nil
+}
+
+// read reads a request from the API server; nil if it is gone.
+func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*appsv1beta1.ContainerRecreateRequest, error) {
+	request := &appsv1beta1.ContainerRecreateRequest{}
+	if err := r.live.Get(ctx, name, request); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading request %s: %w", name, err)
+	}
+	return request, nil
+}
+
+// evaluate gathers what the round needs and decides it.
+func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
+	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request), Now: r.clock.Now()}
+	if finished(request, s.Seen, s.Now) != "" {
+		plan := Evaluate(s)
+		return &plan, nil, nil
+	}
+	rt, err := r.runtime(request)
+	if err != nil {
+		if errors.Is(err, runtime.ErrUnavailable) {
+			return nil, nil, err // tried again until the deadline (ND-038)
+		}
+		plan := Plan{Record: true, Complete: true, Phase: completed, Message: fmt.Sprintf("failed to find runtime service: %v", err)}
+		for _, c := range request.Spec.Containers {
+			plan.States = append(plan.States, State{Name: c.Name, Phase: failed, Message: plan.Message})
+		}
+		return &plan, nil, nil
+	}
+	if s.Containers, err = rt.Containers(ctx, request.Labels[pub.RecreatePodUID]); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range request.Spec.Containers {
+		current := runtime.Newest(s.Containers, c.Name)
+		if current == nil || current.ID == c.StatusContext.ContainerID && !current.Exited {
+			continue
+		}
+		inspected, err := rt.Status(ctx, current.ID)
+		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			return nil, nil, err
+		}
+		if err == nil {
+			s.Inspected[current.ID] = inspected
+		}
+		if current.Exited && s.Pod == nil {
+			if s.Pod, err = r.pod(ctx, request); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	s.UnreadySince = r.unreadySince(request, s.Now)
+	plan := Evaluate(s)
+	return &plan, rt, nil
+}
+
+func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Runtime, error) {
+	if err := sameRuntime(request); err != nil {
+		return nil, err
+	}
+	return r.runtimeOf(request.Spec.Containers[0].StatusContext.ContainerID)
+}
+
+// pod returns the pod of which the request speaks; nil if it is gone.
+func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := r.pods.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	if string(pod.UID) != request.Labels[pub.RecreatePodUID] {
+		return nil, nil
+	}
+	return pod, nil
+}
+
+// stop begins to stop one container. The pod is looked at again when that has ended and what came of it is recorded, or, if other stops of
+// the namespace come first, by and by (CRR-091).
+func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
+	pod, err := r.pod(ctx, request)
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
+	outcome := make(chan error, 1)
+	r.stops.Store(key, outcome)
+	if !r.stopper.Start(ctx, rt, r.order(request, pod, c), func(err error) {
+		outcome <- r.stopped(ctx, request, c, rt, err)
+		r.wake(reconcile.Request{NamespacedName: key})
+	}) {
+		r.stops.Delete(key)
+		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+	}
+	return nil
+}
+
+// stopped records what came of a stop (CRR-123).
+func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime, err error) error {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out what became of it
+	case errors.Is(err, stop.ErrNotStopped), errors.Is(err, runtime.ErrNotFound):
+		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name, "why", err.Error())
+		return nil // the next round decides
+	case errors.Is(err, runtime.ErrUnavailable):
+		return err
+	case err != nil:
+		over, unknown := ended(ctx, rt, c.ID)
+		if unknown != nil {
+			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
+		}
+		if over {
+			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+			err = nil
+		}
+	}
+	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
+}
+
+// ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
+// The error says that the runtime does not answer that either.
+func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
+	inspected, err := rt.Status(ctx, id)
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return inspected.Exited, nil
+}
+
+// order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104). No request
+// gives its container more time to end than the pod has (CRR-102).
+func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
+	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name, Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
+		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
+	own := stop.GraceOf(c.Annotations)
+	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
+		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
+	}
+	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
+		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
+	}
+	for _, asked := range request.Spec.Containers {
+		if asked.Name == c.Name && asked.PreStop != nil {
+			o.Hook = &corev1.LifecycleHandler{Exec: asked.PreStop.Exec, HTTPGet: asked.PreStop.HTTPGet, TCPSocket: asked.PreStop.TCPSocket}
+			o.Ports = asked.Ports
+		}
+	}
+	if pod == nil {
+		return o
+	}
+	o.PodIP = pod.Status.PodIP
+	for init, list := range map[bool][]corev1.Container{false: pod.Spec.Containers, true: pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name != c.Name {
+				continue
+			}
+			o.Init = init
+			if o.Hook == nil && list[i].Lifecycle != nil {
+				o.Hook = list[i].Lifecycle.PreStop
+			}
+			if o.Ports == nil {
+				o.Ports = list[i].Ports
+			}
+		}
+	}
+	return o
+}
+
+// mayStop reads the request once more (CRR-129, CRR-166).
+func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
+	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
+	switch {
+	case err != nil:
+		return err
+	case now == nil || now.UID != request.UID:
+		return errors.New("the request is gone")
+	}
+	if why := finished(now, r.seenSince(now), r.clock.Now()); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+// recordStop writes the state of a container after it was stopped. The manager writes its part of the status meanwhile, so that conflicts
+// are expected; if the write fails for good, the next round finds out from the runtime.
+func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error) error {
+	for range 5 {
+		request, err := r.read(ctx, name)
+		if err != nil || request == nil || request.UID != uid || request.Status.CompletionTime != nil {
+			return err // CRR-067
+		}
+		plan := &Plan{Phase: recreating, States: append([]State(nil), request.Status.ContainerRecreateStates...)}
+		for i := range plan.States {
+			if state := &plan.States[i]; state.Name == container && failure == nil {
+				*state = State{Name: container, Phase: recreating, IsKilled: true}
+			} else if state.Name == container {
+				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)), IsKilled: state.IsKilled}
+			}
+		}
+		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("recording that container %s was stopped: the request keeps changing", container)
+}
+
+// write writes the daemon's part of the status for exactly this version of the request (CRR-067, CRR-068). That the request is gone is no
+// error.
+func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan) error {
+	status := map[string]any{"phase": plan.Phase}
+	if plan.States != nil {
+		status["containerRecreateStates"] = plan.States
+	}
+	if plan.Complete {
+		status["completionTime"] = metav1.NewTime(r.clock.Now())
+	}
+	if plan.Message != "" {
+		status["message"] = plan.Message
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID, "resourceVersion": request.ResourceVersion}, "status": status})
+	if err != nil {
+		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
+	}
+	written := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
+	if err := r.live.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("writing the status of request %s: %w", request.Name, err)
+	}
+	return nil
+}

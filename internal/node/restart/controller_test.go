@@ -1,0 +1,349 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+// broken is a runtime whose stops fail.
+type broken struct {
+	*world
+	err error
+}
+
+func (b broken) Stop(context.Context, string, time.Duration) error { return b.err }
+
+func quiet(t *testing.T, changes ...change) (*world, func() *appsv1beta1.ContainerRecreateRequest) {
+	t.Helper()
+	w := newWorld(t, 1)
+	w.calm = true
+	r := request(append([]change{states(), func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }}, changes...)...)
+	if err := w.api.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	return w, func() *appsv1beta1.ContainerRecreateRequest {
+		t.Helper()
+		now := &appsv1beta1.ContainerRecreateRequest{}
+		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(r), now); err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+}
+
+func (w *world) rounds(n int) (last error) {
+	for range n {
+		w.sync()
+		key := types.NamespacedName{Namespace: "ns", Name: "p"}
+		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
+		w.settle()
+		if _, err := w.r.underway(key); err != nil { // as the next round does, which it wakes
+			last = err
+		}
+	}
+	return last
+}
+
+// CRR-100, ND-038: a runtime that this node does not have ends the request; one that does not answer now is waited for.
+func TestRuntimeIsMissing(t *testing.T) {
+	w, now := quiet(t)
+	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
+	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) || now().Status.CompletionTime != nil {
+		t.Errorf("%v %+v", err, now().Status)
+	}
+	w.r.runtimeOf = func(string) (Runtime, error) { return nil, errors.New(`no runtime named "docker" on this node`) }
+	if err := w.rounds(2); err != nil {
+		t.Error(err)
+	}
+	if s := now().Status; s.Phase != completed || s.Message != `failed to find runtime service: no runtime named "docker" on this node` || s.ContainerRecreateStates[1].Phase != failed {
+		t.Errorf("%+v", s)
+	}
+}
+
+// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the request's end; a runtime that is
+// away for a while is no failure.
+func TestFailedStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		change change
+		want   []State
+	}{
+		"Fail": {err: errors.New("cannot kill"), change: func(*appsv1beta1.ContainerRecreateRequest) {}, want: []State{
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "given up because container a failed"}}},
+		"Ignore": {err: errors.New("cannot kill"), change: ignore, want: []State{
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "kill container error: cannot kill"}}},
+		"runtime away":   {err: runtime.ErrUnavailable, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+		"container gone": {err: runtime.ErrNotFound, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, now := quiet(t, test.change)
+			w.r.runtimeOf = func(string) (Runtime, error) { return broken{w, test.err}, nil }
+			_ = w.rounds(8)
+			s := now().Status
+			if diff := cmp.Diff(test.want, s.ContainerRecreateStates); diff != "" {
+				t.Error(diff)
+			}
+			if over := strings.HasPrefix(test.want[0].Message, "kill"); over != (s.CompletionTime != nil) || s.Message != "" {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// CRR-086, CRR-161: the grace period lasts as long as it should, whether the node's clock is behind the manager's or ahead of it, and
+// nothing is remembered of a request that has ended.
+func TestGraceOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			w, now := quiet(t, unready(epoch.Add(-ahead)), func(r *appsv1beta1.ContainerRecreateRequest) {
+				seconds := int64(30)
+				r.Spec.Strategy.UnreadyGracePeriodSeconds = &seconds
+			})
+			for second := 0; second <= 31; second++ {
+				if err := w.rounds(3); err != nil {
+					t.Fatal(err)
+				}
+				if stopped := len(w.stops) > 0; stopped != (second >= 30) {
+					t.Fatalf("after %d s: stopped: %v", second, stopped)
+				}
+				w.clock.Step(time.Second)
+			}
+			if err := w.api.Delete(t.Context(), now()); err != nil {
+				t.Fatal(err)
+			}
+			_ = w.rounds(1)
+			w.r.graces.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+		})
+	}
+}
+
+// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it nevertheless;
+// nothing is remembered of a request that is over.
+func TestDeadlineOfAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			minute := int64(60)
+			for after, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, 61 * time.Second: false} {
+				w, now := quiet(t, func(r *appsv1beta1.ContainerRecreateRequest) {
+					r.Spec.ActiveDeadlineSeconds, r.CreationTimestamp = &minute, metav1.NewTime(epoch.Add(-ahead))
+				})
+				w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
+				_ = w.rounds(1)
+				w.clock.Step(after)
+				w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+				if err := w.rounds(3); err != nil || len(w.stops) > 0 != want {
+					t.Errorf("%s after it was seen: %v %+v", after, err, now().Status)
+				}
+				if err := w.api.Delete(t.Context(), now()); err != nil {
+					t.Fatal(err)
+				}
+				_ = w.rounds(1)
+				w.r.seen.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+			}
+		})
+	}
+}
+
+// late is a runtime whose stops succeed and whose answers do not come.
+type late struct{ *world }
+
+func (l late) Stop(ctx context.Context, id string, grace time.Duration) error {
+	if err := l.world.Stop(ctx, id, grace); err != nil {
+		return err
+	}
+	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+}
+
+// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has been replaced: that is no failure.
+func TestStopWithoutAnswer(t *testing.T) {
+	for name, test := range map[string]func(*world){
+		"ended":    func(*world) {},
+		"replaced": func(w *world) { w.kubelet() },
+		"removed": func(w *world) {
+			w.kubelet()
+			w.containers = slices.DeleteFunc(w.containers, func(c runtime.Container) bool { return c.Exited })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deadline := int64(600)
+			w, now := quiet(t, force, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &deadline })
+			w.r.runtimeOf = func(string) (Runtime, error) { return after{late{w}, func() { test(w) }}, nil }
+			for range 20 {
+				_ = w.rounds(1)
+				w.kubelet()
+				w.manager()
+				w.clock.Step(time.Second)
+			}
+			if s := now().Status; s.CompletionTime == nil || s.ContainerRecreateStates[0].Phase != succeeded || !s.ContainerRecreateStates[0].IsKilled || s.ContainerRecreateStates[1].Phase != succeeded {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// mute is a runtime that answers neither to stops nor, as long as it is mute, to questions.
+type mute struct {
+	*world
+	status error
+}
+
+func (m mute) Stop(context.Context, string, time.Duration) error {
+	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
+}
+
+func (m mute) Status(ctx context.Context, id string) (runtime.Status, error) {
+	if m.status != nil {
+		return runtime.Status{}, m.status
+	}
+	return m.world.Status(ctx, id)
+}
+
+// CRR-123: a stop is no failure while the runtime does not say what came of it; it is tried again.
+func TestStopOfUnknownOutcome(t *testing.T) {
+	w, now := quiet(t)
+	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending || now().Status.CompletionTime != nil {
+		t.Errorf("%v %+v", err, now().Status)
+	}
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, nil}, nil }
+	if err := w.rounds(5); err != nil || now().Status.ContainerRecreateStates[0].Phase != failed {
+		t.Errorf("it runs on: %v %+v", err, now().Status)
+	}
+	w, now = quiet(t)
+	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
+	_ = w.rounds(5)
+	w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
+	if err := w.rounds(5); err != nil || len(w.stops) != 2 {
+		t.Errorf("the next try: %v %+v", err, now().Status)
+	}
+}
+
+// after does something between the stop and its answer.
+type after struct {
+	Runtime
+	then func()
+}
+
+func (a after) Stop(ctx context.Context, id string, grace time.Duration) error {
+	err := a.Runtime.Stop(ctx, id, grace)
+	a.then()
+	return err
+}
+
+// CRR-005, CRR-068: of the status only the daemon's own fields are written.
+func TestManagersFieldsAreLeftAlone(t *testing.T) {
+	w, now := quiet(t, ready("a-1"), unready(epoch))
+	_ = w.rounds(4)
+	if s := now().Status; len(s.ContainerStatusSnapshot) != 1 || len(s.Conditions) != 1 || s.Phase != recreating {
+		t.Errorf("%+v", s)
+	}
+}
+
+// CRR-095, CRR-160: every event of a request wakes its pod, the end of one included, and the next one begins.
+func TestNextRequestBegins(t *testing.T) {
+	w, now := quiet(t)
+	second := request(states(), func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Name, r.UID, r.Status.Phase = "second", "2", ""
+	})
+	if err := w.api.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.rounds(2)
+	list := w.all()
+	if list[0].Status.Phase != recreating || list[1].Status.Phase != pending { // CRR-093, CRR-094
+		t.Fatalf("%+v", list)
+	}
+	first := now()
+	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}}
+	if diff := cmp.Diff(want, toPod(t.Context(), first)); diff != "" {
+		t.Error(diff)
+	}
+	if err := w.api.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.rounds(2)
+	if list := w.all(); len(list) != 1 || list[0].Status.Phase != recreating {
+		t.Errorf("%+v", list)
+	}
+}
+
+// CRR-102, CRR-104, CRR-039, CRR-040, CRR-106: grace period, hook, ports and address, from the request or else from the pod.
+func TestOrderOfAStop(t *testing.T) {
+	w := newWorld(t, 1)
+	zero := int64(0)
+	sleep := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}
+	tcp := &appsv1beta1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}, Spec: corev1.PodSpec{
+		Containers:     []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{Name: "web"}}, Lifecycle: &corev1.Lifecycle{PreStop: sleep}}},
+		InitContainers: []corev1.Container{{Name: "b"}}}}
+	r := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[1].PreStop = tcp })
+	a, b := run("a", 0), run("b", 0)
+	first, second, unknown := w.r.order(r, pod, &a), w.r.order(r, pod, &b), w.r.order(r, nil, &a)
+	if first.Hook != sleep || first.Ports[0].Name != "web" || first.PodIP != "10.0.0.1" || first.Grace != 30*time.Second || first.Init || first.By != "ContainerRecreateRequest r" {
+		t.Errorf("%+v", first)
+	}
+	if second.Hook.TCPSocket != tcp.TCPSocket || !second.Init || unknown.Hook != nil {
+		t.Errorf("%+v %+v", second, unknown)
+	}
+	r.Spec.Strategy.TerminationGracePeriodSeconds = &zero
+	if got := w.r.order(r, pod, &a).Grace; got != 0 {
+		t.Error(got)
+	}
+	zero = math.MaxInt64
+	if got := w.r.order(r, pod, &a).Grace; got != 30*time.Second {
+		t.Errorf("more than the pod has: %s", got)
+	}
+	pod.Spec.TerminationGracePeriodSeconds = &zero
+	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
+		t.Errorf("ages are %s", got)
+	}
+	a.Annotations = map[string]string{runtime.AnnotationTerminationGracePeriod: "40"}
+	if got := w.r.order(r, nil, &a).Grace; got != 40*time.Second {
+		t.Errorf("of a pod that is not known: %s", got)
+	}
+}
+
+// CRR-129, CRR-166, CRR-067: a request that ended while the hook ran stops nothing and is not written again.
+func TestEndedMeanwhile(t *testing.T) {
+	w, now := quiet(t)
+	_ = w.rounds(1)
+	r := now()
+	if err := w.r.mayStop(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	at := metav1.NewTime(epoch)
+	r.Status.Phase, r.Status.CompletionTime = completed, &at
+	if err := w.api.Status().Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is completed" {
+		t.Error(err)
+	}
+	before := now().ResourceVersion
+	if err := w.r.recordStop(t.Context(), client.ObjectKeyFromObject(r), r.UID, "a", nil); err != nil || now().ResourceVersion != before {
+		t.Errorf("%v, written again", err)
+	}
+	if err := w.api.Delete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is gone" {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,355 @@
+// Package restart carries out ContainerRecreateRequests on the node (CRR-090 to CRR-131): it stops the containers that a request names and
+// watches them come back.
+//
+// A request moves in rounds. Each round evaluates the recorded states against what the runtime has, and does the first of these that
+// applies: record the states if they differ, end the request, stop one container, or wait. All that a later round needs stands in the
+// request and in the runtime, so that the daemon may die between any two steps. Under forceRecreate a container has no recorded
+// identity that tells whether this request stopped it; so the one that is to be stopped is recorded first, in the message of its state.
+// If it is not the running one in a later round, it has been stopped.
+package restart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/node/runtime"
+)
+
+const (
+	pending    = appsv1beta1.ContainerRecreateRequestPending
+	recreating = appsv1beta1.ContainerRecreateRequestRecreating
+	succeeded  = appsv1beta1.ContainerRecreateRequestSucceeded
+	failed     = appsv1beta1.ContainerRecreateRequestFailed
+	completed  = appsv1beta1.ContainerRecreateRequestCompleted
+
+	// poll is how often a request under way is looked at without an event.
+	poll = 3 * time.Second
+	// stopping begins the message that records which container is about to be stopped.
+	stopping = "stopping container "
+	notFound = "not found container on Node"
+)
+
+// State is the state of one container.
+type State = appsv1beta1.ContainerRecreateRequestContainerRecreateState
+
+// Snapshot is what a round is decided from.
+type Snapshot struct {
+	Request *appsv1beta1.ContainerRecreateRequest
+	// Containers are those of the pod in the runtime; Inspected holds the details of those that ended or are new, by ID.
+	Containers []runtime.Container
+	Inspected  map[string]runtime.Status
+	// Pod is nil if it is not known.
+	Pod *corev1.Pod
+	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition is of
+	// another clock (CRR-086, CRR-161).
+	UnreadySince time.Time
+	// Seen is since when the daemon knows the request: its deadline counts from then here (CRR-129).
+	Seen time.Time
+	Now  time.Time
+}
+
+// Plan is what a round does: the first of Record, Stop that is set, or else wait.
+type Plan struct {
+	// Record: phase, states, message and completion are to be written.
+	Record   bool
+	Phase    appsv1beta1.ContainerRecreateRequestPhase
+	States   []State
+	Complete bool
+	Message  string
+	// Stop is the container to stop, nil for none.
+	Stop *runtime.Container
+	// Waiting says what is waited for; After is when to look again, 0 for never.
+	Waiting string
+	After   time.Duration
+}
+
+// closed tells why nothing is to be done for the request any more, whatever the time; empty if something is (CRR-096, CRR-141).
+func closed(request *appsv1beta1.ContainerRecreateRequest) string {
+	switch {
+	case request.Status.CompletionTime != nil:
+		return "the request is completed"
+	case request.DeletionTimestamp != nil:
+		return "the request is being deleted"
+	case request.Labels[pub.RecreateActive] != "true":
+		return "the request is not active any more"
+	}
+	return ""
+}
+
+// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is since when the
+// daemon knows it.
+func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
+	if why := closed(request); why != "" {
+		return why
+	}
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(seen) > seconds.Duration(*deadline) {
+		return "the request has exceeded its activeDeadlineSeconds"
+	}
+	return ""
+}
+
+// sameRuntime checks that all containers of the request have one runtime; the error completes the request (CRR-100).
+func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
+	common := ""
+	for _, c := range request.Spec.Containers {
+		if c.StatusContext == nil {
+			return fmt.Errorf("container %s has no status context", c.Name)
+		}
+		s, _, ok := runtime.SplitID(c.StatusContext.ContainerID)
+		switch {
+		case !ok:
+			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>", c.StatusContext.ContainerID, c.Name)
+		case common != "" && common != s:
+			return fmt.Errorf("containers of both %s and %s", common, s)
+		}
+		common = s
+	}
+	if common == "" {
+		return fmt.Errorf("the request names no container")
+	}
+	return nil
+}
+
+// Evaluate decides one round of the request that is picked for its pod.
+func Evaluate(s Snapshot) Plan {
+	if why := finished(s.Request, s.Seen, s.Now); why != "" {
+		return Plan{Waiting: why}
+	}
+	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
+	for i := range s.Request.Spec.Containers {
+		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
+	}
+	if s.Request.Status.Phase != recreating || !slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
+		plan.Record = true // CRR-117, CRR-094
+		plan.Waiting = "the states are recorded first"
+		return plan
+	}
+	s.proceed(&plan)
+	return plan
+}
+
+func (s *Snapshot) strategy() appsv1beta1.ContainerRecreateRequestStrategy {
+	if s.Request.Spec.Strategy != nil {
+		return *s.Request.Spec.Strategy
+	}
+	return appsv1beta1.ContainerRecreateRequestStrategy{}
+}
+
+// recorded returns the state of the container as it stands in the request.
+func (s *Snapshot) recorded(name string) State {
+	for _, state := range s.Request.Status.ContainerRecreateStates {
+		if state.Name == name {
+			return state
+		}
+	}
+	return State{Name: name}
+}
+
+// intended returns the ID of the container that was about to be stopped.
+func intended(state State) string {
+	id, ok := strings.CutPrefix(state.Message, stopping)
+	if !ok {
+		return ""
+	}
+	return id
+}
+
+// state evaluates one container; the first rule that applies decides (CRR-110 to CRR-115, CRR-131).
+func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan *Plan) State {
+	before := s.recorded(c.Name)
+	if before.Phase == succeeded || before.Phase == failed {
+		return before
+	}
+	current := runtime.Newest(s.Containers, c.Name)
+	after := State{Name: c.Name, Phase: pending, IsKilled: before.IsKilled}
+	if id := intended(before); id != "" && (current == nil || current.ID != id || current.Exited) {
+		after.IsKilled = true
+	}
+	switch {
+	case current == nil:
+		after.Message = notFound
+		return after
+	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName || current.PodUID != s.Request.Labels[pub.RecreatePodUID]: // CRR-099
+		after.Phase = failed
+		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request", current.PodNamespace, current.PodName)
+		return after
+	case current.Exited:
+		if stays := s.stays(c.Name, current); stays != "" {
+			after.Phase, after.Message = succeeded, stays
+			return after
+		}
+		after.Phase = recreating
+		return after
+	case s.strategy().ForceRecreate && !after.IsKilled:
+		if intended(before) == current.ID {
+			after.Message = before.Message
+		}
+		return after
+	case current.ID != c.StatusContext.ContainerID || current.RestartCount > c.StatusContext.RestartCount:
+		after.Phase = recreating
+		if s.back(current, plan) {
+			after.Phase = succeeded
+		}
+		return after
+	}
+	return after
+}
+
+// back tells whether the new container is ready and has run long enough (CRR-114, CRR-118, CRR-119).
+func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
+	ready := slices.ContainsFunc(s.Request.Status.ContainerStatusSnapshot, func(k appsv1beta1.ContainerRecreateRequestContainerStatus) bool {
+		return k.Name == current.Name && k.ContainerID == current.ID && k.Ready
+	})
+	started := s.Inspected[current.ID].StartedAt
+	if !ready || !current.Running || started.IsZero() {
+		return false
+	}
+	left := started.Add(time.Duration(s.strategy().MinStartedSeconds) * time.Second).Sub(s.Now)
+	if left > 0 {
+		plan.After = min(plan.After, max(left, time.Millisecond))
+		return false
+	}
+	return true
+}
+
+// stays says why kubelet will not start the container again that has ended; empty if it will, or if it is not known (CRR-131).
+func (s *Snapshot) stays(name string, current *runtime.Container) string {
+	inspected, known := s.Inspected[current.ID]
+	if s.Pod == nil || !known {
+		return ""
+	}
+	if phase := s.Pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+		return fmt.Sprintf("the container stays stopped: the pod has ended (%s)", phase)
+	}
+	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name && !restarts(s.Pod, &list[i], inspected.ExitCode) {
+				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again", inspected.ExitCode)
+			}
+		}
+	}
+	return ""
+}
+
+// restarts tells whether kubelet starts the container again after that exit code: rules of the container, its policy, that of the pod.
+func restarts(pod *corev1.Pod, c *corev1.Container, code int32) bool {
+	for _, rule := range c.RestartPolicyRules {
+		if rule.ExitCodes != nil && slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return true // all actions there are restart it
+		}
+	}
+	policy := string(pod.Spec.RestartPolicy)
+	if c.RestartPolicy != nil {
+		policy = string(*c.RestartPolicy)
+	}
+	return policy != string(corev1.RestartPolicyNever) && (policy != string(corev1.RestartPolicyOnFailure) || code != 0)
+}
+
+// proceed goes through the containers in order (CRR-120 to CRR-127). All states are recorded.
+func (s *Snapshot) proceed(plan *Plan) {
+	ordered, policy := s.strategy().OrderedRecreate, s.strategy().FailurePolicy
+	for _, state := range plan.States {
+		if state.Phase == failed && policy != appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore {
+			plan.end(state.Name)
+			return
+		}
+	}
+	open := ""
+	for i := range plan.States {
+		state := &plan.States[i]
+		current := runtime.Newest(s.Containers, state.Name)
+		switch {
+		case state.Phase == succeeded || state.Phase == failed:
+			continue
+		case state.Phase == recreating && !state.IsKilled: // CRR-124
+			state.IsKilled = true
+			plan.Record, plan.Waiting = true, "the states are recorded first"
+			return
+		case state.Phase == recreating:
+			note(&open, "container %s has to come back ready", state.Name)
+		case current == nil:
+			note(&open, "container %s is not on the node", state.Name)
+		case state.IsKilled:
+			note(&open, "container %s has to end", state.Name)
+		default:
+			s.stop(state, current, plan)
+			return
+		}
+		if ordered {
+			break
+		}
+	}
+	plan.Waiting = open
+	if open == "" {
+		plan.Record, plan.Complete, plan.Phase = true, true, completed
+	}
+}
+
+func note(open *string, format, name string) {
+	if *open == "" {
+		*open = fmt.Sprintf(format, name)
+	}
+}
+
+// graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that (CRR-085).
+func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
+	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
+}
+
+// stop decides whether the container may be stopped now (CRR-086), and records which one it is where nothing else tells.
+func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
+	if grace := s.strategy().UnreadyGracePeriodSeconds; grace != nil {
+		if !graceBegan(s.Request) {
+			plan.Waiting = "the pod has not been made not ready yet"
+			return
+		}
+		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
+			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
+			return
+		}
+	}
+	if s.strategy().ForceRecreate && intended(*state) != current.ID {
+		state.Message = stopping + current.ID
+		plan.Record, plan.Waiting = true, "the container to stop is recorded first"
+		return
+	}
+	plan.Stop = current
+}
+
+// end completes the request because a container failed: what is unfinished then has failed with it (CRR-125, CRR-066).
+func (p *Plan) end(culprit string) {
+	p.Record, p.Complete, p.Phase = true, true, completed
+	for i := range p.States {
+		if state := &p.States[i]; state.Phase != succeeded && state.Phase != failed {
+			state.Phase, state.Message = failed, fmt.Sprintf("given up because container %s failed", culprit)
+		}
+	}
+}
+
+// order sorts the unfinished requests of a pod: the first is worked on (CRR-092).
+func order(requests []*appsv1beta1.ContainerRecreateRequest) {
+	rank := map[appsv1beta1.ContainerRecreateRequestPhase]int{recreating: 0, pending: 1}
+	of := func(r *appsv1beta1.ContainerRecreateRequest) int {
+		if n, ok := rank[r.Status.Phase]; ok {
+			return n
+		}
+		return 2
+	}
+	slices.SortFunc(requests, func(a, b *appsv1beta1.ContainerRecreateRequest) int {
+		if n := of(a) - of(b); n != 0 {
+			return n
+		}
+		if n := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); n != 0 {
+			return n
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}

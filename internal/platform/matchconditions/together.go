@@ -1,0 +1,75 @@
+package matchconditions
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Together lets many who ask at once share an answer, each one that was begun after it had asked. The zero value is ready. Asking is by key;
+// nothing of a key is kept once it is answered.
+type Together[K comparable] struct {
+	// Limit is how long an answer may take; no limit if zero.
+	Limit time.Duration
+
+	mu   sync.Mutex
+	keys map[K]*asked
+}
+
+type asked struct{ next *answer }
+
+type answer struct {
+	done chan struct{}
+	err  error
+}
+
+// Do returns what a call of do returned that began after Do was called. The context ends the waiting, not the call: others wait for it too.
+func (t *Together[K]) Do(ctx context.Context, key K, do func(context.Context) error) error {
+	t.mu.Lock()
+	if t.keys == nil {
+		t.keys = map[K]*asked{}
+	}
+	at := t.keys[key]
+	if at == nil {
+		at = &asked{}
+		t.keys[key] = at
+		go t.work(context.WithoutCancel(ctx), key, do)
+	}
+	if at.next == nil {
+		at.next = &answer{done: make(chan struct{})}
+	}
+	mine := at.next
+	t.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// work answers until nobody asks.
+func (t *Together[K]) work(ctx context.Context, key K, do func(context.Context) error) {
+	for {
+		t.mu.Lock()
+		next := t.keys[key].next
+		if next == nil {
+			delete(t.keys, key)
+			t.mu.Unlock()
+			return
+		}
+		t.keys[key].next = nil
+		t.mu.Unlock()
+		next.err = t.call(ctx, do)
+		close(next.done)
+	}
+}
+
+func (t *Together[K]) call(ctx context.Context, do func(context.Context) error) error {
+	if t.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.Limit)
+		defer cancel()
+	}
+	return do(ctx)
+}

@@ -1,0 +1,164 @@
+package matchconditions
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Who asks while an answer is being made may not have it, since it may be too old: all of them share the next one.
+func TestTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var together Together[string]
+		var begun atomic.Int32
+		failed := errors.New("the second answer")
+		slow := func(context.Context) error {
+			n := begun.Add(1)
+			time.Sleep(time.Second) // of the bubble's clock
+			if n == 2 {
+				return failed
+			}
+			return nil
+		}
+		var all sync.WaitGroup
+		var answers atomic.Int32
+		ask := func(key string) {
+			all.Go(func() {
+				if errors.Is(together.Do(t.Context(), key, slow), failed) {
+					answers.Add(1)
+				}
+			})
+		}
+		ask("a")
+		synctest.Wait()
+		for range 50 {
+			ask("a")
+		}
+		synctest.Wait()
+		if n := begun.Load(); n != 1 {
+			t.Errorf("%d calls while the first one goes on", n)
+		}
+		all.Wait()
+		synctest.Wait()
+		together.mu.Lock()
+		kept := len(together.keys)
+		together.mu.Unlock()
+		if n := begun.Load(); n != 2 || kept != 0 {
+			t.Errorf("%d calls for 51, %d keys are kept", n, kept)
+		}
+		if n := answers.Load(); n != 50 {
+			t.Errorf("%d of 50 got the second answer", n)
+		}
+		ask("a")
+		ask("b")
+		all.Wait()
+		if n := begun.Load(); n != 4 {
+			t.Errorf("%d calls", n)
+		}
+	})
+}
+
+// One who does not wait any longer ends nothing for the others, and an answer that takes too long is an error.
+func TestTogetherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		together := Together[string]{Limit: 5 * time.Second}
+		var all sync.WaitGroup
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all.Go(func() {
+			if err := together.Do(impatient, "a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if err := together.Do(t.Context(), "a", nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+	})
+}
+
+// What is read from the API server is news only if it is newer than what the informer told, and never of an object that has gone.
+func TestLearn(t *testing.T) {
+	index := map[string]string{}
+	f := NewFollower(
+		func(c *corev1.ConfigMap) { index[c.Name] = c.ResourceVersion },
+		func(c *corev1.ConfigMap) { delete(index, c.Name) },
+		func(_, _ *corev1.ConfigMap) bool { return true })
+	object := func(uid types.UID, version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: uid, ResourceVersion: version}}
+	}
+	f.Learn(object("a", "9"))
+	f.OnAdd(object("a", "5"), false)
+	f.OnUpdate(object("a", "5"), object("a", "8"))
+	if index["one"] != "9" {
+		t.Errorf("version %s", index["one"])
+	}
+	f.OnUpdate(object("a", "8"), object("a", "10"))
+	if index["one"] != "10" {
+		t.Errorf("version %s", index["one"])
+	}
+	f.OnDelete(object("a", "11"))
+	f.Learn(object("a", "10")) // read before it went
+	if _, there := index["one"]; there || len(f.newest) != 0 {
+		t.Errorf("%v %v", index, f.newest)
+	}
+	f.OnAdd(object("b", "12"), false)
+	if index["one"] != "12" {
+		t.Errorf("version %s", index["one"])
+	}
+}
+
+// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads the new one from
+// the API server before its informer tells of the end of the former. What the informer still tells of that is no news: pods of the new one would be
+// missed (SS-006, WS-050).
+func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
+	object := func(uid types.UID, version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}
+	}
+	for name, late := range map[string]func(*Follower[*corev1.ConfigMap]){
+		"its end": func(f *Follower[*corev1.ConfigMap]) { f.OnDelete(object("a", "11")) },
+		"its end, found later": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "ns/one", Obj: object("a", "9")})
+		},
+		"a change before it": func(f *Follower[*corev1.ConfigMap]) { f.OnUpdate(object("a", "9"), object("a", "10")) },
+		"a list from before": func(f *Follower[*corev1.ConfigMap]) { f.Learn(object("a", "9")) },
+		"all of it": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnUpdate(object("a", "9"), object("a", "10"))
+			f.OnDelete(object("a", "11"))
+		},
+		"the new one in its place": func(f *Follower[*corev1.ConfigMap]) {
+			f.OnUpdate(object("a", "9"), object("b", "12"))
+			f.Learn(object("a", "9")) // by a list that took long
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := map[string]types.UID{}
+			f := NewFollower(func(c *corev1.ConfigMap) { index[c.Name] = c.UID }, func(c *corev1.ConfigMap) { delete(index, c.Name) },
+				func(_, _ *corev1.ConfigMap) bool { return true })
+			f.OnAdd(object("a", "9"), true)
+			f.Learn(object("b", "12"))
+			late(f)
+			if index["one"] != "b" {
+				t.Errorf("index %v", index)
+			}
+			f.OnAdd(object("b", "12"), false)
+			f.OnDelete(object("b", "13"))
+			f.Learn(object("b", "12"))
+			if len(index)+len(f.newest) != 0 {
+				t.Errorf("%v, %v", index, f.newest)
+			}
+		})
+	}
+}
