@@ -65,12 +65,12 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 	}
 	images, resources := map[string]string{}, map[string]corev1.ResourceRequirements{}
 	for name := range info.StaleImages {
-		if container, ok := target.containers[name]; ok {
+		if container, ok := p.read(target.object).containers[name]; ok {
 			images[name] = container.Image
 		}
 	}
 	for name := range info.StaleResources {
-		if container, ok := target.containers[name]; ok {
+		if container, ok := p.read(target.object).containers[name]; ok {
 			resources[name] = container.Resources
 		}
 	}
@@ -115,15 +115,6 @@ func (p *Planner) compare(label string, target *Revision, policy Policy) (*inpla
 		from.hasFingerprint && target.hasFingerprint && from.fingerprint != target.fingerprint { // IPU-046, IPU-048
 		return nil, "spec.volumeClaimTemplates changed since its revision"
 	}
-	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
-		return nil, fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name) // IPU-041
-	}
-	change, blockers, err := inplace.Compare(from.template, target.template, p.Workload.InPlace)
-	if err != nil {
-		return nil, err.Error()
-	}
-	if len(blockers) > 0 {
-		return nil, blockers[0].String()
-	}
-	return change, ""
+	c := p.differ(from, target)
+	return c.change, c.refusal
 }

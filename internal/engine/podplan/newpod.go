@@ -44,9 +44,9 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 
 // podDocument makes the body of the request from the stored document, so that fields our types do not know reach the pod.
 func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any, error) {
-	source, err := revision.Parse(from.template)
+	source, err := p.source(from)
 	if err != nil {
-		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
+		return nil, err
 	}
 	meta := object(source, "metadata")
 	labels := maps.Clone(object(meta, "labels"))
@@ -82,6 +82,23 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 		spec["volumes"] = volumes
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, nil
+}
+
+// source is the template in the revision, which must not be changed. It is read once for all pods of a plan.
+func (p *Planner) source(from *Revision) (map[string]any, error) {
+	if source, ok := p.sources[from.Name]; ok {
+		return source, nil
+	}
+	raw, err := revision.Template(from.object.Data.Raw)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
+	}
+	source, err := revision.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", from.Name, err)
+	}
+	p.sources[from.Name] = source
+	return source, nil
 }
 
 // withGates adds readiness gates once, after the template's own (IPU-131, IPU-140).

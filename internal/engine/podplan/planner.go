@@ -99,6 +99,8 @@ type Snapshot struct {
 	GrowthError     string
 	// Refused are the objects about which the API server refused the last request, and when, by UID. Others come before them.
 	Refused map[types.UID]time.Time
+	// Known is what former plans found out; nil for nothing. What this one finds out replaces it.
+	Known *Knowledge
 	// Now is the time of the snapshot.
 	Now time.Time
 }
@@ -163,6 +165,12 @@ type Planner struct {
 	// scaling: the plan creates or deletes pods, so that no update starts.
 	Scaling bool
 
+	// before is what is known, and kept what this plan needed of it and found out.
+	before, kept *Knowledge
+	// contents are what revisions hold; sources are their templates, by name.
+	contents map[*appsv1.ControllerRevision]*contents
+	sources  map[string]map[string]any
+
 	observed  []Pod
 	revisions []Revision
 	found     map[string]*Revision // by label
@@ -179,7 +187,9 @@ type Planner struct {
 
 // New returns a Planner for a workload; what it decides goes into the plan.
 func New(of *Workload, in *Snapshot, out *Plan) *Planner {
-	return &Planner{Workload: of, in: in, out: out, verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
+	before, kept := in.Known.begin()
+	return &Planner{Workload: of, in: in, out: out, before: before, kept: kept, contents: map[*appsv1.ControllerRevision]*contents{}, sources: map[string]map[string]any{},
+		verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
 }
 
 // Verdict is what is decided about a pod, nil if nothing is as yet.
@@ -193,6 +203,9 @@ func (p *Planner) Conclude() {
 		p.LookAgain(v.Until)
 	}
 	p.out.Waiting = p.waits()
+	if p.in.Known != nil {
+		*p.in.Known = *p.kept
+	}
 	if !p.deadline.IsZero() {
 		p.out.After = max(p.deadline.Sub(p.in.Now), time.Millisecond)
 	}

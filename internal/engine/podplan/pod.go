@@ -109,13 +109,13 @@ func (p *Planner) findStale(info *Pod) {
 	}
 	for i := range info.Pod.Spec.Containers {
 		container := &info.Pod.Spec.Containers[i]
-		want, ok := carried.containers[container.Name]
+		want, ok := p.read(carried.object).containers[container.Name]
 		if !ok {
 			continue
 		}
 		others := func(same func(other *corev1.Container) bool) bool {
 			return slices.ContainsFunc(p.revisions, func(r Revision) bool {
-				other, ok := r.containers[container.Name]
+				other, ok := p.read(r.object).containers[container.Name]
 				return ok && same(other)
 			})
 		}

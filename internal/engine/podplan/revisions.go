@@ -13,7 +13,6 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -23,50 +22,22 @@ const maxLabelValue = 63
 // Revision is a stored revision, or the one about to be.
 type Revision struct {
 	Name           string
-	template       []byte
 	fingerprint    string
 	hasFingerprint bool
-	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
-	containers map[string]*corev1.Container
-	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
-	claims template.VolumeClaimTemplates
-	object *appsv1.ControllerRevision
+	object         *appsv1.ControllerRevision
 }
 
-func infoOf(object *appsv1.ControllerRevision) (Revision, error) {
-	raw, err := revision.Template(object.Data.Raw)
-	if err != nil {
-		return Revision{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
-	}
-	info := Revision{Name: object.Name, template: raw, object: object, containers: map[string]*corev1.Container{}}
+func infoOf(object *appsv1.ControllerRevision) Revision {
+	info := Revision{Name: object.Name, object: object}
 	info.fingerprint, info.hasFingerprint = object.Annotations[pub.ClaimTemplateFingerprint]
-	var typed struct {
-		Spec struct {
-			Containers []struct {
-				Name, Image string
-				Resources   corev1.ResourceRequirements
-			} `json:"containers"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(raw, &typed); err != nil {
-		return Revision{}, fmt.Errorf("ControllerRevision %s: %w", object.Name, err)
-	}
-	for _, container := range typed.Spec.Containers {
-		info.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
-	}
-	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
-		if err := json.Unmarshal([]byte(text), &info.claims); err != nil || info.claims.DecodeError() != nil {
-			info.claims = nil // what cannot be read is not remembered
-		}
-	}
-	return info, nil
+	return info
 }
 
 // claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
 // remembered with them, because their pods mount these (CS-089, CS-336).
 func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
-	if info.Name != p.out.UpdateRevision && info.claims != nil {
-		return info.claims
+	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil {
+		return claims
 	}
 	return p.Workload.Claims
 }
@@ -106,7 +77,7 @@ func (p *Planner) Find(label string) *Revision {
 	}
 	var found *Revision
 	for i := range p.revisions {
-		if revision.SameLabel(p.revisions[i].Name, label) {
+		if revision.SameLabel(p.revisions[i].Name, label) && p.read(p.revisions[i].object).err == nil { // else pods that carry it are recreated (IPU-030)
 			found = &p.revisions[i]
 			break
 		}
@@ -126,20 +97,16 @@ func (p *Planner) DetermineRevisions() error {
 	if err := p.Workload.Claims.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	data, err := revision.Data(p.Workload.Template.Raw())
+	data, err := p.dataOf(p.Workload.Template.Raw())
 	if err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
 	if p.out.ClaimFingerprint, err = revision.Fingerprint(p.claimTemplates()); err != nil {
 		return fmt.Errorf("spec.volumeClaimTemplates: %w", err)
 	}
-	history := revision.NewHistory(p.in.Revisions, revision.Equal)
+	history := revision.NewHistory(p.in.Revisions, p.holds)
 	for _, object := range history.Stored {
-		info, err := infoOf(object)
-		if err != nil {
-			continue // not ours to read; pods that carry it are recreated (IPU-030)
-		}
-		p.revisions = append(p.revisions, info)
+		p.revisions = append(p.revisions, infoOf(object))
 	}
 	p.out.CollisionCount = p.Workload.CollisionCount
 	switch equal := history.Find(data); {
@@ -156,11 +123,10 @@ func (p *Planner) DetermineRevisions() error {
 	default:
 		object := p.newRevision(data, history)
 		p.out.UpdateRevision = object.Name
-		info, err := infoOf(object)
-		if err != nil {
+		if err := p.read(object).err; err != nil {
 			return err
 		}
-		p.revisions, p.found = append(p.revisions, info), nil // what was found may have moved
+		p.revisions, p.found = append(p.revisions, infoOf(object)), nil // what was found may have moved
 		if !p.Workload.Deleted {
 			p.out.NewRevision = object
 			p.Say("the template is new: revision %s, number %d", object.Name, object.Revision)
@@ -168,7 +134,7 @@ func (p *Planner) DetermineRevisions() error {
 	}
 	p.Update = p.Find(p.out.UpdateRevision)
 	p.out.CurrentRevision = p.out.UpdateRevision
-	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.Name == name }) {
+	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.Name == name && p.read(r.object).err == nil }) {
 		p.out.CurrentRevision = name
 	}
 	p.Current = p.Find(p.out.CurrentRevision)
@@ -249,6 +215,9 @@ func (p *Planner) PruneHistory(settled string) {
 		if !carried {
 			idle = append(idle, info.object)
 		}
+	}
+	if len(idle) > limit { // what cannot be read is not ours to delete
+		idle = slices.DeleteFunc(idle, func(object *appsv1.ControllerRevision) bool { return p.read(object).err != nil })
 	}
 	if excess := len(idle) - limit; excess > 0 {
 		p.out.History = idle[:excess]

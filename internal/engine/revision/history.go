@@ -12,11 +12,12 @@ import (
 type History struct {
 	// Stored are the revisions, the oldest first.
 	Stored []*appsv1.ControllerRevision
-	same   func(a, b []byte) bool
+	same   func(stored *appsv1.ControllerRevision, data []byte) bool
 }
 
-// NewHistory orders revisions by number, and where that is the same by age and name. same tells whether two data mean the same, whoever wrote them.
-func NewHistory(revisions []*appsv1.ControllerRevision, same func(a, b []byte) bool) *History {
+// NewHistory orders revisions by number, and where that is the same by age and name. same tells whether a revision holds
+// what the data mean, whoever wrote it.
+func NewHistory(revisions []*appsv1.ControllerRevision, same func(stored *appsv1.ControllerRevision, data []byte) bool) *History {
 	return &History{same: same, Stored: slices.SortedFunc(slices.Values(revisions), func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})}
@@ -26,7 +27,7 @@ func NewHistory(revisions []*appsv1.ControllerRevision, same func(a, b []byte) b
 // meaning costs more.
 func (h *History) Find(data []byte) *appsv1.ControllerRevision {
 	for _, r := range slices.Backward(h.Stored) {
-		if h.same(r.Data.Raw, data) {
+		if h.same(r, data) {
 			return r
 		}
 	}
@@ -58,7 +59,7 @@ func (h *History) Name(owner string, data []byte, collisions *int32, taken []*ap
 	}
 	for hash = Hash(data, n); ; hash = Hash(data, n) {
 		name = Name(owner, hash)
-		if n == math.MaxInt32 || !slices.ContainsFunc(taken, func(r *appsv1.ControllerRevision) bool { return r.Name == name && !h.same(r.Data.Raw, data) }) {
+		if n == math.MaxInt32 || !slices.ContainsFunc(taken, func(r *appsv1.ControllerRevision) bool { return r.Name == name && !h.same(r, data) }) {
 			return name, hash, collisions
 		}
 		n++

@@ -18,7 +18,7 @@ func numbered(name string, number int64, age int, data string) *appsv1.Controlle
 
 // Revisions are ordered by number, then age, then name; the newest that holds the data is found, and the next number is above all.
 func TestHistory(t *testing.T) {
-	h := NewHistory([]*appsv1.ControllerRevision{numbered("c", 3, 0, "x"), numbered("b", 2, 5, "y"), numbered("a", 2, 5, "x"), numbered("d", 2, 9, "z")}, bytes.Equal)
+	h := NewHistory([]*appsv1.ControllerRevision{numbered("c", 3, 0, "x"), numbered("b", 2, 5, "y"), numbered("a", 2, 5, "x"), numbered("d", 2, 9, "z")}, sameBytes)
 	var names []string
 	for _, r := range h.Stored {
 		names = append(names, r.Name)
@@ -32,7 +32,7 @@ func TestHistory(t *testing.T) {
 	if h.Last().Name != "c" || h.Next() != 4 {
 		t.Errorf("last %s, next %d", h.Last().Name, h.Next())
 	}
-	if none := NewHistory(nil, bytes.Equal); none.Last() != nil || none.Next() != 1 || none.Find([]byte("x")) != nil {
+	if none := NewHistory(nil, sameBytes); none.Last() != nil || none.Next() != 1 || none.Find([]byte("x")) != nil {
 		t.Error("there is something in an empty history")
 	}
 }
@@ -55,7 +55,7 @@ func TestNamesOfNewRevisions(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, hash, collisions := NewHistory(tt.stored, bytes.Equal).Name("web", data, tt.collisions, tt.stored)
+			got, hash, collisions := NewHistory(tt.stored, sameBytes).Name("web", data, tt.collisions, tt.stored)
 			count := int32(0)
 			if collisions != nil {
 				count = *collisions
@@ -65,4 +65,8 @@ func TestNamesOfNewRevisions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func sameBytes(stored *appsv1.ControllerRevision, data []byte) bool {
+	return bytes.Equal(stored.Data.Raw, data)
 }

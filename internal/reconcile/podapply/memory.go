@@ -24,6 +24,8 @@ type Memory struct {
 	refused refusals
 	// waits knows since when the workload stands still.
 	waits waiting.Watch
+	// known is what plans have found out.
+	known podplan.Knowledge
 	// foreign is what was told of images that others wrote into pods.
 	foreign foreignMemory
 }
@@ -39,7 +41,7 @@ func about(generation int64) string { return strconv.FormatInt(generation, 10) }
 
 // HoldBack tells the snapshot of attempts that failed a moment ago, for a spec of that generation.
 func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
-	s.PullJobsHeldUntil = m.pullsHeld
+	s.Known, s.PullJobsHeldUntil = &m.known, m.pullsHeld
 	s.CreationHeldUntil, s.CreationError = m.creation.Last(about(generation))
 	s.GrowthHeldUntil, s.GrowthError = m.growth.Last(about(generation))
 	s.UpdateHeldUntil, s.UpdateRefused = m.updates.Last(about(generation))

@@ -1,0 +1,169 @@
+package podplan
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// Knowledge is what plans for a workload have found out about its template and its revisions. What did not change since is not read again: revisions may
+// be many and large, and events are frequent. It changes no decision, and holds only what the last plan needed. The zero value knows nothing.
+type Knowledge struct {
+	// text is a template, and data what a revision of it holds.
+	text, data []byte
+	contents   map[version]*contents
+	changes    map[[2]version]comparison
+}
+
+// version is one version of a stored revision.
+type version struct {
+	uid     types.UID
+	version string
+}
+
+func versionOf(object *appsv1.ControllerRevision) version {
+	return version{object.UID, object.ResourceVersion}
+}
+
+// stored tells whether the version is one of the API server's, and so always means the same.
+func (v version) stored() bool { return v.uid != "" && v.version != "" }
+
+// contents are what a revision holds.
+type contents struct {
+	// containers have the images and the quantities of cpu and memory of the regular containers, by name.
+	containers map[string]*corev1.Container
+	// claims are the claim templates that were remembered with the revision; nil if none were (CS-336).
+	claims template.VolumeClaimTemplates
+	// err is why it cannot be read.
+	err error
+	// canonical is the hash of what it would hold if we had written it; nil if that was not asked for.
+	canonical *[sha256.Size]byte
+}
+
+// comparison is how one revision differs from another.
+type comparison struct {
+	change  *inplace.Change
+	refusal string
+}
+
+// begin returns what is known, for a plan that keeps of it what it needs. The receiver may be nil.
+func (k *Knowledge) begin() (before, kept *Knowledge) {
+	before, kept = &Knowledge{}, &Knowledge{contents: map[version]*contents{}, changes: map[[2]version]comparison{}}
+	if k != nil {
+		*before = *k
+	}
+	return before, kept
+}
+
+// dataOf is what a revision of the template holds.
+func (p *Planner) dataOf(text []byte) (data []byte, err error) {
+	if p.before.data != nil && bytes.Equal(p.before.text, text) {
+		data = p.before.data
+	} else if data, err = revision.Data(text); err != nil {
+		return nil, err
+	}
+	p.kept.text, p.kept.data = text, data
+	return data, nil
+}
+
+// read returns what a revision holds.
+func (p *Planner) read(object *appsv1.ControllerRevision) *contents {
+	if c := p.contents[object]; c != nil {
+		return c
+	}
+	key := versionOf(object)
+	c, known := p.before.contents[key]
+	if !known || !key.stored() {
+		c = contentsOf(object)
+	}
+	p.contents[object], p.kept.contents[key] = c, c
+	return c
+}
+
+func contentsOf(object *appsv1.ControllerRevision) *contents {
+	raw, err := revision.Template(object.Data.Raw)
+	if err != nil {
+		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
+	}
+	var typed struct {
+		Spec struct {
+			Containers []struct {
+				Name, Image string
+				Resources   corev1.ResourceRequirements
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &typed); err != nil {
+		return &contents{err: fmt.Errorf("ControllerRevision %s: %w", object.Name, err)}
+	}
+	c := &contents{containers: map[string]*corev1.Container{}}
+	for _, container := range typed.Spec.Containers {
+		c.containers[container.Name] = &corev1.Container{Image: container.Image, Resources: inplace.Quantities(container.Resources)}
+	}
+	if text := object.Annotations[pub.ClaimTemplates]; text != "" {
+		if err := json.Unmarshal([]byte(text), &c.claims); err != nil || c.claims.DecodeError() != nil {
+			c.claims = nil // what cannot be read is not remembered
+		}
+	}
+	return c
+}
+
+// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it would hold if we had written it (CS-085).
+func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
+	if bytes.Equal(object.Data.Raw, data) {
+		return true
+	}
+	c := p.read(object)
+	if c.canonical == nil {
+		var sum [sha256.Size]byte
+		if raw, err := revision.Template(object.Data.Raw); err == nil {
+			if canonical, err := revision.Data(raw); err == nil {
+				sum = sha256.Sum256(canonical)
+			}
+		}
+		c.canonical = &sum
+	}
+	return *c.canonical == sha256.Sum256(data)
+}
+
+// differ returns how two revisions differ.
+func (p *Planner) differ(from, target *Revision) comparison {
+	key := [2]version{versionOf(from.object), versionOf(target.object)}
+	c, known := p.before.changes[key]
+	if !known || !key[0].stored() || !key[1].stored() {
+		c = p.compared(from, target)
+	}
+	p.kept.changes[key] = c
+	return c
+}
+
+func (p *Planner) compared(from, target *Revision) comparison {
+	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
+		return comparison{refusal: fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name)} // IPU-041
+	}
+	var templates [2][]byte
+	for i, object := range []*appsv1.ControllerRevision{from.object, target.object} {
+		var err error
+		if templates[i], err = revision.Template(object.Data.Raw); err != nil {
+			return comparison{refusal: err.Error()}
+		}
+	}
+	change, blockers, err := inplace.Compare(templates[0], templates[1], p.Workload.InPlace)
+	switch {
+	case err != nil:
+		return comparison{refusal: err.Error()}
+	case len(blockers) > 0:
+		return comparison{refusal: blockers[0].String()}
+	}
+	return comparison{change: change}
+}
