@@ -68,7 +68,7 @@ var Kinds = []Kind{
 		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
 			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets)},
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
-		Controller: "cloneset", Workers: 10, Setup: cloneSets,
+		Controller: "cloneset", Workers: 20, Setup: cloneSets,
 	},
 }
 

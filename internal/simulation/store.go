@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -62,11 +63,17 @@ type Cluster struct {
 	now      time.Time
 	version  int64
 	truth    map[Key]client.Object
-	cache    map[Key]client.Object
-	feed     []event
+	view     *View // of the manager that acts
+	views    []*View
 	dead     bool
 	requests sync.Mutex
 	indexes  map[[2]string]client.IndexerFunc
+}
+
+// View is what the caches of one manager hold, and what has not come to them yet.
+type View struct {
+	cache map[Key]client.Object
+	feed  []event
 }
 
 type event struct {
@@ -79,8 +86,9 @@ var ErrDead = errors.New("the manager is dead")
 
 // New returns an empty cluster.
 func New(seed uint64) *Cluster {
+	view := &View{cache: map[Key]client.Object{}}
 	return &Cluster{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		truth: map[Key]client.Object{}, cache: map[Key]client.Object{}}
+		truth: map[Key]client.Object{}, view: view, views: []*View{view}}
 }
 
 // Now returns the simulated time.
@@ -96,13 +104,13 @@ func (c *Cluster) Chance(p float64) bool { return p > 0 && c.Rand.Float64() < p 
 func (c *Cluster) Get(key Key) client.Object { return c.truth[key] }
 
 // Cached returns the object as the manager's cache has it.
-func (c *Cluster) Cached(key Key) client.Object { return c.cache[key] }
+func (c *Cluster) Cached(key Key) client.Object { return c.view.cache[key] }
 
 // List returns the objects of a kind by name, from the API server or from the cache.
 func (c *Cluster) List(kind string, cached bool) []client.Object {
 	source := c.truth
 	if cached {
-		source = c.cache
+		source = c.view.cache
 	}
 	var keys []string
 	for key := range source {
@@ -132,8 +140,34 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 		return object
 	}
 	c.truth[key] = object
-	c.feed = append(c.feed, event{key, object})
+	c.happens(event{key, object})
 	return object
+}
+
+func (c *Cluster) happens(e event) {
+	for _, view := range c.views {
+		view.feed = append(view.feed, e)
+	}
+}
+
+// Fork returns the view of a second manager, which has seen what the present one has, and goes its own way from now on.
+func (c *Cluster) Fork() *View {
+	view := &View{cache: maps.Clone(c.view.cache), feed: slices.Clone(c.view.feed)}
+	c.views = append(c.views, view)
+	return view
+}
+
+// As lets the manager act that has the view.
+func (c *Cluster) As(view *View, act func()) {
+	present := c.view
+	c.view = view
+	defer func() { c.view = present }()
+	act()
+}
+
+// End ends a view that was forked.
+func (c *Cluster) End(view *View) {
+	c.views = slices.DeleteFunc(c.views, func(v *View) bool { return v == view })
 }
 
 // Change stores a changed copy of an object, if it exists.
@@ -150,7 +184,7 @@ func (c *Cluster) Remove(key Key) {
 	if _, ok := c.truth[key]; ok {
 		c.version++
 		delete(c.truth, key)
-		c.feed = append(c.feed, event{key, nil})
+		c.happens(event{key, nil})
 	}
 }
 
@@ -171,15 +205,15 @@ func (c *Cluster) CollectGarbage() {
 
 // Deliver brings up to n events to the manager's cache and tells whether there were any.
 func (c *Cluster) Deliver(n int) bool {
-	n = min(n, len(c.feed))
+	n = min(n, len(c.view.feed))
 	for range n {
 		i := c.next()
-		if e := c.feed[i]; e.object == nil {
-			delete(c.cache, e.key)
+		if e := c.view.feed[i]; e.object == nil {
+			delete(c.view.cache, e.key)
 		} else {
-			c.cache[e.key] = c.slimmed(e.object)
+			c.view.cache[e.key] = c.slimmed(e.object)
 		}
-		c.feed = slices.Delete(c.feed, i, i+1)
+		c.view.feed = slices.Delete(c.view.feed, i, i+1)
 	}
 	return n > 0
 }
@@ -202,8 +236,8 @@ func (c *Cluster) next() int {
 	}
 	kinds := map[string]bool{}
 	var oldest []int
-	for i := range c.feed {
-		if kind := c.feed[i].key.Kind; !kinds[kind] {
+	for i := range c.view.feed {
+		if kind := c.view.feed[i].key.Kind; !kinds[kind] {
 			kinds[kind] = true
 			oldest = append(oldest, i)
 		}
@@ -212,24 +246,27 @@ func (c *Cluster) next() int {
 }
 
 // Undelivered is the number of events that the cache lacks.
-func (c *Cluster) Undelivered() int { return len(c.feed) }
+func (c *Cluster) Undelivered() int { return len(c.view.feed) }
 
 // Kill ends the manager.
 func (c *Cluster) Kill() { c.dead = true }
 
 // Hide takes an object out of the manager's cache, as if it had not been delivered yet.
-func (c *Cluster) Hide(key Key) { delete(c.cache, key) }
+func (c *Cluster) Hide(key Key) { delete(c.view.cache, key) }
 
 // Show lets the manager's cache have an object as it was before, or as it is now.
-func (c *Cluster) Show(key Key, object client.Object) { c.cache[key] = object }
+func (c *Cluster) Show(key Key, object client.Object) { c.view.cache[key] = object }
 
 // Dead tells whether the manager has died.
 func (c *Cluster) Dead() bool { return c.dead }
 
+// Revive lets the present manager go on: it was another one that died.
+func (c *Cluster) Revive() { c.dead = false }
+
 // Restart starts a new manager, whose cache begins with a complete list.
 func (c *Cluster) Restart() {
 	c.dead = false
-	c.Deliver(len(c.feed))
+	c.Deliver(len(c.view.feed))
 }
 
 var group = schema.GroupResource{}
