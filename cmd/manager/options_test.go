@@ -58,7 +58,7 @@ func TestDefaultWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int{"cloneset": 10, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3, "workloadspread": 3} {
+	for name, want := range map[string]int{"cloneset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3, "workloadspread": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
 		}
