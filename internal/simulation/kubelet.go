@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,9 +36,26 @@ type Node struct {
 	running map[string]Running
 }
 
-// Running is what a container was started with.
+// Running is what a container was started with; Env is its [Environment].
 type Running struct {
 	Image, Env, Restart string
+}
+
+// Environment is what a kubelet would start a container with: a line for each variable, with its value or that of the label or annotation that it names.
+func Environment(pod *corev1.Pod, container *corev1.Container) string {
+	var text strings.Builder
+	for _, env := range container.Env {
+		value := env.Value
+		if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
+			for prefix, values := range map[string]map[string]string{"metadata.labels['": pod.Labels, "metadata.annotations['": pod.Annotations} {
+				if key, ok := strings.CutPrefix(env.ValueFrom.FieldRef.FieldPath, prefix); ok {
+					value = values[strings.TrimSuffix(key, "']")]
+				}
+			}
+		}
+		fmt.Fprintf(&text, "%s=%s\n", env.Name, value)
+	}
+	return text.String()
 }
 
 // Runs returns what a container of the pod really runs with.
@@ -140,7 +158,7 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
 	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.Cluster.Now())}}
-	n.running[key] = Running{Image: spec.Image, Env: inplace.EnvHash(pod, spec), Restart: pod.Annotations[pub.RestartedAt]}
+	n.running[key] = Running{Image: spec.Image, Env: Environment(pod, spec), Restart: pod.Annotations[pub.RestartedAt]}
 	pod.Status.Phase = corev1.PodRunning
 	return true
 }
@@ -153,7 +171,7 @@ func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.Con
 		return false
 	}
 	_, env := state.EnvContainers[spec.Name]
-	return env && runs.Env != inplace.EnvHash(pod, spec) || state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
+	return env && runs.Env != Environment(pod, spec) || state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
 }
 
 // report writes what the daemon sees.
@@ -166,7 +184,12 @@ func (n *Node) report(pod *corev1.Pod) bool {
 			continue
 		}
 		plain, _ := strconv.ParseUint(inplace.PlainHash(name, runs.Image), 10, 64)
-		env, _ := strconv.ParseUint(runs.Env, 10, 64)
+		environment := map[string]string{}
+		for line := range strings.Lines(runs.Env) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+			environment[name] = value
+		}
+		env, _ := strconv.ParseUint(inplace.ActualEnvHash(container, environment), 10, 64)
 		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 			Hashes: inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -104,12 +105,42 @@ func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
 	if err != nil {
 		r.fail("reading the set: %v", err)
 	}
-	p := &planner{Set: set}
-	limits, err := p.limits()
-	if err != nil {
-		r.fail("limits: %v", err)
+	return limitsOf(set), set
+}
+
+// limitsOf resolves the user's numbers by the words of the specification, with nothing of the code that is tested (CS-090 to 092).
+func limitsOf(set *appsv1beta1.CloneSet) rollout.Limits {
+	replicas := int(*set.Spec.Replicas)
+	share := func(value *intstr.IntOrString, otherwise string, up bool) int {
+		if value != nil && value.Type == intstr.Int {
+			return int(value.IntVal)
+		}
+		if value != nil {
+			otherwise = value.StrVal
+		}
+		percent := 0
+		if _, err := fmt.Sscanf(otherwise, "%d%%", &percent); err != nil {
+			panic(err)
+		}
+		if hundredths := percent * replicas; up && hundredths%100 > 0 {
+			return hundredths/100 + 1
+		}
+		return percent * replicas / 100
 	}
-	return limits, set
+	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType {
+		return rollout.Limits{Replicas: replicas, MaxUnavailable: share(nil, "20%", true)}
+	}
+	r := set.Spec.UpdateStrategy.RollingUpdate
+	limits := rollout.Limits{Replicas: replicas, Partition: share(r.Partition, "0%", true)}
+	if r.Partition != nil && r.Partition.Type == intstr.String && r.Partition.StrVal != "100%" && replicas > 1 {
+		limits.Partition = min(limits.Partition, replicas-1)
+	}
+	limits.Partition = min(limits.Partition, replicas)
+	if !r.Paused {
+		limits.MaxSurge = share(r.MaxSurge, "0%", true)
+	}
+	limits.MaxUnavailable = share(r.MaxUnavailable, "20%", limits.MaxSurge == 0)
+	return limits
 }
 
 func (r *rolloutRun) available(pod *corev1.Pod, set *appsv1beta1.CloneSet) bool {
@@ -627,7 +658,7 @@ func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplat
 		if !updated {
 			continue // it may have been broken when its turn was over
 		}
-		if runs.Image != wanted.Image || runs.Env != inplace.EnvHash(pod, container) || runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
+		if runs.Image != wanted.Image || runs.Env != simulation.Environment(pod, container) || runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
 			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"], stored.Annotations[pub.RestartedAt])
 		}
 	}
