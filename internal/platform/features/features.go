@@ -54,6 +54,12 @@ const (
 	DaemonSetPruneIneligibleNodes             featuregate.Feature = "DaemonSetPruneIneligibleNodes"
 )
 
+// gate is a feature gate with the requirement that it belongs to, and the release that has it first.
+type gate struct {
+	requirement, since string
+	spec               featuregate.FeatureSpec
+}
+
 func on(stage featuregate.FeatureSpec) featuregate.FeatureSpec { stage.Default = true; return stage }
 
 var (
@@ -61,24 +67,54 @@ var (
 	beta  = featuregate.FeatureSpec{PreRelease: featuregate.Beta}
 )
 
-// specs are the gates with their defaults: the reference's, but for those that are turned on here because they do not change
+// gates are the gates with their defaults: the reference's, but for those that are turned on here because they do not change
 // what existing objects do in a way that their owner would not expect.
+var gates = map[featuregate.Feature]gate{
+	PodWebhook:                                {"OPS-021", "0.1", on(beta)},
+	KruiseDaemon:                              {"OPS-036", "0.1", on(beta)},
+	DaemonWatchingPod:                         {"ND-056", "0.1", on(beta)},
+	WorkloadSpread:                            {"OPS-062", "0.1", on(beta)},
+	PodUnavailableBudgetDeleteGate:            {"PUB-016", "0.1", on(beta)},
+	InPlaceUpdateEnvFromMetadata:              {"IPU-091", "0.1", on(beta)},
+	StatefulSetAutoDeletePVC:                  {"ASTS-017", "0.1", on(beta)},
+	PodProbeMarkerGate:                        {"PPM-020", "0.1", on(beta)},
+	PodIndexLabel:                             {"ASTS-097", "0.1", on(beta)},
+	ResourcesDeletionProtection:               {"DP-002", "0.1", on(beta)},
+	ResourceDistributionGate:                  {"RD-020", "0.1", on(beta)},
+	PodUnavailableBudgetUpdateGate:            {"PUB-016", "0.1", alpha},
+	CloneSetShortHash:                         {"CS-050", "0.1", alpha},
+	KruisePodReadinessGate:                    {"IPU-140", "0.1", alpha},
+	PreDownloadImageForInPlaceUpdate:          {"CS-200", "0.1", on(alpha)},
+	PreDownloadImageForDaemonSetUpdate:        {"ADS-180", "0.1", alpha},
+	ImagePullJobGate:                          {"IMG-020", "0.1", on(alpha)},
+	CloneSetPartitionRollback:                 {"CS-098", "0.1", alpha},
+	CloneSetEventHandlerOptimization:          {"CS-075", "0.1", alpha},
+	PreparingUpdateAsUpdate:                   {"CS-115", "0.1", on(alpha)},
+	RecreatePodWhenChangeVCTInCloneSetGate:    {"IPU-046", "0.1", on(alpha)},
+	TemplateNoDefaults:                        {"BJ-015", "0.1", alpha},
+	SidecarSetPatchPodMetadataDefaultsAllowed: {"SS-162", "0.1", alpha},
+	EnableSortSidecarContainerByName:          {"SS-100", "0.1", alpha},
+	SidecarSetInPlaceUpdateNativeSidecar:      {"OPS-030", "0.1", on(alpha)},
+	SidecarTerminator:                         {"JST-020", "0.1", on(alpha)},
+	EnhancedLivenessProbe:                     {"PPM-120", "0.1", alpha},
+	EnablePodProbeMarkerOnServerless:          {"OPS-036", "0.1", alpha},
+	StatefulSetStartOrdinal:                   {"ASTS-090", "0.1", on(alpha)},
+	StatefulSetAutoResizePVCGate:              {"ASTS-018", "0.1", on(alpha)},
+	InPlaceWorkloadVerticalScaling:            {"IPU-035", "0.1", on(alpha)},
+	InPlacePodVerticalScaling:                 {"SS-255", "0.1", alpha},
+	DeletionProtectionForCRDCascadingGate:     {"DP-003", "0.1", alpha},
+	ForceDeleteTimeoutExpectationGate:         {"CS-074", "0.1", alpha},
+	EnableExternalCerts:                       {"OPS-050", "0.1", alpha},
+	DefaultHostNetworkHostPortsInPodTemplates: {"CS-014", "0.1", alpha},
+	DaemonSetPruneIneligibleNodes:             {"ADS-121", "0.1", on(alpha)},
+}
+
 func specs() map[featuregate.Feature]featuregate.FeatureSpec {
-	return map[featuregate.Feature]featuregate.FeatureSpec{
-		PodWebhook: on(beta), KruiseDaemon: on(beta), DaemonWatchingPod: on(beta), WorkloadSpread: on(beta),
-		PodUnavailableBudgetDeleteGate: on(beta), InPlaceUpdateEnvFromMetadata: on(beta), StatefulSetAutoDeletePVC: on(beta),
-		PodProbeMarkerGate: on(beta), PodIndexLabel: on(beta),
-		ResourcesDeletionProtection: on(beta), ResourceDistributionGate: on(beta),
-		PreDownloadImageForInPlaceUpdate: on(alpha), ImagePullJobGate: on(alpha), PreparingUpdateAsUpdate: on(alpha),
-		RecreatePodWhenChangeVCTInCloneSetGate: on(alpha), SidecarTerminator: on(alpha), SidecarSetInPlaceUpdateNativeSidecar: on(alpha), StatefulSetStartOrdinal: on(alpha),
-		StatefulSetAutoResizePVCGate: on(alpha), InPlaceWorkloadVerticalScaling: on(alpha), DaemonSetPruneIneligibleNodes: on(alpha),
-		PodUnavailableBudgetUpdateGate: alpha, CloneSetShortHash: alpha, KruisePodReadinessGate: alpha,
-		PreDownloadImageForDaemonSetUpdate: alpha, CloneSetPartitionRollback: alpha, CloneSetEventHandlerOptimization: alpha,
-		TemplateNoDefaults: alpha, SidecarSetPatchPodMetadataDefaultsAllowed: alpha, EnableSortSidecarContainerByName: alpha,
-		EnhancedLivenessProbe: alpha, EnablePodProbeMarkerOnServerless: alpha, InPlacePodVerticalScaling: alpha,
-		DeletionProtectionForCRDCascadingGate: alpha, ForceDeleteTimeoutExpectationGate: alpha, EnableExternalCerts: alpha,
-		DefaultHostNetworkHostPortsInPodTemplates: alpha,
+	specs := map[featuregate.Feature]featuregate.FeatureSpec{}
+	for feature, gate := range gates {
+		specs[feature] = gate.spec
 	}
+	return specs
 }
 
 // aliases are spellings in the reference's documentation that are not its gates' names (OPS-035).

@@ -3,6 +3,7 @@ package features
 import (
 	"bufio"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -189,5 +190,26 @@ func TestMetric(t *testing.T) {
 	}
 	if len(names) != len(specs()) || !slices.Contains(names, "CloneSetShortHash") {
 		t.Errorf("gates %v", names)
+	}
+}
+
+// Each gate names a requirement that exists.
+func TestGatesBelongToRequirements(t *testing.T) {
+	files, err := filepath.Glob("../../../docs/spec/*.md")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	var spec strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Write(text)
+	}
+	for feature, gate := range gates {
+		if !strings.Contains(spec.String(), "- "+gate.requirement+" ") || gate.since == "" {
+			t.Errorf("%s: requirement %q, since %q", feature, gate.requirement, gate.since)
+		}
 	}
 }
