@@ -26,7 +26,8 @@ func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, text := range map[string]string{"length": "1" + strings.Repeat(" ", maxLength), "exponent": "1e101", "depth": strings.Repeat("(", maxDepth) + "1" + strings.Repeat(")", maxDepth)} {
+	for name, text := range map[string]string{"length": "1" + strings.Repeat(" ", maxLength), "exponent": "1e101",
+		"depth": strings.Repeat("(", maxDepth) + "1" + strings.Repeat(")", maxDepth)} {
 		if _, err := Parse(text, CPU); err == nil {
 			t.Errorf("%s is not bounded", name)
 		}

@@ -78,7 +78,8 @@ func (p *Parts) over(earlier Parts) Parts {
 	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
 	for name, resources := range p.Resources {
 		before := merged.Resources[name]
-		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits), Requests: merge(before.Requests, resources.Requests)}
+		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits),
+			Requests: merge(before.Requests, resources.Requests)}
 		merged.Resources = merge(merged.Resources, map[string]corev1.ResourceRequirements{name: resources})
 	}
 	for name, refs := range p.Refs {
@@ -131,8 +132,8 @@ type Change struct {
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308). A
-// changed label may take the pod out of Services or policies that select by it, so that it keeps the pace of the rollout (IPU-080).
+// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308).
+// A changed label may take the pod out of Services or policies that select by it, so that it keeps the pace of the rollout (IPU-080).
 func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
 // Holds tells whether the pod is taken out of service for the change: a container is stopped that the user did not declare

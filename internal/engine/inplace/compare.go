@@ -135,8 +135,10 @@ func (c *comparison) image(path []string, old, new any) {
 	switch name, _ := container["name"].(string); {
 	case oldImage == "" || newImage == "":
 		c.block(path, "an image can only be replaced by another one")
-	case path[1] == "initContainers" && !restartable(container) && object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
-		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
+	case path[1] == "initContainers" && !restartable(container) &&
+		object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
+		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+
+			": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
 	default:
 		put(&c.change.Images, name, newImage)
 	}

@@ -14,7 +14,8 @@ import (
 // EnvReference returns the label or annotation key that an environment variable reads (IPU-092). Whole maps, literal values and
 // the two names by which sidecars learn their version do not count.
 func EnvReference(env *corev1.EnvVar) (key string, label, ok bool) {
-	if env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef == nil || env.Name == pub.SidecarSetVersionEnv || env.Name == pub.SidecarSetVersionAltEnv {
+	if env.Value != "" || env.ValueFrom == nil || env.ValueFrom.FieldRef == nil || env.Name == pub.SidecarSetVersionEnv ||
+		env.Name == pub.SidecarSetVersionAltEnv {
 		return "", false, false
 	}
 	path := env.ValueFrom.FieldRef.FieldPath

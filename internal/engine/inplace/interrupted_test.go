@@ -91,20 +91,26 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	value := "x"
 	cpu := map[string]corev1.ResourceRequirements{"main": {Limits: quantities("cpu", "2")}}
 	tests := map[string]*Update{
-		"that changes an annotation":       to("web-3", &Change{Annotations: map[string]*string{"note": &value}}, 0),
-		"that changes the size of main":    to("web-3", &Change{Parts: Parts{Resources: cpu}}, 0),
-		"with a grace period":              to("web-3", &Change{Parts: Parts{Images: map[string]string{"main": "main:3"}}, Stops: []string{"main"}}, 10),
-		"of what stands between them":      to("web-3", &Change{Parts: Parts{Images: map[string]string{"proxy": "proxy:3"}}, Stops: []string{"proxy"}}, 0),
-		"of a container without priority":  to("web-3", &Change{Parts: Parts{Images: map[string]string{"logs": "logs:3"}}, Stops: []string{"logs"}}, 0),
+		"that changes an annotation":    to("web-3", &Change{Annotations: map[string]*string{"note": &value}}, 0),
+		"that changes the size of main": to("web-3", &Change{Parts: Parts{Resources: cpu}}, 0),
+		"with a grace period": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"main": "main:3"}}, Stops: []string{"main"}}, 10),
+		"of what stands between them": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"proxy": "proxy:3"}}, Stops: []string{"proxy"}}, 0),
+		"of a container without priority": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"logs": "logs:3"}}, Stops: []string{"logs"}}, 0),
 		"that restarts main, not only now": to("web-3", &Change{Parts: Parts{Restarts: []string{"main"}}, Stops: []string{"main"}}, 0),
 	}
 	for name, further := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := prioritized()
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "logs", Image: "logs:1"})
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, runs("logs", "logs:1", "sha-l", "c-l", noon.Add(-time.Hour)))
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				runs("logs", "logs:1", "sha-l", "c-l", noon.Add(-time.Hour)))
 			pod.Status.ContainerStatuses[len(pod.Status.ContainerStatuses)-1].Ready = true
-			pod = begin(t, pod, to("web-2", &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"}}, Stops: []string{"agent", "main"}}, 0))
+			pod = begin(t, pod,
+				to("web-2", &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"}},
+					Stops: []string{"agent", "main"}}, 0))
 			resize, err := further.Resize(pod, noon)
 			if err != nil || !resize.Empty() {
 				t.Errorf("resized before agent is up: %s %v", resize, err)
@@ -122,7 +128,8 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 			}
 			image := func(name string) string { return containerOf(pod, name).Image }
 			if image("main") != "main:1" || image("proxy") != "proxy:1" {
-				t.Errorf("main has %s, proxy has %s, although agent of a higher priority has not been replaced", image("main"), image("proxy"))
+				t.Errorf("main has %s, proxy has %s, although agent of a higher priority has not been replaced", image("main"),
+					image("proxy"))
 			}
 			if _, asked := further.Change.Images["logs"]; asked && image("logs") != "logs:3" {
 				t.Errorf("logs, which has no priority, has %s", image("logs"))
@@ -168,9 +175,12 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := webPod(annotated("a", "foo"), annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`",`+tt.record+`}`),
-				annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"nginx","containerID":"`+tt.runs+`","restartCount":1,"hashes":{"plainHash":1}}]}`))
-			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
+			pod := webPod(annotated("a", "foo"),
+				annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`",`+tt.record+`}`),
+				annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"nginx","containerID":"`+tt.runs+
+					`","restartCount":1,"hashes":{"plainHash":1}}]}`))
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
 			pod.Status.ContainerStatuses[1] = runs("nginx", "nginx:1", "sha-1", tt.runs, tt.since)
 			if status, err := Progress(pod, noon.Add(24*time.Hour)); err != nil || status.Complete != tt.complete {
 				t.Errorf("%+v %v", status, err)
@@ -193,8 +203,10 @@ func TestLimitsAlone(t *testing.T) {
 		"limits alone": {`{"limits":{"cpu":"1","memory":"1Gi"}}`, `{"limits":{"cpu":"2","memory":"1Gi"}}`,
 			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"), Requests: quantities("cpu", "1", "memory", "1Gi")},
 			`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`},
-		"a request of one of them": {`{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}`, `{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"500m"}}`,
-			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"), Requests: quantities("cpu", "500m", "memory", "1Gi")},
+		"a request of one of them": {`{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}`,
+			`{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"500m"}}`,
+			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"),
+				Requests: quantities("cpu", "500m", "memory", "1Gi")},
 			`{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"memory":"2Gi"}}`},
 		"what an autoscaler changed meanwhile": {`{"limits":{"cpu":"1","memory":"1Gi"}}`, `{"limits":{"cpu":"1","memory":"2Gi"}}`,
 			corev1.ResourceRequirements{Limits: quantities("cpu", "3", "memory", "1Gi"), Requests: quantities("cpu", "3", "memory", "1Gi")},
@@ -235,7 +247,9 @@ func TestLimitsAlone(t *testing.T) {
 func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	pod := prioritized()
 	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
-	pod = begin(t, pod, to("web-2", &Change{Parts: Parts{Images: map[string]string{"setup": "setup:2", "main": "main:2", "agent": "agent:2"}}, Stops: []string{"agent", "main"}}, 0))
+	pod = begin(t, pod,
+		to("web-2", &Change{Parts: Parts{Images: map[string]string{"setup": "setup:2", "main": "main:2", "agent": "agent:2"}},
+			Stops: []string{"agent", "main"}}, 0))
 	state, err := StateOf(pod)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +281,8 @@ func TestConditionOfAnEarlierSize(t *testing.T) {
 		pod.Spec.Containers[0].Resources.Limits = quantities("cpu", "3")
 		pod.Generation = generation
 		pod.Status.ContainerStatuses[1].Resources = &corev1.ResourceRequirements{}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+			Reason:             corev1.PodReasonInfeasible,
 			ObservedGeneration: observed, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}}
 		return pod
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IPU-300 (part): a kubelet that tells no generation is believed when another image runs under a name that says nothing; of one that tells an older
-// generation that is not enough.
+// IPU-300 (part): a kubelet that tells no generation is believed when another image runs under a name that says nothing; of one that tells
+// an older generation that is not enough.
 func TestKubeletsThatTellNoGeneration(t *testing.T) {
 	before := ContainerRecord{Image: "nginx:0", ImageID: "sha-0", ContainerID: "c-0"}
 	for observed, done := range map[int64]bool{0: true, 1: false, 2: true} {

@@ -108,8 +108,8 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	return status, nil
 }
 
-// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for the
-// next start of the pod (IPU-318).
+// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for
+// the next start of the pod (IPU-318).
 func ready(pod *corev1.Pod, name string) bool {
 	status := statusOf(pod, name)
 	return !runsOn(pod, name) || status != nil && status.Ready
@@ -186,7 +186,8 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
-	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 { // else the daemon cannot read it (ND-106)
+	// else the daemon cannot read it (ND-106)
+	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 {
 		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
 			return ""
 		}
@@ -223,7 +224,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 		words := ""
 		if pending := pendingResize(pod, state); pending != nil {
 			words = ": " + pending.Message
-		} else if c := readiness.Condition(pod, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue && c.Reason != "" {
+		} else if c := readiness.Condition(pod, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue &&
+			c.Reason != "" {
 			words = ": " + reasonAndMessage(c) // it fits the node, but cannot be carried out, such as a limit below what is used
 		}
 		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), words)
@@ -242,12 +244,14 @@ func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 		case condition.ObservedGeneration > 0:
 			notBefore = time.Time{}
 		}
-		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time, NotBefore: notBefore,
-			Message: reasonAndMessage(condition)}
+		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time,
+			NotBefore: notBefore,
+			Message:   reasonAndMessage(condition)}
 	}
 	switch pod.Status.Resize {
 	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
-		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize), NotBefore: notBefore}
+		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize),
+			NotBefore: notBefore}
 	}
 	return nil
 }
@@ -285,7 +289,8 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		}
 		return "" // the pod has not started: it will, with the new image (IPU-087)
 	}
-	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
+	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name,
+		container.Image) {
 		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
@@ -296,9 +301,10 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 	case status.ImageID != "" && status.ImageID != before.ImageID:
 		// Another image runs. It may be the one of an update that this one overtook, or one that was on its way when this one began;
 		// then the right one is still to come. A name that fits neither says nothing.
-		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image), func(image string) bool {
-			return image != "" && SameImage(status.Image, image)
-		})
+		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image),
+			func(image string) bool {
+				return image != "" && SameImage(status.Image, image)
+			})
 		if imageMatches || !stale && (observed || !tells) {
 			return ""
 		}

@@ -78,9 +78,10 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	}
 	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	parts := u.parts(previous)
-	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been made
-	// goes on waiting for its preNormal hook (IPU-152). Changed labels take their turn, although the pod stays ready.
-	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
+	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been
+	// made goes on waiting for its preNormal hook (IPU-152). Changed labels take their turn, although the pod stays ready.
+	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) &&
+		lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	}
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
@@ -239,7 +240,8 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 		s.ResizedContainers = merge(s.ResizedContainers, map[string]corev1.ResourceRequirements{name: resources})
 		written[name] = true
 	}
-	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs, later.Resources, later.Restarts
+	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs,
+		later.Resources, later.Restarts
 	names := slices.Sorted(maps.Keys(written))
 	s.PreCheckBeforeNext = nil
 	if !later.Empty() {

@@ -56,8 +56,8 @@ type State struct {
 	report *RuntimeMeta
 }
 
-// Mended names the containers whose image was mended at this revision already, and those whose quantities were. If they differ again, somebody
-// else writes them, such as a webhook or an autoscaler.
+// Mended names the containers whose image was mended at this revision already, and those whose quantities were. If they differ again,
+// somebody else writes them, such as a webhook or an autoscaler.
 func Mended(pod *corev1.Pod, revisionName string) (images, resources sets.Set[string]) {
 	state, err := StateOf(pod)
 	if err != nil || state == nil || !revision.SameLabel(state.Revision, revisionName) {
@@ -71,7 +71,8 @@ func (s *State) remaining() Parts {
 	if s == nil {
 		return Parts{}
 	}
-	return Parts{Images: s.NextContainerImages, Refs: s.NextContainerRefMetadata, Resources: s.NextContainerResources, Restarts: s.NextContainerRestarts}
+	return Parts{Images: s.NextContainerImages, Refs: s.NextContainerRefMetadata, Resources: s.NextContainerResources,
+		Restarts: s.NextContainerRestarts}
 }
 
 // require lets the next batch wait for the containers.

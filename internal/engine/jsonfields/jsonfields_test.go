@@ -53,7 +53,8 @@ func TestElem(t *testing.T) {
 }
 
 func TestWhoReadsAndWritesItself(t *testing.T) {
-	for of, want := range map[reflect.Type]bool{reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[time.Time](): true, reflect.TypeFor[inner](): false, reflect.TypeFor[int](): false} {
+	for of, want := range map[reflect.Type]bool{reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[time.Time](): true,
+		reflect.TypeFor[inner](): false, reflect.TypeFor[int](): false} {
 		if Encodes(of) != want || Decodes(of) != want {
 			t.Errorf("%v encodes itself: %v, decodes: %v", of, Encodes(of), Decodes(of))
 		}

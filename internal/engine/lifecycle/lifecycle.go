@@ -65,7 +65,8 @@ func FullyHooked(hook *pub.LifecycleHook, pod *corev1.Pod) bool {
 	return true
 }
 
-// lacking are the finalizers of the hook that the pod lacks. Users can make both lists long: together, not one for each of the other, they cost time.
+// lacking are the finalizers of the hook that the pod lacks. Users can make both lists long: together, not one for each of the other, they
+// cost time.
 func lacking(hook *pub.LifecycleHook, pod *corev1.Pod) []string {
 	if len(hook.FinalizersHandler) == 0 {
 		return nil

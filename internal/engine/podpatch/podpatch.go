@@ -25,7 +25,8 @@ type Patch struct {
 
 // Empty tells whether the patch changes nothing.
 func (p *Patch) Empty() bool {
-	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+len(p.conditions) == 0 && p.dropOwner == ""
+	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
+		len(p.conditions) == 0 && p.dropOwner == ""
 }
 
 // Label sets a label.

@@ -105,7 +105,8 @@ func TestAPatchChangesWhatItNamesAlone(t *testing.T) {
 			}},
 		"a condition is set with reason and message": {
 			func(p *Patch) {
-				p.Condition(corev1.PodCondition{Type: "Ready", Status: "False", Reason: "R", Message: "M", LastTransitionTime: metav1.NewTime(now)})
+				p.Condition(corev1.PodCondition{Type: "Ready", Status: "False", Reason: "R", Message: "M",
+					LastTransitionTime: metav1.NewTime(now)})
 			},
 			func(pod map[string]any) {
 				ready := at(pod, "status")["conditions"].([]any)[0].(map[string]any)

@@ -103,11 +103,13 @@ func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 		condition := Condition(pod, gate.ConditionType)
 		switch {
 		case gate.ConditionType == closed:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, corev1.ConditionFalse))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
+				corev1.ConditionFalse))
 		case condition == nil:
 			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case condition.Status != corev1.ConditionTrue:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, condition.Status))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
+				condition.Status))
 		}
 	}
 	return strings.Join(open, ", ")

@@ -10,8 +10,8 @@ import (
 // What failed is tried again after a second, and after twice the time each time it fails again, up to a minute.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-// Retry tells when something may be tried again that failed. The back-off of the queue is of the whole pass, which any event calls for: without a pause
-// of its own, one refused pod of a busy object would be tried at every event. The zero value holds nothing back.
+// Retry tells when something may be tried again that failed. The back-off of the queue is of the whole pass, which any event calls for:
+// without a pause of its own, one refused pod of a busy object would be tried at every event. The zero value holds nothing back.
 type Retry struct {
 	about, why string
 	wait       time.Duration
@@ -27,7 +27,8 @@ func (r *Retry) Failed(about string, err error, now time.Time) {
 	*r = Retry{about, err.Error(), wait, now.Add(wait)}
 }
 
-// Last returns how the last attempt failed, and until when the next one is held back; nothing if it did not, or if it was about something else.
+// Last returns how the last attempt failed, and until when the next one is held back; nothing if it did not, or if it was about something
+// else.
 func (r *Retry) Last(about string) (until time.Time, why string) {
 	if r.about != about {
 		return time.Time{}, ""

@@ -34,7 +34,8 @@ func TestSurgeForUpdatesInPlace(t *testing.T) {
 
 // IPU-326 (part): the stand-in of a pod that the partition keeps, and that has to be mended in place, is new.
 func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
-	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1}, Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
+	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1},
+		Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Surge: 1, Missing: 1, Create: 1}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -42,7 +43,8 @@ func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
 
 // CS-114 (part): an old pod that is specified for deletion is not removed a second time, in place of a new one.
 func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
-	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}}, Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
+	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}},
+		Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Remove: 2}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -125,7 +125,8 @@ type standing struct {
 }
 
 func standingOf(index int, c Candidate) standing {
-	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready, cost: DeletionCost(c.Pod),
+	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready,
+		cost:     DeletionCost(c.Pod),
 		restarts: restarts(c.Pod), rank: c.Rank, readySince: readySince(c.Pod), created: age(c.Pod.CreationTimestamp), name: c.Pod.Name}
 }
 

@@ -21,7 +21,8 @@ func workload(t *rapid.T) []Candidate {
 	for i := range rapid.IntRange(0, 25).Draw(t, "pods") {
 		c := candidate(fmt.Sprintf("pod-%02d", i), inPhase(rapid.SampledFrom(phases).Draw(t, "phase")),
 			readySinceMinutes(rapid.IntRange(0, 2).Draw(t, "ready")), createdAfterMinutes(rapid.IntRange(0, 2).Draw(t, "created")),
-			restarted(rapid.Int32Range(0, 2).Draw(t, "restarts")), on(rapid.SampledFrom([]string{"", "x-1", "x-2", "y-1", "lost"}).Draw(t, "node")))
+			restarted(rapid.Int32Range(0, 2).Draw(t, "restarts")),
+			on(rapid.SampledFrom([]string{"", "x-1", "x-2", "y-1", "lost"}).Draw(t, "node")))
 		c.Ready, c.Available = rapid.Bool().Draw(t, "is ready"), rapid.Bool().Draw(t, "is available")
 		for _, key := range []string{"role", "number"} {
 			if value := rapid.SampledFrom([]string{"none", "", "m", "n", "p-1", "p-10", "2"}).Draw(t, key); value != "none" {
@@ -51,9 +52,10 @@ func anyPriority(t *rapid.T) *pub.UpdatePriorityStrategy {
 	return weights(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) pub.UpdatePriorityWeightTerm {
 		return pub.UpdatePriorityWeightTerm{Weight: rapid.Int32Range(0, 3).Draw(t, "weight"), MatchSelector: metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key:      rapid.SampledFrom([]string{"role", "number", "no key!"}).Draw(t, "key"),
-				Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Near"}).Draw(t, "operator"),
-				Values:   rapid.SliceOfN(values, 0, 2).Draw(t, "values")}}}}
+				Key: rapid.SampledFrom([]string{"role", "number", "no key!"}).Draw(t, "key"),
+				Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Near"}).Draw(t,
+					"operator"),
+				Values: rapid.SliceOfN(values, 0, 2).Draw(t, "values")}}}}
 	}), 1, 4).Draw(t, "terms")...)
 }
 
@@ -85,7 +87,8 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 		got := SortForUpdate(all, all, priority, nil)
 		for i := range len(got) - 1 {
 			a, b := got[i], got[i+1]
-			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod), ByUpdate(a, b))
+			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod),
+				ByUpdate(a, b))
 			if order >= 0 {
 				t.Fatalf("%s before %s in %v", a.Pod.Name, b.Pod.Name, names(got))
 			}
@@ -110,7 +113,8 @@ func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int
 			default:
 				usable = usable && len(e.Values) == 0
 			}
-			if usable && (e.Operator == "In" && in || e.Operator == "NotIn" && !in || e.Operator == "Exists" && has || e.Operator == "DoesNotExist" && !has) {
+			if usable && (e.Operator == "In" && in || e.Operator == "NotIn" && !in || e.Operator == "Exists" && has ||
+				e.Operator == "DoesNotExist" && !has) {
 				sum += term.Weight
 			}
 		}

@@ -51,9 +51,9 @@ func difference(c Census, l Limits, more int) (old, new int) {
 	return old, new
 }
 
-// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for deletion
-// has a successor. It does not count as one that has arrived already; else a successor of the other revision that is down would stay as it is,
-// and the two would wait for each other for ever.
+// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for
+// deletion has a successor. It does not count as one that has arrived already; else a successor of the other revision that is down would
+// stay as it is, and the two would wait for each other for ever.
 func ToMove(c Census, l Limits) int {
 	if toNew := c.Old.Total-c.Old.PreparingDelete > l.Partition; toNew {
 		c.New.Total -= c.New.Specified

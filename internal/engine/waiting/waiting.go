@@ -1,5 +1,5 @@
-// Package waiting tells the owner of a workload that a rollout, or a scaling, stands still because of something that nobody asked for: after
-// some time, once for each reason, and rarely again (OPS-099).
+// Package waiting tells the owner of a workload that a rollout, or a scaling, stands still because of something that nobody asked for:
+// after some time, once for each reason, and rarely again (OPS-099).
 package waiting
 
 import (
@@ -79,12 +79,14 @@ type Watch struct {
 	told       map[string]time.Time
 }
 
-// Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none is.
+// Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none
+// is.
 func (w *Watch) Passed(p Progress, now time.Time) (tell string, after time.Duration) {
 	if !w.begun {
 		*w = Watch{begun: true, since: now, told: map[string]time.Time{}}
 	}
-	if w.generation != p.Generation { // another rollout, but what stands still moves no sooner for it: autoscalers write the spec again and again
+	// another rollout, but what stands still moves no sooner for it: autoscalers write the spec again and again
+	if w.generation != p.Generation {
 		w.generation, w.arrived, w.complete, w.another = p.Generation, p.Arrived, false, true
 	}
 	if w.another && p.Moved { // it has begun, and what was told was of the former one

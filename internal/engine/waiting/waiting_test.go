@@ -35,7 +35,8 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 		"held while an autoscaler writes the spec again and again": {
 			{at: 0, p: Progress{Generation: 1, Wait: wait("A")}, after: 30 * time.Second},
 			{at: 15 * time.Second, p: Progress{Generation: 2, Wait: wait("A")}, after: 15 * time.Second},
-			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull",
+				after: 10 * time.Minute},
 			{at: 75 * time.Second, p: Progress{Generation: 4, Wait: wait("A")}, after: 555 * time.Second},
 		},
 		"another rollout with fewer that have arrived": {
