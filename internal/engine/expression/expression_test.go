@@ -76,7 +76,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// SS-137, SS-139, SS-140, SS-142: what is no expression is found when it is read, whatever the variable is.
+// SS-137, SS-139, SS-140, SS-142: a text that is not an expression is refused when it is parsed, whatever the variable is.
 func TestMistakes(t *testing.T) {
 	cases := map[string]string{
 		"cpu*cpu": "multiplication of two quantities", "100m*(1+cpu)": "multiplication of two quantities",
@@ -133,7 +133,7 @@ func TestNegative(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing makes it panic, names are alike in any case, and a result is the exact one, cut.
+// FuzzParse: no text makes it panic, the case of names does not matter, and a result is the exact value, cut.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"max(cpu*50%, 50m)", "0.5 * cpu + max(0, cpu-2Gi)", "2.5E-1/(1-1)", "-(-cpu)", "1e100*1e100*cpu",
 		"1e-100*cpu", "((", "5x", "1e+"} {

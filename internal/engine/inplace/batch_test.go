@@ -15,14 +15,14 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// barrier is the environment that makes a container start by the key.
+// barrier is the environment variable that gives a container the launch priority in the key.
 func barrier(key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "p-barrier"}, Key: key}}}
 }
 
 // IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container without that variable has none.
-// When the variable is given to a pod is shown by TestLaunch of the admission of pods.
+// TestLaunch in internal/admission/pod shows which pods get the variable.
 func TestLaunchPriority(t *testing.T) {
 	other := barrier("p_7")
 	other.Name = "MINE"
@@ -81,7 +81,7 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 			{[]string{"free", "top", "mid", "low"}, []string{"free top", "mid", "low"}},
 			{[]string{"peak", "bare", "top", "centre", "free", "mid", "low"}, []string{"bare free peak top", "centre mid", "low"}},
 			{[]string{"mid", "centre"}, []string{"centre mid"}},
-			{[]string{"low", "mid"}, []string{"mid", "low"}}, // others are higher, but have nothing to change
+			{[]string{"low", "mid"}, []string{"mid", "low"}}, // containers with a higher priority have nothing to change
 			{[]string{"free", "bare"}, []string{"bare free"}},
 			{[]string{"low", "free"}, []string{"free low"}},
 		} {
@@ -127,7 +127,7 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
 					t.Errorf("%s of %v, batch %d: check %+v", name, test.changed, round, state.PreCheckBeforeNext)
 				}
-				// What is left is what was asked for, under the member of its kind, and nothing of it is written yet; the rest is.
+				// What later batches have to write stands under the member of its kind and is not written yet; the rest is written.
 				kept := parts.only(func(container string) bool { return slices.Contains(left, container) })
 				var members map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateState]), &members); err != nil {
@@ -159,7 +159,7 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 				if len(left) == 0 {
 					break
 				}
-				for i := range pod.Status.ContainerStatuses { // kubelet and the node daemon do all that was written
+				for i := range pod.Status.ContainerStatuses { // kubelet and the node daemon carry out all that was written
 					status := &pod.Status.ContainerStatuses[i]
 					image := containerOf(pod, status.Name).Image
 					*status = runs(status.Name, image, "sha-"+image, status.ContainerID+"'", noon.Add(time.Minute))

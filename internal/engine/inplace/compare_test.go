@@ -91,8 +91,7 @@ func TestCompareQualifies(t *testing.T) {
 	}
 }
 
-// What does not qualify. IPU-032: every difference is classified, and one that does not qualify is enough. IPU-031: nothing but
-// both templates is asked.
+// IPU-032: every difference is classified, and one that does not qualify blocks the change. IPU-031: only the two templates decide.
 func TestCompareDoesNotQualify(t *testing.T) {
 	containers := func(text string) string { return `{"spec":{"containers":[` + text + `]}}` }
 	const (

@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IPU-068 (part): whatever metadata a change has, and however many of each kind, a grace period keeps all of it.
+// IPU-068 (part): a grace period keeps all metadata of a change, of every kind and any number.
 func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	value := "2"
 	kinds := map[string]func(*Change){
@@ -45,8 +45,8 @@ func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	}
 }
 
-// IPU-322 (part), IPU-312 (part): a restart is asked of the container that runs, and of none that does not run yet: that one will start
-// anew anyway. The same holds for one that reads metadata.
+// IPU-322 (part), IPU-312 (part): a restart is asked for only if the container runs: one that does not run yet will start with the new
+// content anyway. The same holds for a container that reads metadata.
 func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	value := "2"
 	refs := map[string]RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}}
@@ -86,7 +86,7 @@ func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	}
 }
 
-// IPU-328 (part): what a container ran when its image was replaced again, before the former replacement had come up and after it.
+// IPU-328 (part): the record of what a container ran when its image is replaced again, before and after the former replacement has come up.
 func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	former := ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:1", RunningImage: "nginx:1"}
 	record := func(asked string, runs corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
@@ -112,7 +112,7 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	}
 }
 
-// ND-101 (part), ND-103 (part): of two entries with one name the later counts, and every other entry counts.
+// ND-101 (part), ND-103 (part): of two entries with the same name only the later counts; all other entries count.
 func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	entry := func(name, key string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name,
@@ -133,8 +133,8 @@ func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	}
 }
 
-// IPU-103 (part): when the grace period is over, or without one, the next quantities are written; those of a grace period that began at
-// another revision are not.
+// IPU-103 (part): the next quantities are written when the grace period is over, or if there is none. Those of a grace period that began at
+// another revision are not written.
 func TestTheNextQuantities(t *testing.T) {
 	const next = `{"nginx":{"limits":{"cpu":"2"}}}`
 	for name, tt := range map[string]struct {
@@ -160,7 +160,7 @@ func TestTheNextQuantities(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): what was mended is known of the revision that it was mended at, and of no other.
+// IPU-326 (part): the record of mended containers counts for the revision at which they were mended, and for no other.
 func TestWhatWasMended(t *testing.T) {
 	const state = `{"revision":"web-1","updateTimestamp":"` + noonText +
 		`","lastContainerStatuses":{},"mended":["nginx"],"mendedResources":["injected"]}`
@@ -187,7 +187,7 @@ func TestWhatWasMended(t *testing.T) {
 	}
 }
 
-// IPU-312 (part): whom no daemon will restart is known of a pod that has run for 30 seconds and that no daemon tells of.
+// IPU-312 (part): containers count as unrestartable once the pod has run for 30 seconds and no daemon has reported it.
 func TestWhoCannotBeRestarted(t *testing.T) {
 	change := &Change{Parts: Parts{Restarts: []string{"nginx"}}}
 	started := func(age time.Duration) *corev1.Pod {
@@ -217,8 +217,8 @@ func TestWhoCannotBeRestarted(t *testing.T) {
 	}
 }
 
-// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): nothing to
-// mend leaves a change as it is.
+// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): With leaves a
+// change as it is if there is nothing to mend.
 func TestAQuietChange(t *testing.T) {
 	value := "2"
 	for name, tt := range map[string]struct {

@@ -23,7 +23,7 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// TestCompareParts: what changes in containers, in words, and whom it stops.
+// TestCompareParts: what changes in containers, in words, and which containers it stops.
 func TestCompareParts(t *testing.T) {
 	const envs = `"env":[{"name":"L","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['l']"}}},{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a/b~c']"}}}]`
 	template := func(metadata, spec string) string { return `{"metadata":{` + metadata + `},"spec":{` + spec + `}}` }
@@ -217,7 +217,7 @@ func prioritized() *corev1.Pod {
 	return pod
 }
 
-// kubelet replaces the containers whose image differs from what they run.
+// kubelet plays the kubelet: it replaces the containers whose image differs from what they run.
 func kubelet(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for i := range pod.Status.ContainerStatuses {
@@ -294,7 +294,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestFurtherRevisionKeepsBatches: what an overtaken update had not written is written by the next (IPU-327).
+// TestFurtherRevisionKeepsBatches: what an interrupted update had not written yet, the next update writes (IPU-327).
 func TestFurtherRevisionKeepsBatches(t *testing.T) {
 	pod := prioritized()
 	apply := func(u *Update) {
@@ -329,7 +329,7 @@ func TestFurtherRevisionKeepsBatches(t *testing.T) {
 	}
 }
 
-// TestSplitSharedMetadata: a container that reads what one of the batch reads joins it (IPU-102).
+// TestSplitSharedMetadata: a container that reads the same metadata as one of the batch joins the batch (IPU-102).
 func TestSplitSharedMetadata(t *testing.T) {
 	value := "v"
 	reads := func(keys ...string) RefMetadata {
@@ -364,7 +364,7 @@ func TestSplitSharedMetadata(t *testing.T) {
 	}
 }
 
-// TestHashes are the vectors of the wire (IPU-125, IPU-126).
+// TestHashes checks the hashes against known values (IPU-125, IPU-126).
 func TestHashes(t *testing.T) {
 	if got := PlainHash("main", "nginx:alpine"); got != "3255874907" {
 		t.Errorf("plain hash %s", got)
@@ -387,8 +387,8 @@ func reporting(containerID, plain, env string) func(*corev1.Pod) {
 			containerID+`","restartCount":1,"hashes":{"plainHash":`+plain+`,"extractedEnvFromMetadataHash":`+env+`}}],"future":1}`)
 }
 
-// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report is read as the wire has it
-// (IPU-123, ND-093), by the names of containers, whatever their order (IPU-311).
+// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report is read in the form in which it
+// is written (IPU-123, ND-093), by the names of containers, in any order (IPU-311).
 func TestProgressOfParts(t *testing.T) {
 	since := noon.Add(time.Minute)
 	readsA := func(pod *corev1.Pod) {
@@ -406,7 +406,7 @@ func TestProgressOfParts(t *testing.T) {
 		return func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].Resources.Limits = quantities("cpu", "2", "memory", "1Gi")
 			pod.Status.ContainerStatuses[1].Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", cpu, "memory", "2Gi")}
-			pod.Status.ContainerStatuses[0].Resources = nil // an injected sidecar without
+			pod.Status.ContainerStatuses[0].Resources = nil // an injected sidecar without resources
 		}
 	}
 	pending := func(reason string) func(*corev1.Pod) {
@@ -489,7 +489,7 @@ func TestProgressOfParts(t *testing.T) {
 	}
 }
 
-// TestResize: only what differs is sent, of the first batch, and nothing while a grace period runs (IPU-080, IPU-112, IPU-114).
+// TestResize: only the quantities of the first batch that differ are sent, and none while a grace period runs (IPU-080, IPU-112, IPU-114).
 func TestResize(t *testing.T) {
 	want := map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "2", "memory", "1Gi")}}
 	u := to("web-2", &Change{Parts: Parts{Resources: want}}, 30)
@@ -578,7 +578,7 @@ func TestInitContainerImages(t *testing.T) {
 	}
 }
 
-// TestExplains: a quantity of another revision is told from one that somebody else set (IPU-326).
+// TestExplains: a quantity of another revision is distinguished from one that somebody else set (IPU-326).
 func TestExplains(t *testing.T) {
 	of := func(pairs ...string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Limits: quantities(pairs...)}
@@ -610,7 +610,7 @@ func TestExplains(t *testing.T) {
 	}
 }
 
-// A change of two kinds, as many of one as of the other, is a change: each kind counts.
+// A change is not empty if it has two kinds of parts, also if there are equally many of both.
 func TestPartsAreEmptyOnlyWithoutAnyKind(t *testing.T) {
 	kinds := []func(*Parts){
 		func(p *Parts) { p.Images = map[string]string{"main": "main:2"} },

@@ -10,7 +10,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// updating is a pod that was told at noon to change nginx to the image; that container has the status given, if any.
+// updating is a pod whose container nginx was updated to the image at noon; status is that container's status, if any.
 func updating(to, record string, status *corev1.ContainerStatus, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := webPod(labelled(pub.ControllerRevisionHash, "web-2"),
 		annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+record+
@@ -40,7 +40,7 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
 }
 
-// observing: the kubelet tells that it has taken up this generation of the spec; the pod's is 3.
+// observing: kubelet reports that it has observed this generation of the spec; the pod's generation is 3.
 func observing(generation int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Generation, pod.Status.ObservedGeneration = 3, generation }
 }

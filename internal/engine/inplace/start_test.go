@@ -254,7 +254,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// IPU-080, IPU-134, IPU-137, IPU-308: what restarts something is taken out of service first; nothing else is.
+// IPU-080, IPU-134, IPU-137, IPU-308: a pod is taken out of service first if the update restarts a container, and only then.
 func TestHoldBeforeStart(t *testing.T) {
 	metadata := &Change{Labels: map[string]*string{"a": nil}}
 	tests := map[string]struct {
@@ -381,7 +381,7 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 	}
 }
 
-// IPU-070: what cannot be read is an error, never a silent success. IPU-305 (part): another update replaces it.
+// IPU-070: an unreadable annotation is an error, never a silent success. IPU-305 (part): the next update replaces it.
 func TestUnreadableAnnotations(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {

@@ -114,7 +114,7 @@ func TestAvailable(t *testing.T) {
 			if got != tt.want || after != tt.after {
 				t.Errorf("Available = %v, %v, want %v, %v", got, after, tt.want, tt.after)
 			}
-			if after > 0 { // coming back then must do
+			if after > 0 { // the pod must be available after that time
 				if got, _ := Available(tt.pod, tt.min, noon.Add(after)); !got {
 					t.Error("still not available when it was said to be")
 				}
@@ -192,7 +192,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
+func TestRelease(t *testing.T) {
 	admitted := changed(condition(pub.InPlaceUpdateReady, yes), "", "")
 	withReason := condition(pub.InPlaceUpdateReady, yes)
 	withReason.Reason, withReason.Message = "R", "M"
@@ -214,7 +214,7 @@ func TestAdmit(t *testing.T) {
 			[]corev1.PodCondition{condition(corev1.PodReady, no), condition(corev1.ContainersReady, yes), admitted}},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) { comparePatch(t, Admit, tt.pod, tt.empty, tt.want) })
+		t.Run(name, func(t *testing.T) { comparePatch(t, Release, tt.pod, tt.empty, tt.want) })
 	}
 }
 

@@ -38,7 +38,8 @@ func running(name, id string, restarts int32, since time.Time) corev1.ContainerS
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}}
 }
 
-// CRR-003 (part), CRR-110 (part), CRR-081 (part): what a request and its containers are.
+// CRR-003 (part), CRR-110 (part), CRR-081 (part): what is read from a request: whether it is completed, which phases are final, its pod and
+// its entry.
 func TestWhatARequestIs(t *testing.T) {
 	r := request("a")
 	if Completed(r) {
@@ -57,7 +58,7 @@ func TestWhatARequestIs(t *testing.T) {
 	}
 }
 
-// CRR-066 (part): who did not succeed when a request ends has failed for its reason, and keeps one of its own.
+// CRR-066 (part): a container that did not succeed when a request ends has failed for the reason of the request, unless it has its own.
 func TestAbandon(t *testing.T) {
 	r := request("new", "pending", "failed", "why", "done")
 	r.Status.ContainerRecreateStates = []state{
@@ -85,7 +86,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// CRR-114 (part), CRR-165 (part): another ID or a higher restart count is another container; none has neither.
+// CRR-114 (part), CRR-165 (part): another ID or a higher restart count means another container; an empty status does not.
 func TestRecreated(t *testing.T) {
 	was := &before{ContainerID: "c", RestartCount: 2}
 	for name, tt := range map[string]struct {

@@ -39,8 +39,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A name that a revision with other data has is passed over, and the collisions are counted; one with the same data is taken again (CS-084,
-// SS-185).
+// A name that a revision with other data has is skipped, and the collision is counted. The name of one with the same data is used again
+// (CS-084, SS-185).
 func TestNamesOfNewRevisions(t *testing.T) {
 	data, two := []byte("x"), int32(2)
 	first, second := Name("web", Hash(data, 0)), Name("web", Hash(data, 1))

@@ -38,7 +38,7 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// CS-085, CS-359: comparison is by meaning; unknown fields count.
+// CS-085, CS-359: revisions are compared by meaning, and unknown fields count.
 func TestEqual(t *testing.T) {
 	data := func(template string) string { return `{"spec":{"template":` + template + `}}` }
 	tests := map[string]struct {

@@ -82,7 +82,7 @@ type orderCase struct {
 	first, second func(*Candidate)
 }
 
-// check compares both ways, with the names against the expected order.
+// check compares every pair in both directions, with names that would give the opposite order.
 func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orderCase) {
 	t.Helper()
 	for name, tt := range tests {
@@ -104,7 +104,7 @@ func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orde
 	}
 }
 
-// The rows are in order of weight; each pod that goes first loses by the criterion that comes next.
+// The rows are in the order of the criteria. In each row the pod that goes first would lose by the next criterion.
 func TestByRemoval(t *testing.T) {
 	check(t, ByRemoval, map[string]orderCase{
 		"CS-141 not assigned to a node": {unassigned, inPhase(corev1.PodPending)},
@@ -189,7 +189,7 @@ func TestSortForUpdate(t *testing.T) {
 
 func both(a, b func(*Candidate)) func(*Candidate) { return func(c *Candidate) { a(c); b(c) } }
 
-// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order found.
+// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order of the input.
 func TestEqualPodsAreOrderedByName(t *testing.T) {
 	want := []string{"a", "b", "c", "d", "e", "f"}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -63,7 +63,7 @@ func anyScatter(t *rapid.T) []pub.UpdateScatterTerm {
 	return roles(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "m", "n", "p-1", "q"}), 0, 3, rapid.ID).Draw(t, "scatter")...)
 }
 
-// CS-180, CS-365: no pod is lost or doubled, and the order found makes no difference.
+// CS-180, CS-365: no pod is lost or doubled, and the order of the input makes no difference.
 func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -79,7 +79,7 @@ func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 	})
 }
 
-// CS-187, CS-181, CS-182, CS-180: without scatter, each pod goes before the next by the first of the rules that tells them apart.
+// CS-187, CS-181, CS-182, CS-180: without scatter, each pod comes before the next by the first rule in which the two differ.
 func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -96,7 +96,7 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 	})
 }
 
-// comparePriority says the rule once more, for two pods.
+// comparePriority is the rule in another form, for two pods.
 func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int {
 	if priority == nil {
 		return 0
@@ -134,7 +134,7 @@ func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int
 	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(positionA, positionB), cmp.Compare(numberB, numberA))
 }
 
-// CS-184, CS-185: one term moves matching pods between the others, changes the order of neither, and puts one at the very end.
+// CS-184, CS-185: one term moves matching pods between the others, keeps the order of both, and puts a matching pod at the very end.
 func TestAnyScatterKeepsTheOrderOfEither(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -173,7 +173,7 @@ func TestAnyScatterIsEven(t *testing.T) {
 	})
 }
 
-// CS-150, CS-151, CS-152: the ranks do not depend on the order found; those of a node are k-1 to 0.
+// CS-150, CS-151, CS-152: the ranks do not depend on the order of the input; those of a node with k pods are k-1 to 0.
 func TestAnyRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := workload(t)

@@ -46,7 +46,7 @@ func roles(values ...string) []pub.UpdateScatterTerm {
 func TestScatter(t *testing.T) {
 	tests := map[string]struct {
 		candidates string
-		// updated are the pods of the workload beside the candidates.
+		// updated are the pods of the workload that are no candidates any more.
 		updated string
 		terms   []pub.UpdateScatterTerm
 		want    string
@@ -151,8 +151,8 @@ func TestScatterOverSeveralPasses(t *testing.T) {
 	}
 }
 
-// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all pods, updated ones included,
-// each once whatever else names it; pods without the label are not of any value.
+// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all pods, updated ones included. A
+// value that another term names too counts once, and pods without the label match none.
 func TestAStarStandsForEveryValue(t *testing.T) {
 	for _, row2 := range []struct{ candidates, updated string }{{"aabbb....", ""}, {"aabbccc.....", "ab"}, {"aab....", "bbb"},
 		{"....", "aa"}, {"aa..", "ccc"}} {
@@ -170,7 +170,7 @@ func TestAStarStandsForEveryValue(t *testing.T) {
 			t.Errorf("%v, a star of a label that none has: %s", row2, got)
 		}
 	}
-	alone := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, roles("*"))) // of workloads a star is a value like any other
+	alone := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, roles("*"))) // for workloads "*" is a value like any other
 	if alone != letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, nil)) {
 		t.Error(alone)
 	}

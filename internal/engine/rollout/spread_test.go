@@ -93,13 +93,13 @@ func TestRank(t *testing.T) {
 				if diff := cmp.Diff(before, names(tt.pods)); diff != "" {
 					t.Errorf("the pods were moved: %s", diff)
 				}
-				slices.Reverse(tt.pods) // CS-152: in whatever order they are given
+				slices.Reverse(tt.pods) // CS-152: in any order of the input
 			}
 		})
 	}
 }
 
-// CS-151: hostname goes by the label, and without the rank on the node, which would be the other way round here.
+// CS-151: the domain of hostname is the label's value, not the node's name, which would give the opposite order here.
 func TestRankByHostname(t *testing.T) {
 	pods := []Candidate{candidate("a", on("n1"), readySinceMinutes(1)), candidate("b", on("n2")), candidate("c", on("n2"))}
 	sameHost := func(string, string) (string, bool) { return "h", true }

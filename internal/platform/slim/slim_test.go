@@ -100,7 +100,7 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 			Refs:      map[string]inplace.RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}},
 			Resources: map[string]corev1.ResourceRequirements{"nginx": {Limits: corev1.ResourceList{"cpu": resource.MustParse("2")}}}}}}
 		admit := &podpatch.Patch{}
-		readiness.Admit(admit, pod, noon)
+		readiness.Release(admit, pod, noon)
 		patches := []*podpatch.Patch{admit}
 		for _, step := range []func(*corev1.Pod, time.Time) (*podpatch.Patch, error){update.Hold, update.Resize, update.Start} {
 			patch, err := step(pod, noon)
