@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// kubectl writes its arguments to $CALLS, and behind them the first line of what it is given to delete. A kustomization is told by its folder.
+// kubectl writes its arguments to $CALLS, and behind them the first line of what it is given to delete. A kustomization is told by its
+// folder.
 const kubectl = `#!/usr/bin/env bash
 case "$*" in
 "kustomize "*) echo "manifests of $2"; exit ;;
@@ -41,8 +42,8 @@ func undeploy(t *testing.T) (calls []string) {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// OPS-118: the configurations go first, when the manager that they point to still answers, and then conversion, before the manager. The manual tells how to do
-// the same where the manager is gone already.
+// OPS-118: the configurations go first, when the manager that they point to still answers, and then conversion, before the manager. The
+// manual tells how to do the same where the manager is gone already.
 func TestWebhooksGoBeforeTheManager(t *testing.T) {
 	const configurations = "mutatingwebhookconfiguration/kruise-mutating-webhook-configuration validatingwebhookconfiguration/kruise-validating-webhook-configuration"
 	calls := undeploy(t)
@@ -55,8 +56,10 @@ func TestWebhooksGoBeforeTheManager(t *testing.T) {
 		t.Fatalf("no %q in\n%s", call, strings.Join(calls, "\n"))
 		return -1
 	}
-	order := []int{at("delete --ignore-not-found " + configurations), at("patch customresourcedefinition.apiextensions.k8s.io/clonesets.apps.kruise.io"),
-		at("delete --ignore-not-found -f - <- manifests of config/daemon"), at("delete --ignore-not-found -f - <- manifests of config/manager"),
+	order := []int{at("delete --ignore-not-found " + configurations),
+		at("patch customresourcedefinition.apiextensions.k8s.io/clonesets.apps.kruise.io"),
+		at("delete --ignore-not-found -f - <- manifests of config/daemon"),
+		at("delete --ignore-not-found -f - <- manifests of config/manager"),
 		at("delete --ignore-not-found -f - <- manifests of config/rbac")}
 	for i := 1; i < len(order); i++ {
 		if order[i-1] >= order[i] {
@@ -74,7 +77,8 @@ func TestWebhooksGoBeforeTheManager(t *testing.T) {
 	}
 	_, section, found := strings.Cut(string(manual), "\n## While no manager serves\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	if !found || !strings.Contains(section, "delete the two webhook configurations") || !strings.Contains(section, "\nkubectl delete "+configurations+"\n") {
+	if !found || !strings.Contains(section, "delete the two webhook configurations") ||
+		!strings.Contains(section, "\nkubectl delete "+configurations+"\n") {
 		t.Errorf("the manual does not tell the repair:\n%s", section)
 	}
 }

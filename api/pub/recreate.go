@@ -2,7 +2,8 @@ package pub
 
 // Keys of ContainerRecreateRequests.
 const (
-	// RecreateActive is the label "true" on requests that the node daemons watch; the manager removes it after completion (CRR-035, CRR-057).
+	// RecreateActive is the label "true" on requests that the node daemons watch; the manager removes it after completion (CRR-035,
+	// CRR-057).
 	RecreateActive = "crr.apps.kruise.io/active"
 	// RecreateNodeName is the label with the node of the pod (CRR-035). It cannot be changed (CRR-046).
 	RecreateNodeName = "crr.apps.kruise.io/node-name"

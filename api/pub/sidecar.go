@@ -82,8 +82,8 @@ type SidecarSetState struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	// LastContainerStatuses are the images that the changed containers ran before.
 	LastContainerStatuses map[string]SidecarSetContainerState `json:"lastContainerStatuses,omitempty"`
-	// Resizing are the hashes whose resources the pod may have been given since it was upgraded last, in writes of their own before the images. The
-	// reference ignores it.
+	// Resizing are the hashes whose resources the pod may have been given since it was upgraded last, in writes of their own before the
+	// images. The reference ignores it.
 	Resizing []string `json:"resizing,omitempty"`
 }
 

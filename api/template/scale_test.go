@@ -9,14 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A template with thousands of variables of which each gets a default, as in a SidecarSet, is merged in no more than a moment. By the square
-// of their number it would be minutes, of a webhook that others wait for.
+// A template with thousands of variables of which each gets a default, as in a SidecarSet, is merged in no more than a moment. By the
+// square of their number it would be minutes, of a webhook that others wait for.
 func TestManyChangedItemsAreMergedInLinearTime(t *testing.T) {
 	const count = 8000
 	template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a", "env": []any{}}}}}
 	var env []any
 	for i := range count {
-		env = append(env, map[string]any{"name": fmt.Sprintf("V%d", i), "future": i, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}}})
+		env = append(env, map[string]any{"name": fmt.Sprintf("V%d", i), "future": i,
+			"valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}}})
 	}
 	template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["env"] = env
 	text, err := json.Marshal(template)

@@ -60,7 +60,8 @@ func podDocument() *rapid.Generator[map[string]any] {
 		for i := range rapid.IntRange(1, 3).Draw(t, "containers") {
 			var env []any
 			for range rapid.IntRange(0, 3).Draw(t, "env") {
-				env = append(env, extra(map[string]any{"name": rapid.SampledFrom([]string{"A", "B"}).Draw(t, "env name"), "value": "v"}, "env extra"))
+				env = append(env, extra(map[string]any{"name": rapid.SampledFrom([]string{"A", "B"}).Draw(t, "env name"), "value": "v"},
+					"env extra"))
 			}
 			container := map[string]any{"name": fmt.Sprintf("c%d", i), "image": "nginx:1", "resources": map[string]any{
 				"limits": map[string]any{"cpu": "0.5", "memory": json.Number("1073741824")}}}
@@ -73,7 +74,8 @@ func podDocument() *rapid.Generator[map[string]any] {
 			}
 			containers = append(containers, extra(container, "container extra"))
 		}
-		volume := extra(map[string]any{"name": "data", "emptyDir": map[string]any{"futureDir": json.Number("9007199254740993")}}, "volume extra")
+		volume := extra(map[string]any{"name": "data", "emptyDir": map[string]any{"futureDir": json.Number("9007199254740993")}},
+			"volume extra")
 		return extra(map[string]any{
 			"metadata": extra(map[string]any{"labels": map[string]any{"app": "shop"}, "creationTimestamp": nil}, "metadata extra"),
 			"spec":     extra(map[string]any{"containers": containers, "volumes": []any{volume}}, "spec extra"),
@@ -139,7 +141,8 @@ func TestTypedChangeKeepsUnknownFields(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "new container in front") {
 			template.Spec.Containers = append([]corev1.Container{{Name: "new", Image: "busybox"}}, template.Spec.Containers...)
-			spec["containers"] = append([]any{map[string]any{"name": "new", "image": "busybox", "resources": map[string]any{}}}, containers...)
+			spec["containers"] = append([]any{map[string]any{"name": "new", "image": "busybox", "resources": map[string]any{}}},
+				containers...)
 		}
 		if rapid.Bool().Draw(t, "no volumes") {
 			template.Spec.Volumes = nil

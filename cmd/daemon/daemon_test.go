@@ -18,19 +18,21 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the node is
-// mandatory.
+// ND-013, ND-020, ND-022, OPS-025: defaults of the reference, but for profiles, which are off and on loopback; the documented alias; the
+// node is mandatory.
 func TestOptions(t *testing.T) {
 	t.Setenv("NODE_NAME", "node-a")
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != 5 || o.qps != 0 || o.burst != 0 ||
+	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != 5 || o.qps != 0 ||
+		o.burst != 0 ||
 		o.pluginConfig != "/kruise/CredentialProviderPlugin.yaml" || o.pluginDir != "/kruise/plugins" {
 		t.Errorf("%+v", o)
 	}
-	o, err = parseOptions([]string{"--max-concurrency=3", "--socket-file=my.sock", "--v=4", "--logtostderr=true", "--feature-gates=AllAlpha=true", "--rest-config-qps=5.5"})
+	o, err = parseOptions([]string{"--max-concurrency=3", "--socket-file=my.sock", "--v=4", "--logtostderr=true",
+		"--feature-gates=AllAlpha=true", "--rest-config-qps=5.5"})
 	if err != nil || o.pullWorkers != 3 || o.socketFile != "my.sock" || o.qps != 5.5 {
 		t.Errorf("%+v %v", o, err)
 	}
@@ -51,8 +53,9 @@ func TestHealth(t *testing.T) {
 	now := time.Unix(0, 0)
 	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
 	h := &health{started: now, now: func() time.Time { return now },
-		informers: []check{{"nodeImageInformerSynced", func(context.Context) error { return nil }}, {"crrInformerSynced", func(context.Context) error { return synced }}},
-		runtime:   check{"containerRuntime", func(context.Context) error { return usable }}}
+		informers: []check{{"nodeImageInformerSynced", func(context.Context) error { return nil }},
+			{"crrInformerSynced", func(context.Context) error { return synced }}},
+		runtime: check{"containerRuntime", func(context.Context) error { return usable }}}
 	expect := func(path string, code int, text string) {
 		t.Helper()
 		recorder := httptest.NewRecorder()
@@ -145,7 +148,8 @@ func TestEventsNameComponentAndNode(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	}))
 	defer server.Close()
-	of, end, err := recorders(&rest.Config{Host: server.URL, UserAgent: userAgent, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "node-a")
+	of, end, err := recorders(&rest.Config{Host: server.URL, UserAgent: userAgent,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +198,9 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 		t.Error(text)
 	}
 	text = get(t, "http://"+address+"/metrics")
-	for _, want := range []string{"go_build_info", "kruise_feature_enabled", `"runtime_container_meta_restarter"`, "afloat_daemon_image_pulls_waiting"} { // ND-047, ND-048 (part)
+	// ND-047, ND-048 (part)
+	for _, want := range []string{"go_build_info", "kruise_feature_enabled", `"runtime_container_meta_restarter"`,
+		"afloat_daemon_image_pulls_waiting"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
@@ -232,10 +238,11 @@ func TestWatchesFollowTheGates(t *testing.T) {
 	}
 }
 
-// ND-182: the gate, which is on by default, decides about hashes of the environment and restarts because of them; TestPlan of the reports shows
-// both without it.
+// ND-182: the gate, which is on by default, decides about hashes of the environment and restarts because of them; TestPlan of the reports
+// shows both without it.
 func TestReportsFollowTheGate(t *testing.T) {
-	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false, "InPlaceUpdateEnvFromMetadata=true": true} {
+	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false,
+		"InPlaceUpdateEnvFromMetadata=true": true} {
 		gates, err := features.Parse(list)
 		if err != nil {
 			t.Fatal(err)

@@ -91,7 +91,8 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	runtimeMeters, stops := runtime.NewMeters(), stop.NewStops()
-	for _, collector := range append([]prometheus.Collector{gates.Metric(), stops, collectors.NewBuildInfoCollector()}, runtimeMeters.Collectors()...) {
+	for _, collector := range append([]prometheus.Collector{gates.Metric(), stops, collectors.NewBuildInfoCollector()},
+		runtimeMeters.Collectors()...) {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
@@ -203,13 +204,15 @@ func recorders(cfg *rest.Config, node string) (of func(component string) record.
 	}, broadcaster.Shutdown, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set, stops *prometheus.CounterVec, events func(string) record.EventRecorder) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
+	stops *prometheus.CounterVec, events func(string) record.EventRecorder) error {
 	if !gates.Enabled(features.KruiseDaemon) { // ND-004
 		klog.FromContext(ctx).Info("The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
 		return nil
 	}
 	watchesPods := gates.Enabled(features.DaemonWatchingPod)
-	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops, WatchesPods: watchesPods}); err != nil {
+	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops,
+		WatchesPods: watchesPods}); err != nil {
 		return err
 	}
 	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}
@@ -225,7 +228,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if !watchesPods { // ND-056
 		return nil
 	}
-	return metadata.Setup(mgr, reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
+	return metadata.Setup(mgr,
+		reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
 }
 
 // reporting adds what the gates say of reports on pods (ND-182).
@@ -251,7 +255,8 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 			return nil
 		}
 	}
-	checks := []check{{"nodeImageInformerSynced", synced(&appsv1beta1.NodeImage{})}, {"crrInformerSynced", synced(&appsv1beta1.ContainerRecreateRequest{})}}
+	checks := []check{{"nodeImageInformerSynced", synced(&appsv1beta1.NodeImage{})},
+		{"crrInformerSynced", synced(&appsv1beta1.ContainerRecreateRequest{})}}
 	if gates.Enabled(features.DaemonWatchingPod) {
 		checks = append(checks, check{"podInformerSynced", synced(&corev1.Pod{})})
 	}

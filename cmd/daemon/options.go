@@ -38,7 +38,8 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.socketFile, "socket-file", "", "the only CRI socket to try, relative to /hostvarrun; not on Windows")
 	fs.StringVar(&o.socketRoot, "socket-root", "", "folder in which sockets are looked for instead of /hostvarrun, to run outside a pod")
 	fs.IntVar(&o.pullWorkers, "max-workers-for-pull-image", 5, "image pulls at the same time; below 1 is no limit (also --max-concurrency)")
-	fs.StringVar(&o.pluginConfig, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml", "configuration of image credential providers")
+	fs.StringVar(&o.pluginConfig, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml",
+		"configuration of image credential providers")
 	fs.StringVar(&o.pluginDir, "plugin-bin-dir", "/kruise/plugins", "folder of the image credential providers")
 	fs.Float32Var(&o.qps, "rest-config-qps", 0, "API requests per second; 0 is the client library's default")
 	fs.IntVar(&o.burst, "rest-config-burst", 0, "API requests at once; 0 is the client library's default")

@@ -53,7 +53,8 @@ func (c *creations) release(e *registry.Environment) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
 		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // it expires
-			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod", client.ObjectKeyFromObject(pod))
+			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod",
+				client.ObjectKeyFromObject(pod))
 		}
 	}
 	c.refused.Store(&told)

@@ -18,7 +18,8 @@ import (
 // WS-152: the answer to a pod that a controller of this manager is refused is told, in whatever form it was sent; nothing else is.
 func TestRefusedPodsAreToldOf(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota"))
-	document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "namespace": "d"}}}
+	document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "p", "namespace": "d"}}}
 	for name, test := range map[string]struct {
 		object client.Object
 		err    error

@@ -37,21 +37,26 @@ func (s *lateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return object{"apiVersion": version, "kind": kind, "metadata": object{"resourceVersion": "1"}, "items": append([]any{}, items...)}
 	}
 	answers := map[string]object{
-		"/api":               {"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":            {"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{resource("namespaces", "Namespace", false)}},
-		"/apis":              {"kind": "APIGroupList", "groups": []any{group("apps", "v1")}},
-		"/apis/apps":         group("apps", "v1"),
-		"/apis/apps/v1":      {"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": []any{resource("controllerrevisions", "ControllerRevision", true)}},
+		"/api": {"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1": {"kind": "APIResourceList", "groupVersion": "v1",
+			"resources": []any{resource("namespaces", "Namespace", false)}},
+		"/apis":      {"kind": "APIGroupList", "groups": []any{group("apps", "v1")}},
+		"/apis/apps": group("apps", "v1"),
+		"/apis/apps/v1": {"kind": "APIResourceList", "groupVersion": "apps/v1",
+			"resources": []any{resource("controllerrevisions", "ControllerRevision", true)}},
 		"/api/v1/namespaces": list("meta.k8s.io/v1", "PartialObjectMetadataList"),
 		"/apis/apps/v1/namespaces/kruise-system/controllerrevisions": list("apps/v1", "ControllerRevisionList"),
 	}
 	if s.serves.Load() {
 		answers["/apis"] = object{"kind": "APIGroupList", "groups": []any{group("apps", "v1"), group("apps.kruise.io", "v1beta1")}}
 		answers["/apis/apps.kruise.io"] = group("apps.kruise.io", "v1beta1")
-		answers["/apis/apps.kruise.io/v1beta1"] = object{"kind": "APIResourceList", "groupVersion": "apps.kruise.io/v1beta1", "resources": []any{resource("sidecarsets", "SidecarSet", false)}}
+		answers["/apis/apps.kruise.io/v1beta1"] = object{"kind": "APIResourceList", "groupVersion": "apps.kruise.io/v1beta1",
+			"resources": []any{resource("sidecarsets", "SidecarSet", false)}}
 		answers["/apis/apps.kruise.io/v1beta1/sidecarsets"] = list("apps.kruise.io/v1beta1", "SidecarSetList", object{
-			"apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet", "metadata": object{"name": "late", "uid": "u", "resourceVersion": "1", "generation": 1},
-			"spec": object{"selector": object{"matchLabels": object{"app": "web"}}, "containers": []any{object{"name": "side", "image": "i", "podInjectPolicy": "BeforeAppContainer"}}}})
+			"apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet",
+			"metadata": object{"name": "late", "uid": "u", "resourceVersion": "1", "generation": 1},
+			"spec": object{"selector": object{"matchLabels": object{"app": "web"}},
+				"containers": []any{object{"name": "side", "image": "i", "podInjectPolicy": "BeforeAppContainer"}}}})
 	}
 	answer, found := answers[strings.TrimSuffix(r.URL.Path, "/")]
 	w.Header().Set("Content-Type", "application/json")
@@ -81,7 +86,8 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mgr, err := ctrl.NewManager(&rest.Config{Host: server.URL, QPS: -1}, ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
+	mgr, err := ctrl.NewManager(&rest.Config{Host: server.URL, QPS: -1},
+		ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +95,8 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = whenServed(t.Context(), mgr, 10*time.Millisecond, watch.Absent, func(ctx context.Context) error { return watch.Follow(ctx, mgr) }, "SidecarSet")
+	err = whenServed(t.Context(), mgr, 10*time.Millisecond, watch.Absent, func(ctx context.Context) error { return watch.Follow(ctx, mgr) },
+		"SidecarSet")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,9 +30,10 @@ type latecomer struct {
 
 var _ manager.LeaderElectionRunnable = &latecomer{}
 
-// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does; then absent is called before, unless
-// it is nil.
-func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error, kinds ...string) error {
+// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does; then absent is called before,
+// unless it is nil.
+func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error,
+	kinds ...string) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
 	switch missing, err := l.atStart(ctx); {
 	case err != nil:
@@ -51,8 +52,8 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 	return nil
 }
 
-// atStart is missing at the start: an API server that does not answer is asked again a few times. Then the manager ends with that error; a kind
-// that nothing is known of is never taken for one that is not served.
+// atStart is missing at the start: an API server that does not answer is asked again a few times. Then the manager ends with that error; a
+// kind that nothing is known of is never taken for one that is not served.
 func (l *latecomer) atStart(ctx context.Context) (missing string, err error) {
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(context.Context) (bool, error) {
 		missing, err = l.missing()
@@ -64,7 +65,8 @@ func (l *latecomer) atStart(ctx context.Context) (missing string, err error) {
 // missing names a kind that is not served. That nothing can be found out is an error, and no missing kind.
 func (l *latecomer) missing() (string, error) {
 	for _, kind := range l.kinds {
-		_, err := l.mapper.RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind}, appsv1beta1.GroupVersion.Version)
+		_, err := l.mapper.RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind},
+			appsv1beta1.GroupVersion.Version)
 		if meta.IsNoMatchError(err) {
 			return kind, nil
 		}

@@ -80,8 +80,10 @@ func TestACRDThatComesLater(t *testing.T) {
 	if err := kube.Create(ctx, crd); err != nil {
 		t.Fatal(err)
 	}
-	request := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late", Labels: map[string]string{pub.RecreatePodUID: "u", pub.RecreateActive: "true"}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "gone", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
+	request := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "late",
+		Labels: map[string]string{pub.RecreatePodUID: "u", pub.RecreateActive: "true"}},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "gone",
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
 	created := false
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {

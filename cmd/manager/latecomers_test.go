@@ -27,8 +27,8 @@ func (m *mapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 	return &meta.RESTMapping{}, nil
 }
 
-// CRR-055, IMG-050, OPS-031: controllers of kinds that come after the manager's start are started then, once; neither a kind that is missing nor an API server
-// that is away for a moment leaves them out.
+// CRR-055, IMG-050, OPS-031: controllers of kinds that come after the manager's start are started then, once; neither a kind that is
+// missing nor an API server that is away for a moment leaves them out.
 func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
@@ -36,7 +36,8 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 		if servedEvery != 10*time.Second {
 			t.Errorf("kinds are looked for every %s", servedEvery)
 		}
-		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, every: servedEvery, setup: func(context.Context) error { started++; return nil }}
+		l := &latecomer{kinds: []string{"NodeImage"}, mapper: m, every: servedEvery,
+			setup: func(context.Context) error { started++; return nil }}
 		m.answer.Store(&away)
 		if missing, err := l.missing(); missing != "" || err == nil {
 			t.Errorf("away: %q %v", missing, err)
@@ -60,8 +61,8 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 	})
 }
 
-// OPS-031: an API server that does not answer at the start is asked four times, within 15.5 s. A kind is missing only if it said so; if it never
-// answered, that is an error.
+// OPS-031: an API server that does not answer at the start is asked four times, within 15.5 s. A kind is missing only if it said so; if it
+// never answered, that is an error.
 func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 	lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 	for name, test := range map[string]struct {
@@ -89,7 +90,8 @@ func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 				}
 				began := time.Now()
 				missing, err := (&latecomer{kinds: []string{"NodeImage"}, mapper: m}).atStart(t.Context())
-				if took := time.Since(began); missing != test.missing || err != nil != test.fails || took != test.took || m.asked.Load() != test.asked {
+				if took := time.Since(began); missing != test.missing || err != nil != test.fails || took != test.took ||
+					m.asked.Load() != test.asked {
 					t.Errorf("%q, %v, after %s and %d questions", missing, err, took, m.asked.Load())
 				}
 			})

@@ -151,7 +151,8 @@ func showMetrics(mgr ctrl.Manager, gates *features.Gates) error {
 }
 
 func leadership(elected <-chan struct{}) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader", Help: "1 on the replica that runs the controllers."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader",
+		Help: "1 on the replica that runs the controllers."}, func() float64 {
 		select {
 		case <-elected:
 			return 1
@@ -274,7 +275,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err != nil {
 		return nil, err
 	}
-	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers, Index: pods,
+	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers,
+		Index:   pods,
 		Flow:    reconcile.NewFlow(0),
 		Resizes: func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
@@ -308,7 +310,8 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 	if err := readinessgate.Setup(e.Manager); err != nil {
 		return err
 	}
-	if err := launchpriority.Setup(e.Manager, launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter()}); err != nil {
+	if err := launchpriority.Setup(e.Manager,
+		launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter()}); err != nil {
 		return err
 	}
 	for i := range registry.Kinds {

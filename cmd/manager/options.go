@@ -64,18 +64,23 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&o.pprof, "enable-pprof", true, "serve Go profiles")
 	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:8090", "address of the Go profiles")
 	fs.BoolVar(&o.leaderElection, "enable-leader-election", true, "run controllers on one replica only")
-	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "kruise-system", "namespace of the lock; empty is the manager's own")
+	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "kruise-system",
+		"namespace of the lock; empty is the manager's own")
 	fs.StringVar(&o.leaderElectionID, "leader-election-id", "kruise-manager", "name of the lock")
 	fs.StringVar(&o.leaderElectionResourceLock, "leader-election-resource-lock", "leases", "kind of the lock; only leases")
 	fs.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a lock holds without renewal")
-	fs.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second, "how long the leader tries to renew before it gives up")
+	fs.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second,
+		"how long the leader tries to renew before it gives up")
 	fs.DurationVar(&o.retryEvery, "leader-election-retry-period", 2*time.Second, "time between tries to take or renew the lock")
 	fs.StringVar(&o.namespace, "namespace", "", "restrict caches to one namespace")
 	fs.StringVar(&o.syncPeriod, "sync-period", "", "informer resync; empty or 0 is none")
 	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute, "how long controllers wait for their caches")
-	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute, "how long the first pass over certificates and webhooks may take")
-	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "", "certificates in PEM: callers of admission webhooks must show one that they have signed; empty lets anybody call")
-	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second, "for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
+	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute,
+		"how long the first pass over certificates and webhooks may take")
+	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "",
+		"certificates in PEM: callers of admission webhooks must show one that they have signed; empty lets anybody call")
+	fs.DurationVar(&o.shutdownDelay, "shutdown-delay-duration", 10*time.Second,
+		"for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
 	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
 	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
@@ -85,7 +90,8 @@ func parseOptions(args []string) (*options, error) {
 	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
 	o.workers = o.kinds.AddTo(fs)
-	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time") // ND-146
+	// ND-146
+	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time")
 	// Flags of the reference that configure what is not built here or not yet parse, so that chart values and arguments carry over.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
@@ -130,7 +136,8 @@ func (o *options) pacing() error {
 			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause", flag, value)
 		}
 	}
-	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout, "webhook-initialize-timeout": o.webhookInitTimeout} {
+	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout,
+		"webhook-initialize-timeout": o.webhookInitTimeout} {
 		if value < 0 {
 			return fmt.Errorf("--%s: %s is negative", flag, value)
 		}

@@ -14,17 +14,20 @@ import (
 func TestFlags(t *testing.T) {
 	flags := map[string]string{
 		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "false", "pprof-addr": ":1", "enable-leader-election": "false",
-		"leader-election-namespace": "n", "leader-election-id": "i", "leader-election-resource-lock": "leases", "leader-election-lease-duration": "1s",
+		"leader-election-namespace": "n", "leader-election-id": "i", "leader-election-resource-lock": "leases",
+		"leader-election-lease-duration": "1s",
 		"leader-election-renew-deadline": "1s", "leader-election-retry-period": "1s", "namespace": "n", "sync-period": "1h",
 		"controller-cache-sync-timeout": "1m", "webhook-initialize-timeout": "1m", "rest-config-qps": "30", "rest-config-burst": "50",
 		"allow-privileged": "true", "feature-gates": "AllAlpha=true", "rate-limiter-base-delay": "5ms", "rate-limiter-max-delay": "1000s",
 		"rate-limiter-qps": "10", "rate-limiter-bucket-size": "100", "expectation-timeout": "5m", "assign-bcj-pods-by-scheduler": "true",
 		"assign-pods-by-scheduler": "true", "nodeimage-creation-delay": "30s", "default-ttlseconds-for-always-nodeimage": "300",
-		"cloneset-scaling-exclude-preparing-delete": "true", "ws-enabled-versioned-status": "deployment", "ws-unschedulable-window": "10m", "protection-log-path": "/log",
+		"cloneset-scaling-exclude-preparing-delete": "true", "ws-enabled-versioned-status": "deployment", "ws-unschedulable-window": "10m",
+		"protection-log-path": "/log",
 		"disable-no-deepcopy": "false", "logging-format": "json", "v": "4", "logtostderr": "true", "kubeconfig": "/k",
 	}
-	for _, controller := range strings.Fields("advancedcronjob broadcastjob cloneset crr daemonset imagepulljob nodeimage nodepodprobe persistentpodstate " +
-		"podprobemarker podunavailablebudget resourcedistribution sidecarset sidecarterminator statefulset uniteddeployment workloadspread") {
+	for _, controller := range strings.Fields(
+		"advancedcronjob broadcastjob cloneset crr daemonset imagepulljob nodeimage nodepodprobe persistentpodstate " +
+			"podprobemarker podunavailablebudget resourcedistribution sidecarset sidecarterminator statefulset uniteddeployment workloadspread") {
 		flags[controller+"-workers"] = "5"
 	}
 	var all []string
@@ -34,7 +37,8 @@ func TestFlags(t *testing.T) {
 	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
 		t.Errorf("%v", err)
 	}
-	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"}, {"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
+	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"},
+		{"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
@@ -43,8 +47,10 @@ func TestFlags(t *testing.T) {
 
 // A number by which controllers would never try again, or without a pause, is refused with the name of its flag.
 func TestFlagsThatWouldStopControllers(t *testing.T) {
-	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s", "rate-limiter-max-delay=-1s", "sync-period=-5m",
-		"controller-cache-sync-timeout=-1s", "webhook-initialize-timeout=-1s", "nodeimage-creation-delay=-1s", "deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h"} {
+	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
+		"rate-limiter-max-delay=-1s", "sync-period=-5m",
+		"controller-cache-sync-timeout=-1s", "webhook-initialize-timeout=-1s", "nodeimage-creation-delay=-1s",
+		"deferred-resize-timeout=-1s", "shutdown-delay-duration=-1s", "shutdown-delay-duration=1h"} {
 		name, _, _ := strings.Cut(flag, "=")
 		if _, err := parseOptions([]string{"--" + flag}); err == nil || !strings.Contains(err.Error(), "--"+name) {
 			t.Errorf("--%s: %v", flag, err)
@@ -58,7 +64,8 @@ func TestDefaultWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int{"cloneset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3, "workloadspread": 3} {
+	for name, want := range map[string]int{"cloneset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
+		"workloadspread": 3} {
 		if got := o.workers[name]; got == nil || *got != want {
 			t.Errorf("%s: %v, not %d", name, got, want)
 		}
@@ -76,24 +83,32 @@ func TestEnvironment(t *testing.T) {
 			return o.installNamespace == "kruise-system" && o.webhookPort == 9876 && o.certDir == "/tmp/kruise-webhook-certs" &&
 				o.secretName == "kruise-webhook-certs" && o.serviceName == "kruise-webhook-service" && !o.filesOnly()
 		}},
-		"all set": {env: map[string]string{"POD_NAMESPACE": "n", "WEBHOOK_PORT": "1", "WEBHOOK_CERT_DIR": "d", "SECRET_NAME": "s", "SERVICE_NAME": "v", "CERTS_RENEW_BEFORE": "1y"},
+		"all set": {env: map[string]string{"POD_NAMESPACE": "n", "WEBHOOK_PORT": "1", "WEBHOOK_CERT_DIR": "d", "SECRET_NAME": "s",
+			"SERVICE_NAME": "v", "CERTS_RENEW_BEFORE": "1y"},
 			is: func(o *options) bool {
-				return o.installNamespace == "n" && o.webhookPort == 1 && o.certDir == "d" && o.secretName == "s" && o.serviceName == "v" && o.renewBefore == "1y"
+				return o.installNamespace == "n" && o.webhookPort == 1 && o.certDir == "d" && o.secretName == "s" && o.serviceName == "v" &&
+					o.renewBefore == "1y"
 			}},
-		"files with a host":           {env: map[string]string{"WEBHOOK_HOST": "h"}, is: (*options).filesOnly},
-		"a Secret with a host":        {env: map[string]string{"WEBHOOK_HOST": "h", "WEBHOOK_CERT_WRITER": "secret"}, is: func(o *options) bool { return !o.filesOnly() }},
-		"files":                       {env: map[string]string{"WEBHOOK_CERT_WRITER": "fs"}, is: (*options).filesOnly},
-		"a writer that nobody knows":  {env: map[string]string{"WEBHOOK_CERT_WRITER": "file"}, wrong: true},
-		"no port":                     {env: map[string]string{"WEBHOOK_PORT": "https"}, wrong: true},
-		"a port out of range":         {env: map[string]string{"WEBHOOK_PORT": "70000"}, wrong: true},
-		"kinds without SidecarSet":    {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet,StatefulSet"}, is: func(o *options) bool { return !podWebhook(t, o) }},
-		"kinds with SidecarSet":       {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet, SidecarSet"}, is: func(o *options) bool { return podWebhook(t, o) }},
-		"kinds, but the gate is set":  {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "PodWebhook=true"}, is: func(o *options) bool { return podWebhook(t, o) }},
-		"kinds, and another gate set": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "CloneSetShortHash=true"}, is: func(o *options) bool { return !podWebhook(t, o) }},
+		"files with a host": {env: map[string]string{"WEBHOOK_HOST": "h"}, is: (*options).filesOnly},
+		"a Secret with a host": {env: map[string]string{"WEBHOOK_HOST": "h", "WEBHOOK_CERT_WRITER": "secret"},
+			is: func(o *options) bool { return !o.filesOnly() }},
+		"files":                      {env: map[string]string{"WEBHOOK_CERT_WRITER": "fs"}, is: (*options).filesOnly},
+		"a writer that nobody knows": {env: map[string]string{"WEBHOOK_CERT_WRITER": "file"}, wrong: true},
+		"no port":                    {env: map[string]string{"WEBHOOK_PORT": "https"}, wrong: true},
+		"a port out of range":        {env: map[string]string{"WEBHOOK_PORT": "70000"}, wrong: true},
+		"kinds without SidecarSet": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet,StatefulSet"},
+			is: func(o *options) bool { return !podWebhook(t, o) }},
+		"kinds with SidecarSet": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet, SidecarSet"},
+			is: func(o *options) bool { return podWebhook(t, o) }},
+		"kinds, but the gate is set": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "PodWebhook=true"},
+			is: func(o *options) bool { return podWebhook(t, o) }},
+		"kinds, and another gate set": {env: map[string]string{"CUSTOM_RESOURCE_ENABLE": "CloneSet", "gates": "CloneSetShortHash=true"},
+			is: func(o *options) bool { return !podWebhook(t, o) }},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			for _, name := range []string{"POD_NAMESPACE", "WEBHOOK_PORT", "WEBHOOK_CERT_DIR", "SECRET_NAME", "SERVICE_NAME", "WEBHOOK_HOST", "WEBHOOK_CERT_WRITER", "CERTS_RENEW_BEFORE", "CUSTOM_RESOURCE_ENABLE"} {
+			for _, name := range []string{"POD_NAMESPACE", "WEBHOOK_PORT", "WEBHOOK_CERT_DIR", "SECRET_NAME", "SERVICE_NAME",
+				"WEBHOOK_HOST", "WEBHOOK_CERT_WRITER", "CERTS_RENEW_BEFORE", "CUSTOM_RESOURCE_ENABLE"} {
 				t.Setenv(name, test.env[name])
 			}
 			o, err := parseOptions([]string{"--feature-gates=" + test.env["gates"]})
@@ -115,7 +130,8 @@ func podWebhook(t *testing.T, o *options) bool {
 
 // OPS-052: all alpha gates include external certificates.
 func TestAllAlphaMeansExternalCertificates(t *testing.T) {
-	for list, want := range map[string]bool{"": false, "AllAlpha=true": true, "EnableExternalCerts=true": true, "AllAlpha=true,EnableExternalCerts=false": false} {
+	for list, want := range map[string]bool{"": false, "AllAlpha=true": true, "EnableExternalCerts=true": true,
+		"AllAlpha=true,EnableExternalCerts=false": false} {
 		gates, err := features.Parse(list)
 		if err != nil || gates.Enabled(features.EnableExternalCerts) != want {
 			t.Errorf("%q: %v", list, err)
@@ -125,7 +141,8 @@ func TestAllAlphaMeansExternalCertificates(t *testing.T) {
 
 // WS-081, WS-184: the kinds given at the start are those that are counted by version.
 func TestVersionedKinds(t *testing.T) {
-	for args, want := range map[string]string{"": "Deployment ReplicaSet", "--ws-enabled-versioned-status=cloneset": "CloneSet", "--ws-enabled-versioned-status=": ""} {
+	for args, want := range map[string]string{"": "Deployment ReplicaSet", "--ws-enabled-versioned-status=cloneset": "CloneSet",
+		"--ws-enabled-versioned-status=": ""} {
 		var given []string
 		if args != "" {
 			given = append(given, args)

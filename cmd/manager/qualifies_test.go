@@ -18,17 +18,21 @@ func TestQualifies(t *testing.T) {
 		gates, resources string
 		want             inplace.Options
 	}{
-		"IPU-113 the server has pods/resize":  {"", `{"name":"pods"},{"name":"pods/resize"}`, inplace.Options{EnvFromMetadata: true, Resize: true}},
-		"IPU-113 the server has it not":       {"", `{"name":"pods"}`, inplace.Options{EnvFromMetadata: true}},
-		"IPU-040 the gate is off":             {"InPlaceWorkloadVerticalScaling=false", `{"name":"pods/resize"}`, inplace.Options{EnvFromMetadata: true}},
-		"IPU-094 no environment":              {"InPlaceUpdateEnvFromMetadata=false", `{"name":"pods/resize"}`, inplace.Options{Resize: true}},
+		"IPU-113 the server has pods/resize": {"", `{"name":"pods"},{"name":"pods/resize"}`,
+			inplace.Options{EnvFromMetadata: true, Resize: true}},
+		"IPU-113 the server has it not": {"", `{"name":"pods"}`, inplace.Options{EnvFromMetadata: true}},
+		"IPU-040 the gate is off": {"InPlaceWorkloadVerticalScaling=false", `{"name":"pods/resize"}`,
+			inplace.Options{EnvFromMetadata: true}},
+		"IPU-094 no environment": {"InPlaceUpdateEnvFromMetadata=false", `{"name":"pods/resize"}`,
+			inplace.Options{Resize: true}},
 		"IPU-091 no node daemon, so the same": {"KruiseDaemon=false", `{"name":"pods/resize"}`, inplace.Options{Resize: true}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` + tt.resources + `]}`))
+				_, _ = w.Write([]byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[` + tt.resources +
+					`]}`))
 			}))
 			defer server.Close()
 			gates, err := features.Parse(tt.gates)

@@ -141,9 +141,11 @@ func (i *installation) replica(args ...string) *replica {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	r.process = exec.CommandContext(context.WithoutCancel(i.t.Context()), i.binary, append([]string{"--kubeconfig=" + i.kubeconfig, "--metrics-addr=" + r.metrics, "--health-probe-addr=" + r.probes,
-		"--enable-pprof=false", "--shutdown-delay-duration=0s"}, args...)...)
-	r.process.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=secret", "WEBHOOK_PORT="+port, "WEBHOOK_CERT_DIR="+filepath.Join(i.dir, port))
+	r.process = exec.CommandContext(context.WithoutCancel(i.t.Context()), i.binary,
+		append([]string{"--kubeconfig=" + i.kubeconfig, "--metrics-addr=" + r.metrics, "--health-probe-addr=" + r.probes,
+			"--enable-pprof=false", "--shutdown-delay-duration=0s"}, args...)...)
+	r.process.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=secret", "WEBHOOK_PORT="+port,
+		"WEBHOOK_CERT_DIR="+filepath.Join(i.dir, port))
 	r.process.Stdout, r.process.Stderr = r, r
 	if err := r.process.Start(); err != nil {
 		i.t.Fatal(err)
@@ -202,7 +204,8 @@ func (r *replica) shows(texts ...string) {
 // gated creates a pod that a controller of the leader gives its condition.
 func (i *installation) gated(name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}}}
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}}}
 	i.create(pod)
 	return pod
 }
@@ -234,16 +237,18 @@ func (i *installation) hold(by string) {
 	})
 }
 
-// OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps certificates, and its controllers stand until it
-// leads; one that loses the lease ends. Who leads is served with the other metrics.
+// OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps certificates, and its
+// controllers stand until it leads; one that loses the lease ends. Who leads is served with the other metrics.
 func TestStandby(t *testing.T) {
 	i := install(t)
-	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=200ms"}
+	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
+		"--leader-election-retry-period=200ms"}
 	leader := i.replica(election...)
 	leader.becomesReady()
 	first := i.gated("first")
 	i.eventually("the leader works", func() error { return i.worked(first) })
-	leader.shows("kruise_manager_is_leader 1", `leader_election_master_status{name="kruise-manager"} 1`, "controller_runtime_reconcile_total{", "workqueue_depth{",
+	leader.shows("kruise_manager_is_leader 1", `leader_election_master_status{name="kruise-manager"} 1`,
+		"controller_runtime_reconcile_total{", "workqueue_depth{",
 		"rest_client_requests_total{", "controller_runtime_webhook_requests_total{", "go_goroutines ")
 	i.hold("somebody")
 	select {
@@ -308,14 +313,15 @@ func TestStandby(t *testing.T) {
 	standby.shows("kruise_manager_is_leader 1")
 }
 
-// OPS-034: with --namespace the objects of that namespace alone are worked on, and those of the whole cluster. The manual says that webhooks of pods do not go
-// with it.
+// OPS-034: with --namespace the objects of that namespace alone are worked on, and those of the whole cluster. The manual says that
+// webhooks of pods do not go with it.
 func TestOneNamespace(t *testing.T) {
 	i := install(t)
 	for _, name := range []string{"watched", "elsewhere"} {
 		i.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	r := i.replica("--namespace=watched", "--feature-gates=PodWebhook=false", "--enable-leader-election=false", "--nodeimage-creation-delay=0s")
+	r := i.replica("--namespace=watched", "--feature-gates=PodWebhook=false", "--enable-leader-election=false",
+		"--nodeimage-creation-delay=0s")
 	r.becomesReady()
 	set := func(namespace string) *appsv1beta1.CloneSet {
 		object := &unstructured.Unstructured{}
@@ -371,7 +377,8 @@ func TestOneNamespace(t *testing.T) {
 		}
 		return nil
 	})
-	if err := i.kube.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil || elsewhere.Status.ObservedGeneration != 0 || count("elsewhere") != 0 {
+	if err := i.kube.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil ||
+		elsewhere.Status.ObservedGeneration != 0 || count("elsewhere") != 0 {
 		t.Errorf("elsewhere: %v, %+v, %d pods", err, elsewhere.Status, count("elsewhere"))
 	}
 	manual, err := os.ReadFile("../../docs/manual/install.md")

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OPS-101: at SIGTERM the manager is not ready any more, and goes on for the delay while Services still lead to it. Without one, and before it
-// serves anything, it ends at once.
+// OPS-101: at SIGTERM the manager is not ready any more, and goes on for the delay while Services still lead to it. Without one, and before
+// it serves anything, it ends at once.
 func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
@@ -88,8 +88,10 @@ func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
 	}
 	clients := clientfake.NewClientset()
 	lease, renew, retry := 4*time.Second, 3*time.Second, 20*time.Millisecond
-	options := ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(), LeaderElection: true, LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		LeaderElectionResourceLockInterface: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "sys", Name: "lock"}, Client: clients.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}}
+	options := ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard(), LeaderElection: true,
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		LeaderElectionResourceLockInterface: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "sys", Name: "lock"},
+			Client: clients.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}}
 	endWithin(50*time.Millisecond, &options)
 	mgr, err := ctrl.NewManager(&rest.Config{Host: server.URL}, options)
 	if err != nil {
@@ -123,8 +125,8 @@ func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
 	}
 }
 
-// OPS-101: the kubelet waits for longer than the manager needs to end: the delay, controllers and requests that take their time, and a lease
-// that is released late.
+// OPS-101: the kubelet waits for longer than the manager needs to end: the delay, controllers and requests that take their time, and a
+// lease that is released late.
 func TestTheShippedGracePeriodIsAboveWhatTheManagerNeeds(t *testing.T) {
 	text, err := os.ReadFile("../../config/manager/deployment.yaml")
 	if err != nil {

@@ -27,7 +27,8 @@ type loaded struct {
 }
 
 func load(pattern string) (*loaded, error) {
-	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles", pattern)
+	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles",
+		pattern)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
@@ -58,7 +59,8 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, err
 		}
 		parsed = append(parsed, file)
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{}}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
+		Implicits: map[ast.Node]types.Object{}}
 	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(l.exports[path]) })
 	pkg, err := (&types.Config{Importer: compiled}).Check(l.ImportPath, fset, parsed, info)
 	if err != nil {

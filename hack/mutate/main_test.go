@@ -96,8 +96,10 @@ func TestOutcomes(t *testing.T) {
 		got = append(got, outcome+" "+m.kind+" "+strings.TrimSpace(line[m.position.Column-1:]))
 	}
 	want := []string{
-		"KILLED BOUNDARY > Most }", "KILLED NEGATION > Most }", "KILLED ARITHMETIC - 1 }", "KILLED ARITHMETIC - n - 1 }", `KILLED NEGATION == "the end" }`,
-		"KILLED BOUNDARY < len(all)/2; i++ {", "KILLED NEGATION < len(all)/2; i++ {", "KILLED ARITHMETIC /2; i++ {", "KILLED STEP ++ {", "KILLED SIGN -all[i])",
+		"KILLED BOUNDARY > Most }", "KILLED NEGATION > Most }", "KILLED ARITHMETIC - 1 }", "KILLED ARITHMETIC - n - 1 }",
+		`KILLED NEGATION == "the end" }`,
+		"KILLED BOUNDARY < len(all)/2; i++ {", "KILLED NEGATION < len(all)/2; i++ {", "KILLED ARITHMETIC /2; i++ {", "KILLED STEP ++ {",
+		"KILLED SIGN -all[i])",
 		"NOT COVERED ARITHMETIC * n }", "KILLED SIGN -1 }", "LIVED BOUNDARY < 0 {", "KILLED NEGATION < 0 {", "KILLED SIGN -a",
 	}
 	if !slices.Equal(got, want) {

@@ -84,7 +84,8 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 		if len(prefixes) > 0 && !slices.Contains(prefixes, prefix) || this.total() == 0 && len(prefixes) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "%-4s %3d of %3d requirements tested (%d %%); %d only in runs of numbers, %d in part, %d not cited; %d not built\n",
+		fmt.Fprintf(out,
+			"%-4s %3d of %3d requirements tested (%d %%); %d only in runs of numbers, %d in part, %d not cited; %d not built\n",
 			prefix, len(this.whole), this.total(), this.percent(), len(this.run), len(this.part), len(this.none), len(this.left))
 		if len(prefixes) > 0 {
 			for _, list := range []struct {

@@ -58,7 +58,8 @@ func TestReport(t *testing.T) {
 		}
 	}
 	write("docs/spec/a.md", "# A\n- CS-001 One.\n- CS-002 Two, see CS-009.\n- CS-003 Three.\n- CS-004 Four.\n- CS-D1 Defect.\n- CS-007 Later.\n- XY-001 A kind to come.\n")
-	write("docs/spec/README.md", "Text.\n\n"+notBuilt+", and why:\n\n| | |\n|---|---|\n| XY, CS-007 | later |\n\n| CS-001 | another table |\n")
+	write("docs/spec/README.md",
+		"Text.\n\n"+notBuilt+", and why:\n\n| | |\n|---|---|\n| XY, CS-007 | later |\n\n| CS-001 | another table |\n")
 	write("a/a_test.go", "// CS-001, CS-D1 (part): x\n")
 	write("b_test.go", "// CS-001 (part), CS-002 to 003\n")
 	write("b.go", "// CS-004\n")
@@ -71,7 +72,8 @@ func TestReport(t *testing.T) {
 	if text, err := show(false); err != nil || text != line {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if text, err := show(false, "CS"); err != nil || text != line+"     in runs: 002 003\n     in part: D1\n     not cited: 004\n     not built: 007\n" {
+	if text, err := show(false, "CS"); err != nil ||
+		text != line+"     in runs: 002 003\n     in part: D1\n     not cited: 004\n     not built: 007\n" {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if text, err := show(true); text != line || err == nil || err.Error() != "CS: 20 % of the requirements are tested; 98 % must be" {

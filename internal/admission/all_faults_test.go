@@ -33,17 +33,22 @@ func TestARefusalTellsAllFaults(t *testing.T) {
 		all       []string // parts of the message
 	}{
 		"a CloneSet": {inTime(webhooks(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
-			metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}).validate), admissionv1.Create,
+			metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}).
+			validate), admissionv1.Create,
 			object("v1beta1", goodTemplate, `"minReadySeconds":-1,"revisionHistoryLimit":-1,"scaleStrategy":{"maxUnavailable":"x","podsToDelete":["a","a"]},"updateStrategy":{"type":"Sometimes","rollingUpdate":{"podUpdatePolicy":"Guess","partition":-1,"scatterStrategy":[{"key":"","value":"v"}]}}`), "",
-			[]string{"spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.scaleStrategy.maxUnavailable", "spec.scaleStrategy.podsToDelete[1]", "spec.updateStrategy.type",
-				"spec.updateStrategy.rollingUpdate.podUpdatePolicy", "spec.updateStrategy.rollingUpdate.partition", "spec.updateStrategy.rollingUpdate.scatterStrategy[0].key", "spec.template.spec.containers[0].image"}},
+			[]string{"spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.scaleStrategy.maxUnavailable",
+				"spec.scaleStrategy.podsToDelete[1]", "spec.updateStrategy.type",
+				"spec.updateStrategy.rollingUpdate.podUpdatePolicy", "spec.updateStrategy.rollingUpdate.partition",
+				"spec.updateStrategy.rollingUpdate.scatterStrategy[0].key", "spec.template.spec.containers[0].image"}},
 		"a SidecarSet": {inTime(sidecarSetHandler(t, nil, nil).validate), admissionv1.Create,
 			of("v1beta1", "SidecarSet", "", `{"containers":[{"name":"c","image":"i","podInjectPolicy":"Beside","transferEnv":[{"envName":"E"}]}],"revisionHistoryLimit":-1,"customVersion":"a b","injectionStrategy":{"revision":{"policy":"Rarely"}},"updateStrategy":{"type":"Sometimes","partition":"x"}}`), "",
-			[]string{"spec.selector", "spec.containers[0].podInjectPolicy", "spec.containers[0].transferEnv[0].sourceContainerName", "spec.revisionHistoryLimit", "spec.customVersion",
+			[]string{"spec.selector", "spec.containers[0].podInjectPolicy", "spec.containers[0].transferEnv[0].sourceContainerName",
+				"spec.revisionHistoryLimit", "spec.customVersion",
 				"spec.injectionStrategy.revision", "spec.updateStrategy.type", "spec.updateStrategy.partition"}},
 		"a second WorkloadSpread whose patch mounts a volume that nobody has": {inTime(spreadsOfDeployment(t).validate), admissionv1.Create,
 			spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a","maxReplicas":-1,"patch":{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"nobody","mountPath":"/x"}]}]}}}],"scheduleStrategy":{"type":"Never"}}`), "",
-			[]string{"WorkloadSpread first spreads this workload already", "spec.subsets[0].maxReplicas", "spec.scheduleStrategy.type", `spec.subsets[0].patch.spec.containers[0].volumeMounts[0].name: Not found`}},
+			[]string{"WorkloadSpread first spreads this workload already", "spec.subsets[0].maxReplicas", "spec.scheduleStrategy.type",
+				`spec.subsets[0].patch.spec.containers[0].volumeMounts[0].name: Not found`}},
 		"a WorkloadSpread of a kind that is not supported": {inTime(workloadSpreads(t, judgeless).validate), admissionv1.Create,
 			spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":""},"subsets":[{"name":""}]}`), "",
 			[]string{"apiVersion, kind and name must not be empty", "spec.subsets[0].name"}},
@@ -51,21 +56,30 @@ func TestARefusalTellsAllFaults(t *testing.T) {
 			of("v1beta1", "ImagePullJob", "", `{"image":"a b","completionPolicy":{"type":"Once"},"parallelism":"5%","imagePullPolicy":"Never","selector":{"names":["n","n"]}}`), "",
 			[]string{"spec.image", "spec.completionPolicy.type", "spec.parallelism", "spec.imagePullPolicy", "spec.selector.names"}},
 		"an ImageListPullJob": {imageHandlers(t, "")[validatePullListPath], admissionv1.Create,
-			of("v1beta1", "ImageListPullJob", "", `{"images":["a b","nginx","docker.io/library/nginx"],"completionPolicy":{},"parallelism":-1}`), "",
+			of("v1beta1", "ImageListPullJob", "",
+				`{"images":["a b","nginx","docker.io/library/nginx"],"completionPolicy":{},"parallelism":-1}`), "",
 			[]string{"spec.images[0]", "spec.images[2]", "spec.parallelism"}},
 		"a NodeImage": {imageHandlers(t, "")[validateNodeImagePath], admissionv1.Create,
 			of("v1beta1", "NodeImage", "", `{"images":{"A B":{"tags":[]},"a":{"tags":[{"tag":"1","version":-1},{"tag":""}]}}}`), "",
-			[]string{"\"A B\" is no name", "spec.images[a].tags[0] of a:1: createdAt", "spec.images[a].tags[0] of a:1: version", "spec.images[a].tags[0] of a:1: pullPolicy", "spec.images[a].tags[1]: image a has an empty tag"}},
+			[]string{"\"A B\" is no name", "spec.images[a].tags[0] of a:1: createdAt", "spec.images[a].tags[0] of a:1: version",
+				"spec.images[a].tags[0] of a:1: pullPolicy", "spec.images[a].tags[1]: image a has an empty tag"}},
 		"a ContainerRecreateRequest": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain","ports":[]},{"name":"nobody"},{"name":"init"}],"activeDeadlineSeconds":1,"ttlSecondsAfterFinished":-1,"strategy":{"minStartedSeconds":-1,"failurePolicy":"Retry"}}`), "",
-			[]string{"spec.activeDeadlineSeconds", "spec.ttlSecondsAfterFinished", "spec.strategy.minStartedSeconds", "unknown failurePolicy", "can not recreate plain multi times", "container nobody not found", "container init is an init container"}},
+			[]string{"spec.activeDeadlineSeconds", "spec.ttlSecondsAfterFinished", "spec.strategy.minStartedSeconds",
+				"unknown failurePolicy", "can not recreate plain multi times", "container nobody not found",
+				"container init is an init container"}},
 		"a ContainerRecreateRequest for no pod": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"nobody","containers":[],"activeDeadlineSeconds":1}`), "",
 			[]string{"spec.containers", "spec.activeDeadlineSeconds", "no found Pod named nobody"}},
 		"an update of a ContainerRecreateRequest": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update,
-			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"b"}`, `{"podName":"web-8","containers":[]}`), crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"a"}`, `{"podName":"web-7","containers":[]}`),
+			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"b"}`, `{"podName":"web-8","containers":[]}`),
+			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"a"}`, `{"podName":"web-7","containers":[]}`),
 			[]string{"spec of ContainerRecreateRequest is immutable", "crr.apps.kruise.io/pod-uid"}},
-		"a pod": {mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{err: field.ErrorList{field.Duplicate(field.NewPath("spec", "containers").Index(0).Child("name"), "side")}.ToAggregate()}, false, time.Now)), false), admissionv1.Create,
+		"a pod": {
+			mutatePod(newPodChain(false, nil,
+				pod.NewSidecars(
+					oneSidecar{err: field.ErrorList{field.Duplicate(field.NewPath("spec", "containers").Index(0).Child("name"),
+						"side")}.ToAggregate()}, false, time.Now)), false), admissionv1.Create,
 			`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"x","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"high"}]},{"name":"y","env":[{"name":"KRUISE_CONTAINER_PRIORITY","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}]}}`, "",
 			[]string{"spec.containers[0].name: Duplicate", "spec.containers[0].env[0].value", "spec.containers[1].env[0].valueFrom"}},
 	} {
@@ -119,7 +133,9 @@ func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 func TestARefusedKindOfAWorkloadSpreadIsExplained(t *testing.T) {
 	given := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d"},"subsets":[{"name":"a"}]}`)
 	response := review(t, inTime(workloadSpreads(t, &apiServer{answer: accepts}).validate), admissionv1.Create, given, "")
-	for _, part := range []string{"spec.targetRef", "DaemonSet", `group "apps"`, "not supported", "CloneSet, Deployment, ReplicaSet, StatefulSet and Job", "WorkloadSpread_Watch_Custom_Workload_WhiteList", "ConfigMap kruise-configuration"} {
+	for _, part := range []string{"spec.targetRef", "DaemonSet", `group "apps"`, "not supported",
+		"CloneSet, Deployment, ReplicaSet, StatefulSet and Job", "WorkloadSpread_Watch_Custom_Workload_WhiteList",
+		"ConfigMap kruise-configuration"} {
 		if response.Allowed || !strings.Contains(response.Result.Message, part) {
 			t.Errorf("does not say %q: %+v", part, response.Result)
 		}

@@ -81,8 +81,8 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 }
 
 // unknownFields finds the fields in value that type t has no place for. The list of the JSON library ends at a hundred, and its paths
-// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know. listed is how much of a path leads to
-// an item of a list; 0 if there is none on the way.
+// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know. listed is how much of a path
+// leads to an item of a list; 0 if there is none on the way.
 func unknownFields(value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any)) {
 	t = jsonfields.Elem(t)
 	if jsonfields.Decodes(t) {
@@ -128,7 +128,8 @@ func leaves(value any, path []string, found func(path []string, value any)) {
 
 func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
-// insert sets a value where there is none. Objects on the way are made; lists, which are in the listed first steps of the path, and their items are not.
+// insert sets a value where there is none. Objects on the way are made; lists, which are in the listed first steps of the path, and their
+// items are not.
 func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])

@@ -11,8 +11,8 @@ import (
 	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
 )
 
-// OPS-072, OPS-112: what a newer release has in spec.updateStrategy of a kind other than CloneSet has the same place in both versions there,
-// also where a CloneSet has it elsewhere.
+// OPS-072, OPS-112: what a newer release has in spec.updateStrategy of a kind other than CloneSet has the same place in both versions
+// there, also where a CloneSet has it elsewhere.
 func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
 	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
 	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
@@ -49,9 +49,11 @@ func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	const count = 5000
 	images := document{}
 	for i := range count {
-		images[fmt.Sprintf("registry.example/a.b/img%d", i)] = document{"tags": []any{document{"tag": "1.2", "future": json.Number(fmt.Sprint(i))}}}
+		images[fmt.Sprintf("registry.example/a.b/img%d", i)] = document{
+			"tags": []any{document{"tag": "1.2", "future": json.Number(fmt.Sprint(i))}}}
 	}
-	text, err := json.Marshal(document{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": document{"name": "n"}, "spec": document{"images": images}})
+	text, err := json.Marshal(document{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": document{"name": "n"},
+		"spec": document{"images": images}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func accepts(template document) (int, any) {
 
 func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(document) (int, any) {
 	return func(document) (int, any) {
-		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message,
+		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code),
+			Reason: reason, Message: message,
 			Details: &metav1.StatusDetails{Causes: causes}}
 	}
 }
@@ -104,7 +105,8 @@ func review(t *testing.T, handler admission.Handler, operation admissionv1.Opera
 	if old != "" {
 		request.OldObject.Raw = []byte(old)
 	}
-	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"}, Request: request})
+	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview",
+		APIVersion: "admission.k8s.io/v1"}, Request: request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,8 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 		metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.volumes[1].name", Message: "Invalid value: \"B_d\""})}
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","volumes":[{"name":"v"}],"containers":[{"name":"a"}]}}`
 	got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE",
-		object("v1alpha1", template, `"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
+		object("v1alpha1", template,
+			`"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
 	if got.Allowed || got.UID != "uid" || got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid {
 		t.Fatalf("%+v", got)
 	}
@@ -179,21 +182,33 @@ func TestTemplateAnswers(t *testing.T) {
 		warning string
 		asked   int
 	}{
-		"accepted":                      {answer: accepts, allowed: true, asked: 1},
-		"document that does not decode": {answer: answers(400, metav1.StatusReasonBadRequest, "json: cannot unmarshal"), fields: []string{"spec.template"}, asked: 1},
-		"invalid without causes":        {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"}, asked: 1},
-		"no rights lets through":        {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true, warning: "spec.template could not be validated: no rights", asked: 1},
-		"server trouble lets through":   {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true, warning: "trouble", asked: 1},
-		"a policy of others denies": {answer: answers(422, metav1.StatusReasonInvalid, `podtemplates "afloat-dry-run-x" is forbidden: ValidatingAdmissionPolicy 'owner' with binding 'owner' denied request: no owner`,
+		"accepted": {answer: accepts, allowed: true, asked: 1},
+		"document that does not decode": {answer: answers(400, metav1.StatusReasonBadRequest, "json: cannot unmarshal"),
+			fields: []string{"spec.template"}, asked: 1},
+		"invalid without causes": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"},
+			asked: 1},
+		"no rights lets through": {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true,
+			warning: "spec.template could not be validated: no rights", asked: 1},
+		"server trouble lets through": {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true,
+			warning: "trouble", asked: 1},
+		"a policy of others denies": {answer: answers(422, metav1.StatusReasonInvalid,
+			`podtemplates "afloat-dry-run-x" is forbidden: ValidatingAdmissionPolicy 'owner' with binding 'owner' denied request: no owner`,
 			metav1.StatusCause{Message: "no owner"}), allowed: true, warning: "ValidatingAdmissionPolicy 'owner'", asked: 1},
 		"a proxy answers 400": {answer: answers(400, metav1.StatusReasonBadRequest, "the server rejected our request for an unknown reason",
-			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true, warning: "unknown reason", asked: 1},
-		"a proxy answers 422": {answer: answers(422, metav1.StatusReasonInvalid, "the server rejected our request due to an error in our request",
-			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true, warning: "an error in our request", asked: 1},
-		"a webhook of others refuses":   {answer: answers(400, metav1.StatusReasonBadRequest, `admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
-		"unchanged template on update":  {answer: answers(422, metav1.StatusReasonInvalid, "bad"), old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
-		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause), old: object("v1beta1", ported, ""), allowed: true, asked: 2},
-		"metadata only":                 {answer: accepts, old: strings.Replace(object("v1beta1", goodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
+			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true,
+			warning: "unknown reason", asked: 1},
+		"a proxy answers 422": {answer: answers(422, metav1.StatusReasonInvalid,
+			"the server rejected our request due to an error in our request",
+			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true,
+			warning: "an error in our request", asked: 1},
+		"a webhook of others refuses": {answer: answers(400, metav1.StatusReasonBadRequest,
+			`admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
+		"unchanged template on update": {answer: answers(422, metav1.StatusReasonInvalid, "bad"),
+			old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
+		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause),
+			old: object("v1beta1", ported, ""), allowed: true, asked: 2},
+		"metadata only": {answer: accepts,
+			old: strings.Replace(object("v1beta1", goodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +237,9 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 		var causes []metav1.StatusCause
 		for i, item := range template["spec"].(document)["containers"].([]any) {
 			if item.(document)["image"] == nil {
-				causes = append(causes, metav1.StatusCause{Type: "FieldValueRequired", Field: fmt.Sprintf("template.spec.containers[%d].image", i), Message: "Required value"})
+				causes = append(causes,
+					metav1.StatusCause{Type: "FieldValueRequired", Field: fmt.Sprintf("template.spec.containers[%d].image", i),
+						Message: "Required value"})
 			}
 		}
 		return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
@@ -234,7 +251,8 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 		`{"name":"new","image":"i"},{"name":"a"}`: nil,
 		`{"name":"new"},{"name":"a"}`:             {"spec.template.spec.containers[1].image"},
 	} {
-		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated), containers(`{"name":"a"}`))
+		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated),
+			containers(`{"name":"a"}`))
 		if diff := cmp.Diff(want, fields(got)); diff != "" {
 			t.Errorf("%s: %s", updated, diff)
 		}
@@ -248,7 +266,8 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 	if !strings.Contains(string(got.Patch), `"type":"ReCreate"`) || strings.Contains(string(got.Patch), "rollingUpdate") {
 		t.Errorf("patch of a v1alpha1 object: %s", got.Patch)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
+		object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
 		t.Errorf("%+v", got.Result)
 	}
 }
@@ -268,10 +287,13 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 		has, not []string
 		warnings int
 	}{
-		"create":                        {answer: completes, has: []string{pullPolicy, restart}},
-		"template changed":              {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy}, not: []string{restart}},
-		"template unchanged":            {answer: completes, old: object("v1beta1", goodTemplate, `"minReadySeconds":1`), not: []string{"template"}},
-		"no answer":                     {answer: answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart}, warnings: 1},
+		"create": {answer: completes, has: []string{pullPolicy, restart}},
+		"template changed": {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy},
+			not: []string{restart}},
+		"template unchanged": {answer: completes, old: object("v1beta1", goodTemplate, `"minReadySeconds":1`),
+			not: []string{"template"}},
+		"no answer": {answer: answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart},
+			warnings: 1},
 		"invalid is told by validation": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{restart}},
 	}
 	for name, test := range cases {
@@ -280,7 +302,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: test.answer}).mutate), operation, object("v1beta1", goodTemplate, ""), test.old)
+			got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: test.answer}).mutate), operation,
+				object("v1beta1", goodTemplate, ""), test.old)
 			if !got.Allowed || got.PatchType == nil || len(got.Warnings) != test.warnings {
 				t.Fatalf("%+v", got)
 			}
@@ -308,7 +331,8 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 		"server trouble":        answers(500, metav1.StatusReasonInternalError, "etcdserver: request timed out"),
 		"timeout":               answers(504, metav1.StatusReasonTimeout, "timeout"),
 		"a policy":              answers(422, metav1.StatusReasonInvalid, "denied", metav1.StatusCause{Message: "no owner"}),
-		"a stricter server":     answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}),
+		"a stricter server": answers(422, metav1.StatusReasonInvalid, "bad",
+			metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := webhooks(t, &apiServer{answer: answer})
@@ -322,7 +346,8 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if validated := review(t, inTime(w.validate), admissionv1.Update, string(after), object("v1beta1", stored, "")); !validated.Allowed {
+			if validated := review(t, inTime(w.validate), admissionv1.Update, string(after),
+				object("v1beta1", stored, "")); !validated.Allowed {
 				t.Errorf("%+v", validated.Result)
 			}
 			doc, err := decodeDocument(after)
@@ -342,7 +367,8 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			if !revision.Equal(revisions[0], revisions[1]) {
 				t.Errorf("a new revision: %s", template)
 			}
-			if refused := name == "a stricter server"; (len(got.Warnings) == 0) != refused || !refused && !strings.Contains(got.Warnings[0], "keeps the defaults that are stored") {
+			if refused := name == "a stricter server"; (len(got.Warnings) == 0) != refused ||
+				!refused && !strings.Contains(got.Warnings[0], "keeps the defaults that are stored") {
 				t.Errorf("warnings: %q", got.Warnings)
 			}
 		})
@@ -353,7 +379,8 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 // DP-010, DP-011, DP-012, DP-018 as well.
 func TestDeletionProtection(t *testing.T) {
 	labelled := func(label, replicas, more string) string {
-		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more + `,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
+		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more +
+			`,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
 	}
 	cases := map[string]struct {
 		old     string
@@ -375,7 +402,8 @@ func TestDeletionProtection(t *testing.T) {
 			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
 			handlers := handlersOf(t, "CloneSet", list, CloneSets(&Environment{Options: Options{Gates: gates(t, list)}}))
 			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
-			if got.Allowed != (test.refused == "") || !got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
+			if got.Allowed != (test.refused == "") ||
+				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
 				t.Errorf("%+v", got.Result)
 			}
 		})
@@ -391,7 +419,9 @@ func TestPrivilegedContainers(t *testing.T) {
 	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
 		t.Error(diff)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE", object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""), object("v1beta1", template, "")); !got.Allowed {
+	if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE",
+		object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""),
+		object("v1beta1", template, "")); !got.Allowed {
 		t.Errorf("%+v", got.Result)
 	}
 	hooks.forbidPrivileged = false
@@ -405,11 +435,14 @@ func TestHostileObjects(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	good := object("v1beta1", goodTemplate, "")
 	many := strings.TrimSuffix(strings.Repeat(`"x",`, 20000), ",")
-	for _, hostile := range []string{"", "null", "[]", "7", `{}`, `{"spec":null}`, `{"apiVersion":7,"spec":[]}`, `{"apiVersion":"apps.kruise.io/v9","spec":{}}`,
+	for _, hostile := range []string{"", "null", "[]", "7", `{}`, `{"spec":null}`, `{"apiVersion":7,"spec":[]}`,
+		`{"apiVersion":"apps.kruise.io/v9","spec":{}}`,
 		`{"apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":{"template":null,"selector":null,"updateStrategy":null,"scaleStrategy":null}}`,
 		object("v1beta1", "null", ""), object("v1alpha1", "[]", `"updateStrategy":{"partition":99999999999}`),
-		object("v1beta1", `{"spec":{"containers":[null,{}],"volumes":[null]}}`, `"volumeClaimTemplates":[null,{"metadata":null},{"metadata":{"name":7}}]`),
-		object("v1beta1", `{"spec":[]}`, `"volumeClaimTemplates":{}`), object("v1alpha1", `{"metadata":{"labels":[]},"spec":{"volumes":{}}}`, `"scaleStrategy":{"podsToDelete":[`+many+`]}`)} {
+		object("v1beta1", `{"spec":{"containers":[null,{}],"volumes":[null]}}`,
+			`"volumeClaimTemplates":[null,{"metadata":null},{"metadata":{"name":7}}]`),
+		object("v1beta1", `{"spec":[]}`, `"volumeClaimTemplates":{}`),
+		object("v1alpha1", `{"metadata":{"labels":[]},"spec":{"volumes":{}}}`, `"scaleStrategy":{"podsToDelete":[`+many+`]}`)} {
 		for operation, old := range map[admissionv1.Operation]string{"CREATE": "", "UPDATE": good} {
 			if operation == "UPDATE" && hostile == "" {
 				continue
@@ -433,8 +466,10 @@ func TestTemplateNoDefaults(t *testing.T) {
 	server := &apiServer{answer: accepts}
 	hooks := webhooks(t, server)
 	hooks.templateDefaults = false
-	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
-	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") || !strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.asked) > 0 {
+	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE",
+		object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
+	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") ||
+		!strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.asked) > 0 {
 		t.Errorf("IPU-014: %s", got.Patch)
 	}
 }
@@ -444,10 +479,12 @@ func TestOtherRequests(t *testing.T) {
 	if got := review(t, inTime(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
 		t.Errorf("delete: %+v", got.Result)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
+		""); got.Allowed || got.Result.Code != 422 {
 		t.Errorf("wrong types: %+v", got.Result)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
+	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
+		object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("CS-344: %+v", got)
 	}
 	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })

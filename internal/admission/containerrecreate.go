@@ -59,7 +59,8 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 }
 
 // readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1 annotation of CRR-047.
-func readRecreate(raw []byte, request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
+func readRecreate(raw []byte,
+	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
@@ -83,7 +84,8 @@ func readRecreate(raw []byte, request *admission.Request) (acquired string, hub 
 	}
 }
 
-func (w *recreateWebhook) create(ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
+func (w *recreateWebhook) create(ctx context.Context, request *admission.Request,
+	hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
 	wrong := containerrecreate.Check(hub)
 	if hub.Spec.PodName == "" {
 		return refused(wrong.Code, wrong.Message)
@@ -115,11 +117,16 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	}
 	ahead := w.ahead(ctx, pod)
 	if ahead >= mostAhead {
-		return refused(http.StatusTooManyRequests, fmt.Sprintf("%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued", ahead, pod.Name, mostAhead))
+		return refused(http.StatusTooManyRequests,
+			fmt.Sprintf("%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued", ahead, pod.Name,
+				mostAhead))
 	}
 	response := admission.Patched("", patch...)
 	if ahead > 0 { // Their names are nobody's business who can only reach the port of the webhook.
-		return response.WithWarnings(fmt.Sprintf("another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive))
+		return response.WithWarnings(
+			fmt.Sprintf(
+				"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)",
+				pod.Name, pod.Namespace, pub.RecreateActive))
 	}
 	return response
 }
@@ -140,15 +147,16 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
-// mostAhead is how many requests for a pod may be ahead of one: a daemon answers each of them, and has few requests to the API server per second for all
-// that its node does.
+// mostAhead is how many requests for a pod may be ahead of one: a daemon answers each of them, and has few requests to the API server per
+// second for all that its node does.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished (CRR-164). Those that the cache does not have yet are not known, nor does anybody
-// wait for it.
+// ahead counts the other requests for the pod that are not finished (CRR-164). Those that the cache does not have yet are not known, nor
+// does anybody wait for it.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
-	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"}, client.UnsafeDisableDeepCopy)
+	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),
+		client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return 0 // no warning rather than a wrong one
 	}

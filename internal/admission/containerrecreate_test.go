@@ -29,19 +29,26 @@ func recreatable(changes ...func(*corev1.Pod)) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "node-a", TerminationGracePeriodSeconds: &grace,
 			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: &always}},
 			Containers: []corev1.Container{
-				{Name: "plain", Ports: ports, Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}}},
+				{Name: "plain", Ports: ports,
+					Lifecycle: &corev1.Lifecycle{
+						PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}}},
 				{Name: "exec", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}})},
-				{Name: "http", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
-				{Name: "tcp", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
+				{Name: "http", Ports: ports,
+					Lifecycle: hook(
+						corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
+				{Name: "tcp", Ports: ports,
+					Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
 				{Name: "sleep", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}})},
 				{Name: "new"}, {Name: "unseen"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "new"}}},
 	}
 	for _, name := range []string{"plain", "exec", "http", "tcp", "sleep"} {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "c://" + name, RestartCount: 2})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name, RestartCount: 2})
 	}
 	for _, name := range []string{"init", "native"} {
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "c://" + name})
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
+			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name})
 	}
 	for _, change := range changes {
 		change(pod)
@@ -63,7 +70,8 @@ func recreateHandler(t *testing.T, pod *corev1.Pod, more ...runtime.Object) *rec
 }
 
 func crr(version, metadata, spec string) string {
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ContainerRecreateRequest","metadata":{"name":"r","namespace":"shop"` + metadata + `},"spec":` + spec + `}`
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ContainerRecreateRequest","metadata":{"name":"r","namespace":"shop"` +
+		metadata + `},"spec":` + spec + `}`
 }
 
 // admitted is a document as the webhook leaves it.
@@ -88,8 +96,8 @@ func patched(t *testing.T, given string, body []byte) string {
 	return string(text)
 }
 
-// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions: at admission that which tells nothing of the pod, right
-// after that the facts about it, which the webhook lets whoever writes them write, but no others.
+// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions: at admission that which
+// tells nothing of the pod, right after that the facts about it, which the webhook lets whoever writes them write, but no others.
 func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
@@ -130,9 +138,12 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 			"strategy": document{"failurePolicy": "Fail", "terminationGracePeriodSeconds": json.Number("45")},
 			"containers": []any{
 				document{"name": "plain", "future": json.Number("1"), "statusContext": context("plain", "2")},
-				document{"name": "exec", "statusContext": context("exec", "2"), "preStop": document{"exec": document{"command": []any{"stop"}}}},
-				document{"name": "http", "statusContext": context("http", "2"), "preStop": document{"httpGet": document{"path": "/stop", "port": "http"}}, "ports": ports},
-				document{"name": "tcp", "statusContext": context("tcp", "2"), "preStop": document{"tcpSocket": document{"port": json.Number("80")}}, "ports": ports},
+				document{"name": "exec", "statusContext": context("exec", "2"),
+					"preStop": document{"exec": document{"command": []any{"stop"}}}},
+				document{"name": "http", "statusContext": context("http", "2"),
+					"preStop": document{"httpGet": document{"path": "/stop", "port": "http"}}, "ports": ports},
+				document{"name": "tcp", "statusContext": context("tcp", "2"),
+					"preStop": document{"tcpSocket": document{"port": json.Number("80")}}, "ports": ports},
 				document{"name": "sleep", "statusContext": context("sleep", "2")},
 				document{"name": "native", "statusContext": context("native", "0")}, // CRR-034
 			},
@@ -171,8 +182,8 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 	}
 }
 
-// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a pod of others: the answer tells neither what its containers
-// are, nor where they run, nor how they are stopped, nor who else restarts it.
+// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a pod of others: the answer tells neither what its
+// containers are, nor where they run, nor how they are stopped, nor who else restarts it.
 func TestAForgedRequestIsToldNothingOfAPod(t *testing.T) {
 	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
@@ -211,20 +222,27 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		"CRR-025 negative started":     {strategy(`"minStartedSeconds":-1`), nil, 400, "non-negative"},
 		"CRR-026 an unknown policy":    {strategy(`"failurePolicy":"Retry"`), nil, 400, "unknown failurePolicy"},
 		"CRR-027 no such pod":          {`{"podName":"web-8","containers":[{"name":"plain"}]}`, nil, 400, "no found Pod named web-8"},
-		"CRR-028 a finished pod":       {one(""), recreatable(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), 400, "inactive Pod"},
+		"CRR-028 a finished pod": {one(""), recreatable(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), 400,
+			"inactive Pod"},
 		"CRR-028 a pod being deleted": {one(""), recreatable(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"f"}
 		}), 400, "inactive Pod"},
 		"CRR-028 a finished pod whose sidecars end": {one(""), recreatable(func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Conditions = corev1.PodSucceeded, []corev1.PodCondition{{Type: "SidecarTerminated", Status: "False"}}
 		}), 200, ""},
-		"CRR-029 no node":                    {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
-		"CRR-030 the node is gone":           {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400, "no found Node of Pod web-7"},
-		"CRR-031 twice":                      {`{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain"}]}`, nil, 400, "can not recreate plain multi times"},
-		"CRR-010, CRR-032 own context":       {`{"podName":"web-7","containers":[{"name":"plain","statusContext":{"containerID":"x","restartCount":0}}]}`, nil, 400, "read-only"},
-		"CRR-032 own hook":                   {`{"podName":"web-7","containers":[{"name":"plain","preStop":{}}]}`, nil, 400, "read-only"},
-		"CRR-033 no such container":          {`{"podName":"web-7","containers":[{"name":"none"}]}`, nil, 400, "container none not found in Pod"},
-		"CRR-033 no status":                  {`{"podName":"web-7","containers":[{"name":"unseen"}]}`, nil, 400, "not found unseen containerStatus in Pod Status"},
+		"CRR-029 no node": {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
+		"CRR-030 the node is gone": {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400,
+			"no found Node of Pod web-7"},
+		"CRR-031 twice": {`{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain"}]}`, nil, 400,
+			"can not recreate plain multi times"},
+		"CRR-010, CRR-032 own context": {
+			`{"podName":"web-7","containers":[{"name":"plain","statusContext":{"containerID":"x","restartCount":0}}]}`, nil, 400,
+			"read-only"},
+		"CRR-032 own hook": {`{"podName":"web-7","containers":[{"name":"plain","preStop":{}}]}`, nil, 400, "read-only"},
+		"CRR-033 no such container": {`{"podName":"web-7","containers":[{"name":"none"}]}`, nil, 400,
+			"container none not found in Pod"},
+		"CRR-033 no status": {`{"podName":"web-7","containers":[{"name":"unseen"}]}`, nil, 400,
+			"not found unseen containerStatus in Pod Status"},
 		"CRR-033 no ID":                      {`{"podName":"web-7","containers":[{"name":"new"}]}`, nil, 400, "initialized"},
 		"CRR-034 an ordinary init container": {`{"podName":"web-7","containers":[{"name":"init"}]}`, nil, 400, "init container"},
 	}
@@ -236,7 +254,8 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 			}
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
 				response := review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
-				if response.Allowed != (test.code == 200) || !response.Allowed && (response.Result.Code != test.code || !strings.Contains(response.Result.Message, test.message)) {
+				if response.Allowed != (test.code == 200) ||
+					!response.Allowed && (response.Result.Code != test.code || !strings.Contains(response.Result.Message, test.message)) {
 					t.Errorf("%s: %+v", version, response.Result)
 				}
 			}
@@ -244,7 +263,8 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 	}
 	off := recreateHandler(t, recreatable())
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
-	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed || response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
+	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed ||
+		response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
 		t.Errorf("CRR-020: %+v", response.Result)
 	}
 }
@@ -257,21 +277,32 @@ func TestRecreateUpdates(t *testing.T) {
 		version, old, updated string
 		message               string
 	}{
-		"CRR-045 the spec":                    {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels, strings.Replace(spec, "plain", "exec", 1)), "spec of ContainerRecreateRequest is immutable"},
-		"CRR-046 the node":                    {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `"n"`, `"m"`, 1), spec), "not allowed to update immutable label crr.apps.kruise.io/node-name"},
-		"CRR-046 the pod removed":             {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `,"crr.apps.kruise.io/pod-uid":"u"`, "", 1), spec), "pod-uid"},
-		"CRR-046 the pod added":               {"v1beta1", crr("v1beta1", "", spec), crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":""}`, spec), "pod-uid"},
-		"CRR-047 the time":                    {"v1alpha1", crr("v1alpha1", acquired, spec), crr("v1alpha1", strings.Replace(acquired, "10:00", "11:00", 1), spec), "not allowed to update immutable annotation"},
-		"CRR-047 the time removed":            {"v1alpha1", crr("v1alpha1", acquired, spec), crr("v1alpha1", "", spec), "not allowed to update immutable annotation"},
-		"CRR-047 the time set":                {"v1alpha1", crr("v1alpha1", "", spec), crr("v1alpha1", acquired, spec), ""},
-		"CRR-048, CRR-141 the active label":   {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", strings.Replace(labels, `"crr.apps.kruise.io/active":"true",`, "", 1), spec), ""},
-		"CRR-048 other metadata":              {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels+`,"finalizers":["f"],"annotations":{"a":"b"}`, spec), ""},
-		"CRR-049 the same spec in other text": {"v1beta1", crr("v1beta1", labels, spec), crr("v1beta1", labels, `{"containers":[{"name":"plain"}],"podName":"web-7"}`), ""},
+		"CRR-045 the spec": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", labels, strings.Replace(spec, "plain", "exec", 1)), "spec of ContainerRecreateRequest is immutable"},
+		"CRR-046 the node": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", strings.Replace(labels, `"n"`, `"m"`, 1), spec),
+			"not allowed to update immutable label crr.apps.kruise.io/node-name"},
+		"CRR-046 the pod removed": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", strings.Replace(labels, `,"crr.apps.kruise.io/pod-uid":"u"`, "", 1), spec), "pod-uid"},
+		"CRR-046 the pod added": {"v1beta1", crr("v1beta1", "", spec),
+			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":""}`, spec), "pod-uid"},
+		"CRR-047 the time": {"v1alpha1", crr("v1alpha1", acquired, spec),
+			crr("v1alpha1", strings.Replace(acquired, "10:00", "11:00", 1), spec), "not allowed to update immutable annotation"},
+		"CRR-047 the time removed": {"v1alpha1", crr("v1alpha1", acquired, spec), crr("v1alpha1", "", spec),
+			"not allowed to update immutable annotation"},
+		"CRR-047 the time set": {"v1alpha1", crr("v1alpha1", "", spec), crr("v1alpha1", acquired, spec), ""},
+		"CRR-048, CRR-141 the active label": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", strings.Replace(labels, `"crr.apps.kruise.io/active":"true",`, "", 1), spec), ""},
+		"CRR-048 other metadata": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", labels+`,"finalizers":["f"],"annotations":{"a":"b"}`, spec), ""},
+		"CRR-049 the same spec in other text": {"v1beta1", crr("v1beta1", labels, spec),
+			crr("v1beta1", labels, `{"containers":[{"name":"plain"}],"podName":"web-7"}`), ""},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			response := review(t, inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
-			if response.Allowed != (test.message == "") || !response.Allowed && (response.Result.Code != 403 || !strings.Contains(response.Result.Message, test.message)) {
+			if response.Allowed != (test.message == "") ||
+				!response.Allowed && (response.Result.Code != 403 || !strings.Contains(response.Result.Message, test.message)) {
 				t.Errorf("%+v", response.Result)
 			}
 			if len(response.Patch) != 0 {
@@ -287,7 +318,8 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	off := recreateHandler(t, recreatable())
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
-	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec), crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
+	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
+		crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
 		t.Errorf("%+v", r.Result)
 	}
 	if r := review(t, handler, admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
@@ -308,7 +340,8 @@ func TestRecreateWarnings(t *testing.T) {
 	}
 	handler := inTime(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
-	response := review(t, handler, admissionv1.Create, crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
+	response := review(t, handler, admissionv1.Create,
+		crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
 	want := []string{"another ContainerRecreateRequest for Pod web-7 is not finished: this one waits for it (kubectl get crr -n shop -l crr.apps.kruise.io/active=true)",
 		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
@@ -316,7 +349,8 @@ func TestRecreateWarnings(t *testing.T) {
 	}
 }
 
-// CRR-164 (part): thousands of requests for a few pods, each of which the daemon answers, kept it from answering those of other namespaces in time.
+// CRR-164 (part): thousands of requests for a few pods, each of which the daemon answers, kept it from answering those of other namespaces
+// in time.
 func TestRequestsForOnePodAreFew(t *testing.T) {
 	var others []runtime.Object
 	add := func(name string, finished bool) {

@@ -83,7 +83,8 @@ func (h *conversionHandler) convert(request *apiextensionsv1.ConversionRequest) 
 			// The protocol knows success and failure of a whole review only. What gets here is no object of ours at all.
 			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
 			response.ConvertedObjects = nil
-			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,
+				Reason:  metav1.StatusReasonBadRequest,
 				Message: fmt.Sprintf("object %d: %v", i, err)}
 			return response
 		}
@@ -116,7 +117,8 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	}
 	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its document under the new version;
 	// what the schema there does not know is pruned by the API server.
-	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to, "name", nameOf(raw))
+	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to,
+		"name", nameOf(raw))
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)

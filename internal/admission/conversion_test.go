@@ -20,7 +20,8 @@ import (
 func convert(t *testing.T, body string) (int, document) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	(&conversionHandler{log: logr.Discard(), kinds: Registered}).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), "POST", convertPath, strings.NewReader(body)))
+	(&conversionHandler{log: logr.Discard(), kinds: Registered}).ServeHTTP(recorder,
+		httptest.NewRequestWithContext(t.Context(), "POST", convertPath, strings.NewReader(body)))
 	if recorder.Code != 200 {
 		return recorder.Code, nil
 	}
@@ -37,7 +38,9 @@ func TestConvertReview(t *testing.T) {
 		good := object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
 		same := object("v1beta1", goodTemplate, "")
 		broken := strings.Replace(object("v1alpha1", goodTemplate, ""), `"replicas":1`, `"replicas":"many"`, 1)
-		code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/`+version+`","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+good+`,`+same+`,`+broken+`]}}`)
+		code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/`+version+
+			`","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+good+`,`+same+`,`+
+			broken+`]}}`)
 		if code != 200 || got["apiVersion"] != "apiextensions.k8s.io/"+version {
 			t.Fatalf("%d %v", code, got)
 		}
@@ -57,7 +60,8 @@ func TestConvertReview(t *testing.T) {
 			}
 		}
 		strategy := objects[0].(document)["spec"].(document)["updateStrategy"]
-		if diff := cmp.Diff(document{"type": "RollingUpdate", "rollingUpdate": document{"podUpdatePolicy": "InPlaceOnly"}}, strategy); diff != "" {
+		if diff := cmp.Diff(document{"type": "RollingUpdate", "rollingUpdate": document{"podUpdatePolicy": "InPlaceOnly"}},
+			strategy); diff != "" {
 			t.Error(diff)
 		}
 		if objects[2].(document)["spec"].(document)["replicas"] != "many" {
@@ -74,7 +78,8 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil, schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
+	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil,
+		schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: %v", err)
 	}
 }
@@ -82,13 +87,20 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 // OPS-072, OPS-112: fields of a newer release, that the types do not have, go there and back.
 func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 	cases := map[string]struct{ from, to, members, at string }{
-		"in the spec":                  {"v1beta1", "v1alpha1", `"future":{"a":[1,12345678901234567890]}`, "spec.future.a.1"},
-		"in an object that moves":      {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"future":"x"}}`, "spec.updateStrategy.future"},
-		"in an object that moves back": {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"InPlaceOnly","inPlaceUpdateStrategy":{"future":"x"}}`, "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.future"},
-		"beside what moves":            {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`, "spec.updateStrategy.rollingUpdate.future.x"},
-		"beside what does not move":    {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`, "spec.updateStrategy.rollingUpdate.future.y"},
-		"in an item":                   {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"ReCreate","scatterStrategy":[{"key":"a","value":"b"},{"key":"c","value":"d","future":true}]}`, "spec.updateStrategy.rollingUpdate.scatterStrategy.1.future"},
-		"in another case of letters":   {"v1beta1", "v1alpha1", `"Replicas":7`, "spec.Replicas"},
+		"in the spec": {"v1beta1", "v1alpha1", `"future":{"a":[1,12345678901234567890]}`, "spec.future.a.1"},
+		"in an object that moves": {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"future":"x"}}`,
+			"spec.updateStrategy.future"},
+		"in an object that moves back": {"v1alpha1", "v1beta1",
+			`"updateStrategy":{"type":"InPlaceOnly","inPlaceUpdateStrategy":{"future":"x"}}`,
+			"spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.future"},
+		"beside what moves": {"v1beta1", "v1alpha1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`,
+			"spec.updateStrategy.rollingUpdate.future.x"},
+		"beside what does not move": {"v1alpha1", "v1beta1", `"updateStrategy":{"type":"OnDelete","future":{"x":{},"y":[5]}}`,
+			"spec.updateStrategy.rollingUpdate.future.y"},
+		"in an item": {"v1alpha1", "v1beta1",
+			`"updateStrategy":{"type":"ReCreate","scatterStrategy":[{"key":"a","value":"b"},{"key":"c","value":"d","future":true}]}`,
+			"spec.updateStrategy.rollingUpdate.scatterStrategy.1.future"},
+		"in another case of letters": {"v1beta1", "v1alpha1", `"Replicas":7`, "spec.Replicas"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +166,9 @@ func has(value any, path string) bool {
 
 func convertOne(t *testing.T, object, to string) document {
 	t.Helper()
-	_, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/`+to+`","objects":[`+object+`]}}`)
+	_, got := convert(t,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/`+to+
+			`","objects":[`+object+`]}}`)
 	objects, _ := got["response"].(document)["convertedObjects"].([]any)
 	if len(objects) != 1 {
 		t.Fatalf("%v", got)
@@ -164,11 +178,13 @@ func convertOne(t *testing.T, object, to string) document {
 
 // OPS-066, OPS-072: no text makes conversion panic or answer in another form.
 func TestConvertHostileReviews(t *testing.T) {
-	for _, body := range []string{"", "null", "[]", `{"request":null}`, `{"request":{}}`, `{"request":{"objects":null}}`, `{"request":{"objects":[null]}}`,
+	for _, body := range []string{"", "null", "[]", `{"request":null}`, `{"request":{}}`, `{"request":{"objects":null}}`,
+		`{"request":{"objects":[null]}}`,
 		`{"request":{"objects":["text",7,[],{}]}}`, `{"request":{"objects":[{"kind":null,"apiVersion":null}]}}`, `{"request":7}`,
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1alpha1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":null,"status":null}]}}`,
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1alpha1","metadata":{"labels":null,"annotations":null},"spec":{"template":[],"volumeClaimTemplates":{},"scaleStrategy":null,"updateStrategy":{"scatterStrategy":[null],"inPlaceUpdateStrategy":null}}}]}}`} {
-		if code, got := convert(t, body); code == 200 && got["response"].(document)["result"].(document)["status"] == nil || code != 200 && code != 400 {
+		if code, got := convert(t, body); code == 200 && got["response"].(document)["result"].(document)["status"] == nil ||
+			code != 200 && code != 400 {
 			t.Errorf("%s: %d %v", body, code, got)
 		}
 	}
@@ -178,7 +194,8 @@ func TestConvertHostileReviews(t *testing.T) {
 // CS-018 too.
 func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	handlers := registered(t, podsIf(true, true), pod.NewRemovals())
-	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string, want map[string][]admissionv1.OperationType) {
+	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string,
+		want map[string][]admissionv1.OperationType) {
 		if name != configuration || len(annotations) > 0 {
 			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
 		}
@@ -189,7 +206,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				t.Errorf("%s: nothing handles %s", hook.Name, path)
 			}
 			if hook.Name == mutatePodName { // OPS-063, OPS-067, CRR-087
-				if *hook.FailurePolicy != admissionv1.Fail || len(hook.MatchConditions) != 1 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
+				if *hook.FailurePolicy != admissionv1.Fail || len(hook.MatchConditions) != 1 ||
+					len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -200,7 +218,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				if hook.Name == validateEvictionName {
 					conditions = 0
 				}
-				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun || len(hook.MatchConditions) != conditions ||
+				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
+					len(hook.MatchConditions) != conditions ||
 					*hook.TimeoutSeconds != 5 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
 					t.Errorf("%s: %+v", hook.Name, hook)
 				}
@@ -211,9 +230,12 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			if path == validateSidecarSetPath || path == validateWorkloadSpreadPath { // they announce which pods are asked for
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
-			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 ||
-				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" || cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
-				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) || len(hook.Rules[0].Resources) != 1 {
+			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||
+				*hook.TimeoutSeconds != 30 ||
+				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" ||
+				cmp.Diff([]string{"v1alpha1", "v1beta1"}, hook.Rules[0].APIVersions) != "" ||
+				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) ||
+				len(hook.Rules[0].Resources) != 1 {
 				t.Errorf("%s: %+v", hook.Name, hook)
 			}
 			got[hook.Name+" "+path] = hook.Rules[0].Operations
@@ -224,17 +246,20 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	}
 	var m admissionv1.ValidatingWebhookConfiguration // both kinds are alike in what is compared
 	read(t, "../../config/webhook/mutating.yaml", &m)
-	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations, entries(handlers, "mutate", map[string][]admissionv1.OperationType{
-		mutatePodName + " " + mutatePodPath: {"CREATE"}}))
+	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations,
+		entries(handlers, "mutate", map[string][]admissionv1.OperationType{
+			mutatePodName + " " + mutatePodPath: {"CREATE"}}))
 	var v admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &v)
-	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations, entries(handlers, "validate", map[string][]admissionv1.OperationType{
-		"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"},
-		"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
+	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations,
+		entries(handlers, "validate", map[string][]admissionv1.OperationType{
+			"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"},
+			"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
 }
 
 // entries adds to those that are named the entries of all kinds that have a handler, by name and path, with their operations.
-func entries(handlers map[string]admission.Handler, verb string, named map[string][]admissionv1.OperationType) map[string][]admissionv1.OperationType {
+func entries(handlers map[string]admission.Handler, verb string,
+	named map[string][]admissionv1.OperationType) map[string][]admissionv1.OperationType {
 	for i := range Registered {
 		kind := &Registered[i]
 		suffix := ".kb.io "

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OPS-072 (part): what is unknown may be deep and wide at the same time. Each of its many fields must not cost a walk of the whole depth: anybody who
-// reaches the port can send such an object.
+// OPS-072 (part): what is unknown may be deep and wide at the same time. Each of its many fields must not cost a walk of the whole depth:
+// anybody who reaches the port can send such an object.
 func TestDeepAndWideUnknownFieldsAreCarriedInOneWalk(t *testing.T) {
 	const depth, width = 8000, 40000
 	var wide []string

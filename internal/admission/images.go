@@ -19,7 +19,8 @@ import (
 func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
 
 func nodeImages(now func() time.Time) Webhooks {
-	return Webhooks{Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultNodeImage(object, now()) }),
+	return Webhooks{
+		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultNodeImage(object, now()) }),
 		Validate: validateNodeImage}
 }
 
@@ -33,7 +34,8 @@ func ImagePullJobs(*Environment) Webhooks {
 
 // ImageListPullJobs makes the webhooks of the kind (IMG-045, IMG-046).
 func ImageListPullJobs(*Environment) Webhooks {
-	return Webhooks{Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultJob(object, true, false) }),
+	return Webhooks{
+		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultJob(object, true, false) }),
 		Validate: validateList}
 }
 

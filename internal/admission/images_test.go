@@ -23,7 +23,8 @@ func imageHandlers(t *testing.T, list string) map[string]admission.Handler {
 }
 
 func of(version, kind, metadata, spec string) string {
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"` + kind + `","metadata":{"name":"x"` + metadata + `},"spec":` + spec + `}`
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"` + kind + `","metadata":{"name":"x"` + metadata + `},"spec":` + spec +
+		`}`
 }
 
 func mutated(t *testing.T, path, object string) document {
@@ -52,11 +53,15 @@ func mutated(t *testing.T, path, object string) document {
 func TestImageDefaults(t *testing.T) {
 	const full = `"pullPolicy":{"backoffLimit":3,"timeoutSeconds":600}`
 	cases := map[string]struct{ path, kind, metadata, spec, want, finalizers string }{
-		"IMG-031, IMG-032 a job": {mutatePullJobPath, "ImagePullJob", "", `{"image":"a","completionPolicy":{},"future":12345678901234567890}`,
-			`{"image":"a","completionPolicy":{"type":"Always"},"future":12345678901234567890,"imagePullPolicy":"IfNotPresent",` + full + `}`, `["apps.kruise.io/deletion-protection"]`},
-		"IMG-031 what is given stays": {mutatePullJobPath, "ImagePullJob", `,"finalizers":["f"]`, `{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0}}`,
+		"IMG-031, IMG-032 a job": {mutatePullJobPath, "ImagePullJob", "",
+			`{"image":"a","completionPolicy":{},"future":12345678901234567890}`,
+			`{"image":"a","completionPolicy":{"type":"Always"},"future":12345678901234567890,"imagePullPolicy":"IfNotPresent",` + full +
+				`}`, `["apps.kruise.io/deletion-protection"]`},
+		"IMG-031 what is given stays": {mutatePullJobPath, "ImagePullJob", `,"finalizers":["f"]`,
+			`{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0}}`,
 			`{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0,"timeoutSeconds":600}}`, `["f","apps.kruise.io/deletion-protection"]`},
-		"IMG-045 a list": {mutatePullListPath, "ImageListPullJob", "", `{"images":["a"]}`, `{"images":["a"],"completionPolicy":{"type":"Always"},` + full + `}`, ""},
+		"IMG-045 a list": {mutatePullListPath, "ImageListPullJob", "", `{"images":["a"]}`,
+			`{"images":["a"],"completionPolicy":{"type":"Always"},` + full + `}`, ""},
 		"IMG-015, IMG-021, IMG-022, IMG-026 a node": {mutateNodeImagePath, "NodeImage", "", `{"images":{"r.io/a/b":{"future":1,"tags":[{"tag":"2","future":2},{"tag":"1","createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"backoffLimit":-1,"ttlSecondsAfterFinished":5}}]}}}`,
 			`{"images":{"r.io/a/b":{"future":1,"tags":[` +
 				`{"tag":"1","createdAt":"2025-01-01T00:00:00Z","imagePullPolicy":"IfNotPresent","pullPolicy":{"backoffLimit":3,"timeoutSeconds":600,"ttlSecondsAfterFinished":5}},` +
@@ -84,7 +89,8 @@ func TestImageDefaults(t *testing.T) {
 			})
 		}
 	}
-	object := strings.Replace(of("v1beta1", "NodeImage", "", `{}`), `"spec":{}`, `"spec":{},"status":{"desired":2,"imageStatuses":{"a":{"tags":[{"tag":"2","phase":"Failed"},{"tag":"1","phase":"Failed"}]}}}`, 1)
+	object := strings.Replace(of("v1beta1", "NodeImage", "", `{}`), `"spec":{}`,
+		`"spec":{},"status":{"desired":2,"imageStatuses":{"a":{"tags":[{"tag":"2","phase":"Failed"},{"tag":"1","phase":"Failed"}]}}}`, 1)
 	tags := mutated(t, mutateNodeImagePath, object)["status"].(document)["imageStatuses"].(document)["a"].(document)["tags"].([]any)
 	if tags[0].(document)["tag"] != "1" {
 		t.Errorf("IMG-022: %v", tags)
@@ -103,56 +109,75 @@ func TestImageRefusals(t *testing.T) {
 	_, fullList := many(257)
 	fit, fitList := many(255)
 	tag := func(more string) string {
-		return `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}` + more + `}]}}}`
+		return `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}` + more +
+			`}]}}}`
 	}
 	job := func(more string) string { return `{"image":"a","completionPolicy":{"type":"Always"}` + more + `}` }
 	cases := map[string]struct{ kind, spec, message string }{
-		"IMG-023 too many images":           {"NodeImage", full, "1025"},
-		"IMG-023 many images":               {"NodeImage", fit, ""},
-		"IMG-024 no name":                   {"NodeImage", `{"images":{"":{"tags":[]}}}`, "empty"},
-		"IMG-024 no tag":                    {"NodeImage", `{"images":{"a":{"tags":[{"tag":""}]}}}`, "empty tag"},
-		"IMG-024 a tag twice":               {"NodeImage", strings.Replace(tag(""), `"tags":[`, `"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}},`, 1), "a:1 is listed twice"},
-		"IMG-025 no createdAt":              {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1"}]}}}`, "a:1: createdAt"},
-		"IMG-025 no pull policy":            {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z"}]}}}`, "pullPolicy is missing"},
-		"IMG-025 no TTL":                    {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{}}]}}}`, "ttlSecondsAfterFinished"},
-		"IMG-025 a negative version":        {"NodeImage", tag(`,"version":-1`), "negative"},
-		"IMG-026 a negative time":           {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":-1}}]}}}`, "negative"},
-		"IMG-026 no name of an image":       {"NodeImage", `{"images":{"A B":{"tags":[]}}}`, "no name"},
-		"IMG-026 a tag in the name":         {"NodeImage", `{"images":{"a:1":{"tags":[]}}}`, "belongs into tags"},
-		"IMG-014 an unknown pull policy":    {"NodeImage", tag(`,"imagePullPolicy":"Never"`), "imagePullPolicy"},
-		"a good node":                       {"NodeImage", tag(""), ""},
-		"a good job":                        {"ImagePullJob", job(""), ""},
-		"IMG-034 names and labels":          {"ImagePullJob", job(`,"selector":{"names":["n"],"matchLabels":{"a":"b"}}`), "excludes"},
-		"IMG-034 a bad selector":            {"ImagePullJob", job(`,"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`), "selector"},
-		"IMG-034 a name twice":              {"ImagePullJob", job(`,"selector":{"names":["n","m","n"]}`), "twice"},
-		"IMG-035 both selectors":            {"ImagePullJob", job(`,"selector":{},"podSelector":{}`), "exclude"},
-		"IMG-035 a bad pod selector":        {"ImagePullJob", job(`,"podSelector":{"matchLabels":{"a b":"c"}}`), "podSelector"},
-		"IMG-036 no image":                  {"ImagePullJob", `{"image":"","completionPolicy":{}}`, "spec.image"},
-		"IMG-036 a bad image":               {"ImagePullJob", `{"image":"a b","completionPolicy":{}}`, "spec.image"},
-		"IMG-037 a percentage":              {"ImagePullJob", job(`,"parallelism":"10%"`), "does not support percentage value"},
-		"IMG-037 no number":                 {"ImagePullJob", job(`,"parallelism":"many"`), "no number"},
-		"IMG-037 negative":                  {"ImagePullJob", job(`,"parallelism":-1`), "negative"},
-		"IMG-037 negative text":             {"ImagePullJob", job(`,"parallelism":"-1"`), "negative"},
-		"IMG-017 zero, as text":             {"ImagePullJob", job(`,"parallelism":"0"`), ""},
-		"IMG-038 too short":                 {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`, "must be greater"},
-		"IMG-038 equal":                     {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":10},"pullPolicy":{"timeoutSeconds":10}}`, ""},
-		"IMG-039 never with a deadline":     {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Never","activeDeadlineSeconds":9}}`, "can not be set"},
-		"IMG-039 never with a TTL":          {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Never","ttlSecondsAfterFinished":9}}`, "can not be set"},
-		"IMG-040 an unknown type":           {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Once"}}`, "Once"},
-		"IMG-045 no images":                 {"ImageListPullJob", `{"images":[],"completionPolicy":{}}`, "image can not be empty"},
-		"IMG-045 too many":                  {"ImageListPullJob", fullList, "257"},
-		"IMG-045 many":                      {"ImageListPullJob", fitList, ""},
-		"IMG-045 the deadline is free":      {"ImageListPullJob", `{"images":["a"],"completionPolicy":{"activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`, ""},
-		"IMG-046 the same image":            {"ImageListPullJob", `{"images":["nginx","docker.io/library/nginx:latest"],"completionPolicy":{}}`, "same image"},
-		"IMG-045 percentage of a list":      {"ImageListPullJob", `{"images":["a"],"completionPolicy":{},"parallelism":"5%"}`, "percentage"},
+		"IMG-023 too many images": {"NodeImage", full, "1025"},
+		"IMG-023 many images":     {"NodeImage", fit, ""},
+		"IMG-024 no name":         {"NodeImage", `{"images":{"":{"tags":[]}}}`, "empty"},
+		"IMG-024 no tag":          {"NodeImage", `{"images":{"a":{"tags":[{"tag":""}]}}}`, "empty tag"},
+		"IMG-024 a tag twice": {"NodeImage",
+			strings.Replace(tag(""), `"tags":[`,
+				`"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":1}},`, 1),
+			"a:1 is listed twice"},
+		"IMG-025 no createdAt": {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1"}]}}}`, "a:1: createdAt"},
+		"IMG-025 no pull policy": {"NodeImage", `{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z"}]}}}`,
+			"pullPolicy is missing"},
+		"IMG-025 no TTL": {"NodeImage",
+			`{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{}}]}}}`, "ttlSecondsAfterFinished"},
+		"IMG-025 a negative version": {"NodeImage", tag(`,"version":-1`), "negative"},
+		"IMG-026 a negative time": {"NodeImage",
+			`{"images":{"a":{"tags":[{"tag":"1","createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":-1}}]}}}`,
+			"negative"},
+		"IMG-026 no name of an image":    {"NodeImage", `{"images":{"A B":{"tags":[]}}}`, "no name"},
+		"IMG-026 a tag in the name":      {"NodeImage", `{"images":{"a:1":{"tags":[]}}}`, "belongs into tags"},
+		"IMG-014 an unknown pull policy": {"NodeImage", tag(`,"imagePullPolicy":"Never"`), "imagePullPolicy"},
+		"a good node":                    {"NodeImage", tag(""), ""},
+		"a good job":                     {"ImagePullJob", job(""), ""},
+		"IMG-034 names and labels":       {"ImagePullJob", job(`,"selector":{"names":["n"],"matchLabels":{"a":"b"}}`), "excludes"},
+		"IMG-034 a bad selector": {"ImagePullJob", job(`,"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}`),
+			"selector"},
+		"IMG-034 a name twice":       {"ImagePullJob", job(`,"selector":{"names":["n","m","n"]}`), "twice"},
+		"IMG-035 both selectors":     {"ImagePullJob", job(`,"selector":{},"podSelector":{}`), "exclude"},
+		"IMG-035 a bad pod selector": {"ImagePullJob", job(`,"podSelector":{"matchLabels":{"a b":"c"}}`), "podSelector"},
+		"IMG-036 no image":           {"ImagePullJob", `{"image":"","completionPolicy":{}}`, "spec.image"},
+		"IMG-036 a bad image":        {"ImagePullJob", `{"image":"a b","completionPolicy":{}}`, "spec.image"},
+		"IMG-037 a percentage":       {"ImagePullJob", job(`,"parallelism":"10%"`), "does not support percentage value"},
+		"IMG-037 no number":          {"ImagePullJob", job(`,"parallelism":"many"`), "no number"},
+		"IMG-037 negative":           {"ImagePullJob", job(`,"parallelism":-1`), "negative"},
+		"IMG-037 negative text":      {"ImagePullJob", job(`,"parallelism":"-1"`), "negative"},
+		"IMG-017 zero, as text":      {"ImagePullJob", job(`,"parallelism":"0"`), ""},
+		"IMG-038 too short": {"ImagePullJob",
+			`{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`,
+			"must be greater"},
+		"IMG-038 equal": {"ImagePullJob",
+			`{"image":"a","completionPolicy":{"type":"Always","activeDeadlineSeconds":10},"pullPolicy":{"timeoutSeconds":10}}`, ""},
+		"IMG-039 never with a deadline": {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Never","activeDeadlineSeconds":9}}`,
+			"can not be set"},
+		"IMG-039 never with a TTL": {"ImagePullJob",
+			`{"image":"a","completionPolicy":{"type":"Never","ttlSecondsAfterFinished":9}}`, "can not be set"},
+		"IMG-040 an unknown type": {"ImagePullJob", `{"image":"a","completionPolicy":{"type":"Once"}}`, "Once"},
+		"IMG-045 no images":       {"ImageListPullJob", `{"images":[],"completionPolicy":{}}`, "image can not be empty"},
+		"IMG-045 too many":        {"ImageListPullJob", fullList, "257"},
+		"IMG-045 many":            {"ImageListPullJob", fitList, ""},
+		"IMG-045 the deadline is free": {"ImageListPullJob",
+			`{"images":["a"],"completionPolicy":{"activeDeadlineSeconds":9},"pullPolicy":{"timeoutSeconds":10}}`, ""},
+		"IMG-046 the same image": {"ImageListPullJob",
+			`{"images":["nginx","docker.io/library/nginx:latest"],"completionPolicy":{}}`, "same image"},
+		"IMG-045 percentage of a list": {"ImageListPullJob", `{"images":["a"],"completionPolicy":{},"parallelism":"5%"}`,
+			"percentage"},
 		"IMG-016 neither type is necessary": {"ImageListPullJob", `{"images":["a"],"completionPolicy":{}}`, ""},
 	}
-	paths := map[string]string{"NodeImage": validateNodeImagePath, "ImagePullJob": validatePullJobPath, "ImageListPullJob": validatePullListPath}
+	paths := map[string]string{"NodeImage": validateNodeImagePath, "ImagePullJob": validatePullJobPath,
+		"ImageListPullJob": validatePullListPath}
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
 				response := review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
-				if response.Allowed != (test.message == "") || !response.Allowed && (response.Result.Code != 400 || !strings.Contains(response.Result.Message, test.message)) {
+				if response.Allowed != (test.message == "") ||
+					!response.Allowed && (response.Result.Code != 400 || !strings.Contains(response.Result.Message, test.message)) {
 					t.Errorf("%+v", response.Result)
 				}
 			})
@@ -163,16 +188,21 @@ func TestImageRefusals(t *testing.T) {
 func TestImageUpdatesAndGates(t *testing.T) {
 	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
 	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
-	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed || !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
+	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed ||
+		!strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
 		t.Errorf("IMG-033: %+v", r.Result)
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
-	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
+	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
+		ended); !r.Allowed || len(r.Warnings) != 1 {
 		t.Errorf("IMG-042, IMG-222: %+v", r)
 	}
-	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false, validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
-		off, noJobs := imageHandlers(t, "KruiseDaemon=false"), imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
-		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 || !strings.Contains(r.Result.Message, "KruiseDaemon") {
+	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false,
+		validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
+		off, noJobs := imageHandlers(t, "KruiseDaemon=false"),
+			imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
+		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 ||
+			!strings.Contains(r.Result.Message, "KruiseDaemon") {
 			t.Errorf("IMG-020, IMG-030 %s: %+v", path, r.Result)
 		}
 		r := review(t, noJobs[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
@@ -181,9 +211,12 @@ func TestImageUpdatesAndGates(t *testing.T) {
 		}
 	}
 	// What is being deleted when a gate is off has a finalizer that no controller removes any more: users must be able to.
-	leaving := of("v1beta1", "ImagePullJob", `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`, `{"image":"a","completionPolicy":{}}`)
+	leaving := of("v1beta1", "ImagePullJob",
+		`,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`,
+		`{"image":"a","completionPolicy":{}}`)
 	free := strings.Replace(leaving, `,"finalizers":["apps.kruise.io/deletion-protection"]`, "", 1)
-	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath, validateNodeImagePath} {
+	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath,
+		validateNodeImagePath} {
 		off := imageHandlers(t, "KruiseDaemon=false")
 		if r := review(t, off[path], admissionv1.Update, free, leaving); !r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s of what is being deleted: %+v", path, r.Result)
@@ -194,10 +227,12 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	}
 }
 
-// IMG-025, IMG-026: what is stored already stays without being judged again, so that the rest of the node's images can change; new is judged.
+// IMG-025, IMG-026: what is stored already stays without being judged again, so that the rest of the node's images can change; new is
+// judged.
 func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 	const policy = `"createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"ttlSecondsAfterFinished":5}`
-	stored := `{"images":{"Upper":{"tags":[{"tag":"1",` + policy + `}]},"app":{"tags":[{"tag":"1","imagePullPolicy":"ifnotpresent",` + policy + `},{"tag":"2",` + policy + `}]}}}`
+	stored := `{"images":{"Upper":{"tags":[{"tag":"1",` + policy + `}]},"app":{"tags":[{"tag":"1","imagePullPolicy":"ifnotpresent",` +
+		policy + `},{"tag":"2",` + policy + `}]}}}`
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		before := of(version, "NodeImage", "", stored)
 		for name, test := range map[string]struct {
@@ -210,7 +245,8 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 			"another bad name":       {`"Upper"`, `"UPPER"`, false},
 			"a tag twice":            {`{"tag":"2",`, `{"tag":"1",`, false},
 		} {
-			if r := review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update, strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
+			if r := review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update,
+				strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
 				t.Errorf("%s %s: %+v", version, name, r.Result)
 			}
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// OPS-072, OPS-112, WS-183: fields of a newer release, wherever they are in an object, stand in the other version where that release looks for them, and
-// come back from there.
+// OPS-072, OPS-112, WS-183: fields of a newer release, wherever they are in an object, stand in the other version where that release looks
+// for them, and come back from there.
 func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	const rounds = 40
 	// Lists that the other version has in an annotation, or not at all, are not made there for what their items have.
@@ -55,7 +55,8 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 					}
 					unknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
 						at := strings.Join(path, ".")
-						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" { // of CloneSets, see MovedInCloneSets
+						// of CloneSets, see MovedInCloneSets
+						if !strings.HasPrefix(path[len(path)-1], "future") && at != "spec.updateStrategy.rollingUpdate" {
 							t.Errorf("seed %d: there is %s", seed, at)
 						}
 					})

@@ -23,8 +23,9 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
-// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries lead to the same handler: one sends the pods that are always our business, the
-// other those that are by what is installed, see otherPods. A pod that the first has changed the second does not send again.
+// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries lead to the same handler: one
+// sends the pods that are always our business, the other those that are by what is installed, see otherPods. A pod that the first has
+// changed the second does not send again.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodName    = "mpod.kb.io"
@@ -47,7 +48,8 @@ var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, va
 func otherPods(gateAll bool, sidecarSets, spreads string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
-	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets}, {"of-workloadspreads", spreads}} {
+	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
+		{"of-workloadspreads", spreads}} {
 		if asks.expression != "false" && (asks.expression != without || gateAll) {
 			names, expressions = append(names, asks.name), append(expressions, asks.expression)
 		}

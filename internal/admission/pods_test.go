@@ -43,8 +43,10 @@ func (o oneSidecar) Choose(ctx context.Context, p *corev1.Pod, _ string) ([]*inj
 }
 
 func podRequest(operation admissionapi.Operation, subResource, labels string) admission.Request {
-	return admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: operation, SubResource: subResource, Namespace: "default",
-		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p","labels":{` + labels + `}},"spec":{"containers":[{"name":"app"}]}}`)}}}
+	return admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: operation, SubResource: subResource,
+		Namespace: "default",
+		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p","labels":{` + labels +
+			`}},"spec":{"containers":[{"name":"app"}]}}`)}}}
 }
 
 // SS-086, SS-120: only the creation of a pod changes it.
@@ -68,14 +70,17 @@ func TestOnlyCreationInjects(t *testing.T) {
 
 // SS-094: an internal error refuses the pod with 500; the answer comes while the API server still waits.
 func TestInternalErrorsRefuse(t *testing.T) {
-	chain := newPodChain(false, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false, time.Now))
+	chain := newPodChain(false, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false,
+		time.Now))
 	answer := mutatePod(chain, false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
-	if answer.Allowed || answer.Result.Code != http.StatusInternalServerError || !strings.Contains(answer.Result.Message, "SidecarSet logs: no revision") {
+	if answer.Allowed || answer.Result.Code != http.StatusInternalServerError ||
+		!strings.Contains(answer.Result.Message, "SidecarSet logs: no revision") {
 		t.Errorf("%+v", answer)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if answer := mutatePod(chain, false)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed || answer.Result.Code != http.StatusInternalServerError {
+	if answer := mutatePod(chain, false)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed ||
+		answer.Result.Code != http.StatusInternalServerError {
 		t.Errorf("%+v", answer)
 	}
 	if podTime > 5*time.Second || podTime >= admissionTime {
@@ -85,7 +90,8 @@ func TestInternalErrorsRefuse(t *testing.T) {
 
 // SS-280: without the kind pods are admitted as before.
 func TestWithoutSidecarSets(t *testing.T) {
-	if answer := mutatePod(newPodChain(false, nil, nil), false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
+	if answer := mutatePod(newPodChain(false, nil, nil), false)(t.Context(),
+		podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
 		t.Errorf("%+v", answer)
 	}
 }
@@ -98,7 +104,8 @@ func TestOtherPods(t *testing.T) {
 		sets, spreads, want string
 	}{
 		"none": {false, "false", "false", "false"}, "gate": {true, "false", "false", gate}, "SidecarSets": {false, "x", "false", "x"},
-		"both": {true, "x", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "y"}, "all": {true, "x", "y", gate + " || x || y"},
+		"both": {true, "x", "false", gate + " || x"}, "WorkloadSpreads": {false, "false", "y", "y"},
+		"all": {true, "x", "y", gate + " || x || y"},
 	} {
 		if got := otherPods(test.all, test.sets, test.spreads); len(got) != 1 || got[0].Expression != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -132,14 +139,16 @@ func TestNamespacesThatAreNeverAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := map[string]bool{}
-		for name, of := range map[string]labels.Set{"kube-system": {"kubernetes.io/metadata.name": "kube-system"}, "install": {"kubernetes.io/metadata.name": "x", "control-plane": "openkruise"},
+		for name, of := range map[string]labels.Set{"kube-system": {"kubernetes.io/metadata.name": "kube-system"},
+			"install":     {"kubernetes.io/metadata.name": "x", "control-plane": "openkruise"},
 			"kube-public": {"kubernetes.io/metadata.name": "kube-public"}, "shop": {"kubernetes.io/metadata.name": "shop"}} {
 			asked[name] = selector.Matches(of)
 		}
 		if diff := cmp.Diff(map[string]bool{"kube-system": false, "install": false, "kube-public": true, "shop": true}, asked); diff != "" {
 			t.Errorf("%s: %s", hook.Name, diff)
 		}
-		if operations := hook.Rules[0].Operations; len(operations) != 1 || path != validatePodPath && operations[0] != registrationv1.Create || hook.ReinvocationPolicy != nil {
+		if operations := hook.Rules[0].Operations; len(operations) != 1 ||
+			path != validatePodPath && operations[0] != registrationv1.Create || hook.ReinvocationPolicy != nil {
 			t.Errorf("%s: %v", hook.Name, operations)
 		}
 	}
@@ -170,8 +179,10 @@ func (r *podReader) Get(_ context.Context, key client.ObjectKey, object client.O
 func TestRemovalsOfPods(t *testing.T) {
 	const old, eviction = `{"metadata":{"name":"p","namespace":"d"}}`, `{"metadata":{"name":"p"}`
 	request := func(operation admissionapi.Operation, subResource, name, object, oldObject, options string, dry bool) admission.Request {
-		return admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: operation, SubResource: subResource, Namespace: "d", Name: name, DryRun: &dry,
-			Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(oldObject)}, Options: runtime.RawExtension{Raw: []byte(options)}}}
+		return admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: operation, SubResource: subResource,
+			Namespace: "d", Name: name, DryRun: &dry,
+			Object: runtime.RawExtension{Raw: []byte(object)}, OldObject: runtime.RawExtension{Raw: []byte(oldObject)},
+			Options: runtime.RawExtension{Raw: []byte(options)}}}
 	}
 	for name, test := range map[string]struct {
 		request admission.Request
@@ -180,22 +191,30 @@ func TestRemovalsOfPods(t *testing.T) {
 		want, read string
 		code       int32
 	}{
-		"deletion":                               {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
-		"dry deletion":                           {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
-		"dry deletion by its options":            {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil, "d/p dry", "", 200},
-		"deletion of a collection":               {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
-		"deletion of something unreadable":       {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
-		"eviction":                               {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
-		"eviction without name":                  {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil, "d/p evicted", "d/p", 200},
-		"dry eviction":                           {request(admissionapi.Create, "eviction", "p", eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
-		"dry eviction by its options":            {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`, false), nil, "d/p evicted dry", "d/p", 200},
-		"eviction of what is gone":               {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil, "", "d/absent", 200},
-		"unreadable eviction":                    {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
-		"WS-106 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), errors.New("no answer"), "", "d/p", 200},
-		"creation":                               {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
-		"update":                                 {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
-		"deletion of a sub-resource":             {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
-		"refused":                                {request(admissionapi.Delete, "", "p", "", `{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
+		"deletion":     {request(admissionapi.Delete, "", "p", "", old, `{}`, false), nil, "d/p", "", 200},
+		"dry deletion": {request(admissionapi.Delete, "", "p", "", old, `{}`, true), nil, "d/p dry", "", 200},
+		"dry deletion by its options": {request(admissionapi.Delete, "", "p", "", old, `{"dryRun":["All"]}`, false), nil,
+			"d/p dry", "", 200},
+		"deletion of a collection":         {request(admissionapi.Delete, "", "", "", "", `{}`, false), nil, "", "", 200},
+		"deletion of something unreadable": {request(admissionapi.Delete, "", "p", "", "{", `{}`, false), nil, "", "", 400},
+		"eviction": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false), nil,
+			"d/p evicted", "d/p", 200},
+		"eviction without name": {request(admissionapi.Create, "eviction", "", eviction+`}`, "", `{}`, false), nil,
+			"d/p evicted", "d/p", 200},
+		"dry eviction": {request(admissionapi.Create, "eviction", "p",
+			eviction+`,"deleteOptions":{"dryRun":["All"]}}`, "", `{}`, false), nil, "d/p evicted dry", "d/p", 200},
+		"dry eviction by its options": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{"dryRun":["All"]}`,
+			false), nil, "d/p evicted dry", "d/p", 200},
+		"eviction of what is gone": {request(admissionapi.Create, "eviction", "absent", eviction+`}`, "", `{}`, false), nil,
+			"", "d/absent", 200},
+		"unreadable eviction": {request(admissionapi.Create, "eviction", "p", `{`, "", `{}`, false), nil, "", "", 400},
+		"WS-106 eviction of what cannot be read": {request(admissionapi.Create, "eviction", "p", eviction+`}`, "", `{}`, false),
+			errors.New("no answer"), "", "d/p", 200},
+		"creation":                   {request(admissionapi.Create, "", "p", old, "", `{}`, false), nil, "", "", 200},
+		"update":                     {request(admissionapi.Update, "", "p", old, old, `{}`, false), nil, "", "", 200},
+		"deletion of a sub-resource": {request(admissionapi.Delete, "x", "p", "", old, `{}`, false), nil, "", "", 200},
+		"refused": {request(admissionapi.Delete, "", "p", "",
+			`{"metadata":{"name":"needed","namespace":"d"}}`, `{}`, false), nil, "d/needed", "", 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			checked := ""
@@ -214,7 +233,8 @@ func TestRemovalsOfPods(t *testing.T) {
 				return nil
 			}})
 			answer := validatePod(chain, live)(t.Context(), test.request)
-			if checked != test.want || strings.Join(live.asked, " ") != test.read || answer.Allowed != (test.code == 200) || answer.Result.Code != test.code {
+			if checked != test.want || strings.Join(live.asked, " ") != test.read || answer.Allowed != (test.code == 200) ||
+				answer.Result.Code != test.code {
 				t.Errorf("checked %q, read %v, %+v", checked, live.asked, answer)
 			}
 		})
@@ -223,7 +243,8 @@ func TestRemovalsOfPods(t *testing.T) {
 
 // WS-050: a dry run by the options of who creates the pod.
 func TestTriedOnly(t *testing.T) {
-	for options, want := range map[string]bool{``: false, `{}`: false, `{"dryRun":[]}`: false, `{"dryRun":["All"]}`: true, `nonsense`: false} {
+	for options, want := range map[string]bool{``: false, `{}`: false, `{"dryRun":[]}`: false, `{"dryRun":["All"]}`: true,
+		`nonsense`: false} {
 		request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Options: runtime.RawExtension{Raw: []byte(options)}}}
 		if got := triedOnly(&request); got != want {
 			t.Errorf("%s: %t", options, got)

@@ -25,9 +25,10 @@ type learner interface {
 	Learn(ctx context.Context, namespace string) error
 }
 
-// announced adds to an answer that a rule is admitted, once the API server asks about its pods. If it does not the rule is admitted all the same,
-// and the user is told.
-func announced(ctx context.Context, by announcer, request *admission.Request, expression string, response admission.Response) admission.Response {
+// announced adds to an answer that a rule is admitted, once the API server asks about its pods. If it does not the rule is admitted all the
+// same, and the user is told.
+func announced(ctx context.Context, by announcer, request *admission.Request, expression string,
+	response admission.Response) admission.Response {
 	if by == nil || triedOnly(request) {
 		return response
 	}
@@ -37,8 +38,8 @@ func announced(ctx context.Context, by announcer, request *admission.Request, ex
 	return response
 }
 
-// mutateRecentPod changes pods that a rule asks for which was admitted a moment ago: the caches of this replica may not have it, so that it is
-// read first. It also answers whoever looks whether this entry is in force.
+// mutateRecentPod changes pods that a rule asks for which was admitted a moment ago: the caches of this replica may not have it, so that it
+// is read first. It also answers whoever looks whether this entry is in force.
 func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
@@ -68,8 +69,10 @@ func recentPods(direct client.Client) *certificate.Recent {
 		Probe: func(ctx context.Context, token string) error {
 			no := false
 			return direct.Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "webhook-probe-", Annotations: map[string]string{certificate.ProbeAnnotation: token}},
-				Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "webhook-probe-",
+					Annotations: map[string]string{certificate.ProbeAnnotation: token}},
+				Spec: corev1.PodSpec{AutomountServiceAccountToken: &no,
+					Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
 			}, client.DryRunAll)
 		},
 		Found: func(err error, token string) bool { return err != nil && strings.Contains(err.Error(), inForce(token)) },

@@ -38,22 +38,25 @@ func (l *learned) Learn(_ context.Context, namespace string) error {
 	return l.err
 }
 
-// A pod that a recent rule asks for is changed after the rules were read from the API server, and refused if they cannot be read; a pod that probes
-// is refused with its token, and only if it is a trial.
+// A pod that a recent rule asks for is changed after the rules were read from the API server, and refused if they cannot be read; a pod
+// that probes is refused with its token, and only if it is a trial.
 func TestRecentPods(t *testing.T) {
 	mutate := mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	rules := &learned{}
 	handle := mutateRecentPod(mutate, rules)
-	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) == 0 || strings.Join(rules.namespaces, " ") != "default" {
+	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) == 0 ||
+		strings.Join(rules.namespaces, " ") != "default" {
 		t.Errorf("%+v, read: %v", answer, rules.namespaces)
 	}
 	rules.err = errors.New("no answer")
-	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); answer.Allowed || answer.Result.Code != http.StatusInternalServerError {
+	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); answer.Allowed ||
+		answer.Result.Code != http.StatusInternalServerError {
 		t.Errorf("%+v", answer)
 	}
 	rules.err = nil
 	probe := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Namespace: "default",
-		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p","labels":{"a":"b"},"annotations":{"` + certificate.ProbeAnnotation + `":"abc"}},"spec":{"containers":[{"name":"app"}]}}`)}}}
+		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p","labels":{"a":"b"},"annotations":{"` +
+			certificate.ProbeAnnotation + `":"abc"}},"spec":{"containers":[{"name":"app"}]}}`)}}}
 	for _, trial := range []bool{true, false} {
 		probe.DryRun = &trial
 		answer := handle(t.Context(), probe)
@@ -74,14 +77,17 @@ func TestRecentPods(t *testing.T) {
 func TestRulesAreAnnounced(t *testing.T) {
 	allowed, trial := admission.Allowed(""), true
 	by := &announcements{}
-	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) > 0 || len(by.expressions) != 1 {
+	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) > 0 ||
+		len(by.expressions) != 1 {
 		t.Errorf("%+v %v", answer, by.expressions)
 	}
-	if announced(t.Context(), by, &admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{DryRun: &trial}}, "x", allowed); len(by.expressions) != 1 {
+	if announced(t.Context(), by, &admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{DryRun: &trial}}, "x",
+		allowed); len(by.expressions) != 1 {
 		t.Error("a trial is announced")
 	}
 	by.err = errors.New("no rights")
-	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "no rights") {
+	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) != 1 ||
+		!strings.Contains(answer.Warnings[0], "no rights") {
 		t.Errorf("%+v", answer)
 	}
 	if answer := announced(t.Context(), nil, &admission.Request{}, "x", allowed); !answer.Allowed {

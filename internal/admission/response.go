@@ -48,7 +48,8 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 
 // newFaults are what the API server finds in an object and, if it is an update, did not find in the stored one, since when it may have
 // become stricter; or a warning that nothing could be found out.
-func newFaults[T any](what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
+func newFaults[T any](what string, object, old T, update bool,
+	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
 	if err != nil {
 		return nil, []string{what + " could not be validated: " + err.Error()}
@@ -73,7 +74,8 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 		list = "[" + list + "]"
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
-	if i := slices.IndexFunc(causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseType(field.ErrorTypeInternal) }); i >= 0 {
+	if i := slices.IndexFunc(causes,
+		func(c metav1.StatusCause) bool { return c.Type == metav1.CauseType(field.ErrorTypeInternal) }); i >= 0 {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
 	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
@@ -92,7 +94,8 @@ func undecodable(request *admission.Request, err error) admission.Response {
 
 // refused refuses a request with the HTTP status.
 func refused(code int32, message string) admission.Response {
-	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusForbidden: metav1.StatusReasonForbidden,
+	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest,
+		http.StatusForbidden:           metav1.StatusReasonForbidden,
 		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
@@ -100,8 +103,8 @@ func refused(code int32, message string) admission.Response {
 	}}}
 }
 
-// leaving tells whether the request is for an object that is being deleted. Without the gate of its kind no controller removes finalizers, so
-// that users must be able to, or the object, and the namespace that it is in, would never go (CRR-140).
+// leaving tells whether the request is for an object that is being deleted. Without the gate of its kind no controller removes finalizers,
+// so that users must be able to, or the object, and the namespace that it is in, would never go (CRR-140).
 func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
@@ -109,5 +112,6 @@ func leaving(request *admission.Request) bool {
 
 // gateOff refuses what a feature gate forbids (CRR-020, IMG-020, IMG-030).
 func gateOff(gate string) admission.Response {
-	return refused(http.StatusForbidden, fmt.Sprintf("feature gate %s is off: an administrator can switch it on by --feature-gates of the manager", gate))
+	return refused(http.StatusForbidden,
+		fmt.Sprintf("feature gate %s is off: an administrator can switch it on by --feature-gates of the manager", gate))
 }

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Users choose the sizes of their objects, and API servers send hundreds of requests at once. What may be worked on at the same time is bounded by
-// the memory that it takes, or one user could end every manager, and with them the creation of pods everywhere (OPS-066).
+// Users choose the sizes of their objects, and API servers send hundreds of requests at once. What may be worked on at the same time is
+// bounded by the memory that it takes, or one user could end every manager, and with them the creation of pods everywhere (OPS-066).
 const (
 	// mostBody is more than an API server sends: two objects of at most 3 MiB.
 	mostBody = 7 << 20
-	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a struct of kilobytes, so that the size of a
-	// document does not bound the memory that it takes.
+	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a struct of kilobytes, so that
+	// the size of a document does not bound the memory that it takes.
 	mostItems = 20_000
 
 	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.

@@ -21,7 +21,8 @@ import (
 
 func TestItemsOfListsAreCounted(t *testing.T) {
 	for document, want := range map[string]int{
-		``: 0, `{}`: 0, `[]`: 0, `[ ]`: 0, `[{}]`: 1, `{"a":[1,2],"b":{"c":[null , "x,[]" ]}}`: 4, `[[],[1]]`: 3, `["\",\\",{"a":1,"b":2}]`: 2, `]]}`: 0, `["`: 1,
+		``: 0, `{}`: 0, `[]`: 0, `[ ]`: 0, `[{}]`: 1, `{"a":[1,2],"b":{"c":[null , "x,[]" ]}}`: 4, `[[],[1]]`: 3,
+		`["\",\\",{"a":1,"b":2}]`: 2, `]]}`: 0, `["`: 1,
 	} {
 		if got := items([]byte(document)); got != want {
 			t.Errorf("%s: %d, not %d", document, got, want)
@@ -53,8 +54,9 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 		"admission": func() string {
 			for path, handler := range registered(t, nil, nil) {
 				if path == validateCloneSetPath {
-					return sized(handler).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create,
-						Object: kruntime.RawExtension{Raw: []byte(given)}}}).Result.Message
+					return sized(handler).Handle(t.Context(),
+						admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create,
+							Object: kruntime.RawExtension{Raw: []byte(given)}}}).Result.Message
 				}
 			}
 			return "no handler"
@@ -74,9 +76,11 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 	env := `{"name":"` + strings.Repeat("e", 100) + `"}`
 	for name, given := range map[string]string{
-		"many items":  dense(mostItems - 100),
-		"environment": strings.Replace(object("v1alpha1", goodTemplate, ""), `"containers":[{`, `"containers":[{"env":[`+strings.TrimSuffix(strings.Repeat(env+",", 10_000), ",")+`],`, 1),
-		"long text":   strings.Replace(object("v1alpha1", goodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+strings.Repeat("x", 1<<20)+`"}`, 1),
+		"many items": dense(mostItems - 100),
+		"environment": strings.Replace(object("v1alpha1", goodTemplate, ""), `"containers":[{`,
+			`"containers":[{"env":[`+strings.TrimSuffix(strings.Repeat(env+",", 10_000), ",")+`],`, 1),
+		"long text": strings.Replace(object("v1alpha1", goodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+
+			strings.Repeat("x", 1<<20)+`"}`, 1),
 	} {
 		h := &conversionHandler{log: logr.Discard(), kinds: Registered}
 		took := int64(allocated(func() {

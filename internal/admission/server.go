@@ -29,7 +29,8 @@ type server struct {
 	ctx context.Context
 }
 
-// newServer returns a server for callers that speak TLS 1.2 or newer. A certificate that a caller shows must be of the callers' authorities.
+// newServer returns a server for callers that speak TLS 1.2 or newer. A certificate that a caller shows must be of the callers'
+// authorities.
 func newServer(o Options, callers *x509.CertPool) webhook.Server {
 	return webhook.NewServer(webhook.Options{Port: o.Port, CertDir: o.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
@@ -55,8 +56,8 @@ func readCallers(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// answers tells whether a request is answered. The API server shows its certificate to admission webhooks, but not to those of conversion, which
-// know nothing but what they are sent; nor does kubelet, which asks for the health.
+// answers tells whether a request is answered. The API server shows its certificate to admission webhooks, but not to those of conversion,
+// which know nothing but what they are sent; nor does kubelet, which asks for the health.
 func (s *server) answers(path string, r *http.Request) bool {
 	return s.callers == nil || path == convertPath || path == "/healthz" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
@@ -66,7 +67,8 @@ func (s *server) answers(path string, r *http.Request) bool {
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.answers(path, r) {
-			http.Error(w, "callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file", http.StatusUnauthorized)
+			http.Error(w, "callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file",
+				http.StatusUnauthorized)
 			return
 		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))

@@ -59,7 +59,8 @@ func startReplica(t *testing.T, handlers map[string]http.Handler) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{address: listener.Addr().String(), ended: make(chan struct{})}
-	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(), Port: listener.Addr().(*net.TCPAddr).Port}
+	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(),
+		Port: listener.Addr().(*net.TCPAddr).Port}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +112,11 @@ func (r *replica) get(t *testing.T, newest uint16) error {
 	return answer.Body.Close()
 }
 
-// insecure trusts every certificate: whom it is for is the keeper's business, and tested there. As API servers do for webhooks, it speaks HTTP/1.1.
+// insecure trusts every certificate: whom it is for is the keeper's business, and tested there. As API servers do for webhooks, it speaks
+// HTTP/1.1.
 func insecure() *http.Transport {
-	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}} //nolint:gosec // see above
+	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+		NextProtos: []string{"http/1.1"}}} //nolint:gosec // see above
 }
 
 // OPS-030, OPS-040: the server makes its certificate, answers /healthz, ends with its context, and speaks no TLS older than 1.2.
@@ -140,8 +143,8 @@ func TestServerEndsWithoutACertificate(t *testing.T) {
 	}
 }
 
-// ND-184, CRR-087, WS-186, WS-187: without PodWebhook pods are not changed at their creation, and the entries that would send them are dropped;
-// all pods are sent with KruisePodReadinessGate only, and removals only with WorkloadSpread.
+// ND-184, CRR-087, WS-186, WS-187: without PodWebhook pods are not changed at their creation, and the entries that would send them are
+// dropped; all pods are sent with KruisePodReadinessGate only, and removals only with WorkloadSpread.
 func TestPodWebhookFollowsItsGates(t *testing.T) {
 	for name, test := range map[string]struct {
 		pods, all, want bool
@@ -162,11 +165,13 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		}
 		for _, removals := range []*pod.Removals{nil, pod.NewRemovals()} {
 			handlers := registered(t, nil, removals)
-			if active, known := (Options{}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) || active != (handlers[validatePodPath] != nil) {
+			if active, known := (Options{}).keeper(handlers).Paths[validatePodPath]; !known || active != (removals != nil) ||
+				active != (handlers[validatePodPath] != nil) {
 				t.Errorf("removals are checked: %t, known: %t", active, known)
 			}
 		}
-		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 ||
+			!strings.Contains(scope[0].Expression, test.condition) {
 			t.Errorf("%s: all pods for which %v", name, scope)
 		}
 	}
@@ -175,10 +180,12 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 // ND-185: where pods are changed at all, launch priority needs no gate of its own.
 func TestLaunchPriorityNeedsNoGate(t *testing.T) {
 	handlers := registered(t, podsIf(true, false), nil)
-	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Object: runtime.RawExtension{
-		Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
+	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create,
+		Object: runtime.RawExtension{
+			Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
 	answer := handlers[mutatePodPath].Handle(t.Context(), request)
-	if patches := fmt.Sprint(answer.Patches); !answer.Allowed || !strings.Contains(patches, "web-0-barrier") || !strings.Contains(patches, "p_-1") {
+	if patches := fmt.Sprint(answer.Patches); !answer.Allowed || !strings.Contains(patches, "web-0-barrier") ||
+		!strings.Contains(patches, "p_-1") {
 		t.Errorf("%+v", answer)
 	}
 }

@@ -35,7 +35,8 @@ const (
 
 // Options of the webhook server.
 type Options struct {
-	// Kinds are those of the registry, OtherCRDs the remaining definitions of OPS-070, which only other releases, or the reference, convert.
+	// Kinds are those of the registry, OtherCRDs the remaining definitions of OPS-070, which only other releases, or the reference,
+	// convert.
 	Kinds     []Kind
 	OtherCRDs []string
 	// Gates are the feature gates in force.
@@ -88,7 +89,8 @@ type Options struct {
 // readiness check webhook-ready (OPS-090). It must be called before the manager starts. The manager serves probes and metrics while the
 // first pass is tried, and ends with an error that names the obstacle if that does not succeed in time.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
-	direct, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	direct, err := client.NewWithWatch(mgr.GetConfig(),
+		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("making a client for webhook certificates: %w", err)
 	}
@@ -123,7 +125,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper, timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
+	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper,
+		timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
 	// Objects may wait for pods that try whether they are sent, and pods for objects that are converted.
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	for path, handler := range handlers {
@@ -133,7 +136,8 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		}
 		server.Register(path, of.bounded(&admission.Webhook{Handler: sized(handler)}, mostBody))
 	}
-	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}, maxReview))
+	server.Register(convertPath, conversions.bounded(&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds},
+		maxReview))
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -189,8 +193,9 @@ func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *p
 	var spreads *pod.Spreads
 	var collectors []prometheus.Collector
 	if o.Spreads != nil {
-		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get, Versioned: o.Versioned,
-			Recorder: mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
+		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get,
+			Versioned: o.Versioned,
+			Recorder:  mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
 		o.Spreads.WhenGone(spreads.Forget)
 		removals = pod.NewRemovals(spreads.Check()) // what counts removals comes last (WS-104)
 		collectors = append(o.Spreads.Booker.Metrics(), spreads.Metric(), removals.Metric())
@@ -231,9 +236,11 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	changes := []<-chan struct{}{sidecars.Changed()}
 	if spreads != nil {
 		changes = append(changes, spreads.Changed())
-		keeping.Scopes[validateEvictionName] = certificate.Scope{Policy: admissionv1.Ignore, Conditions: func() ([]admissionv1.MatchCondition, bool) { // WS-106
-			return []admissionv1.MatchCondition{{Name: "of-workloadspreads", Expression: spreads.Scope.Evictions()}}, spreads.Synced()
-		}}
+		// WS-106
+		keeping.Scopes[validateEvictionName] = certificate.Scope{Policy: admissionv1.Ignore,
+			Conditions: func() ([]admissionv1.MatchCondition, bool) {
+				return []admissionv1.MatchCondition{{Name: "of-workloadspreads", Expression: spreads.Scope.Evictions()}}, spreads.Synced()
+			}}
 	}
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
@@ -287,9 +294,10 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
-		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-			return otherPods(o.GateAllPods, "false", "false"), true
-		}}},
+		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail,
+			Conditions: func() ([]admissionv1.MatchCondition, bool) {
+				return otherPods(o.GateAllPods, "false", "false"), true
+			}}},
 		Derived:    &certificate.Derived{From: mutatePodName, Name: mutatePodAllName, Path: mutatePodAllPath},
 		CRDs:       o.converted(),
 		OtherCRDs:  o.OtherCRDs,

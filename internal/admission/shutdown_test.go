@@ -25,7 +25,8 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: admissionv1.Create, Namespace: "shop", Name: "web",
 		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
 	request.Object.Raw = []byte(object("v1beta1", goodTemplate, ""))
-	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"}, Request: request})
+	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview",
+		APIVersion: "admission.k8s.io/v1"}, Request: request})
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,8 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 	if err := errors.Join(json.NewDecoder(answer.Body).Decode(&review), answer.Body.Close()); err != nil {
 		return err
 	}
-	if r := review.Response; r == nil || !r.Allowed || len(r.Warnings) > 0 || !strings.Contains(string(r.Patch), "terminationMessagePolicy") {
+	if r := review.Response; r == nil || !r.Allowed || len(r.Warnings) > 0 ||
+		!strings.Contains(string(r.Patch), "terminationMessagePolicy") {
 		return fmt.Errorf("answered without the API server's defaults: %+v", r)
 	}
 	return nil
@@ -58,8 +60,8 @@ func completing(t *testing.T, let func()) http.Handler {
 	return &admission.Webhook{Handler: inTime(w.mutate)}
 }
 
-// OPS-101: the manager is updated while CloneSets are admitted all the time. The replica that goes is called until everybody has learnt that it
-// goes. No admission fails, and none passes without defaults, which would roll pods.
+// OPS-101: the manager is updated while CloneSets are admitted all the time. The replica that goes is called until everybody has learnt
+// that it goes. No admission fails, and none passes without defaults, which would roll pods.
 func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 	var served atomic.Int64
 	goes := startReplica(t, map[string]http.Handler{mutateCloneSetPath: completing(t, func() { served.Add(1) })})

@@ -98,9 +98,10 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	if err != nil {
 		return refused(http.StatusInternalServerError, err.Error())
 	}
-	verdict := sidecarset.Validate(set, old, sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
-		FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
-		WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
+	verdict := sidecarset.Validate(set, old,
+		sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
+			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
+			WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
 	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
 	more, doubts := w.judgePod(ctx, set, old)
 	warnings = append(warnings, doubts...)
@@ -115,9 +116,11 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 }
 
 // withBase adds the base of a canary that the cache does not show: both may come from one command (SS-070).
-func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
+func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
+	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
-	if name == "" || name == set.Name || slices.ContainsFunc(others, func(other *appsv1beta1.SidecarSet) bool { return other.Name == name }) {
+	if name == "" || name == set.Name ||
+		slices.ContainsFunc(others, func(other *appsv1beta1.SidecarSet) bool { return other.Name == name }) {
 		return others, nil
 	}
 	base := &appsv1beta1.SidecarSet{}
@@ -209,8 +212,10 @@ func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.Sid
 		return nil
 	}
 	config := &corev1.ConfigMap{}
-	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName}, config); err != nil && !apierrors.IsNotFound(err) {
-		return field.ErrorList{field.InternalError(field.NewPath("spec", "patchPodMetadata"), fmt.Errorf("reading ConfigMap %s: %w", sidecarset.ConfigMapName, err))}
+	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName}, config); err != nil &&
+		!apierrors.IsNotFound(err) {
+		return field.ErrorList{field.InternalError(field.NewPath("spec", "patchPodMetadata"),
+			fmt.Errorf("reading ConfigMap %s: %w", sidecarset.ConfigMapName, err))}
 	}
 	text, found := config.Data[sidecarset.WhiteListKey]
 	return sidecarset.CheckWhiteList(set, text, found, w.allMetadata)

@@ -47,7 +47,8 @@ func sidecarSetHandler(t *testing.T, cached, live []client.Object) *sidecarSetWe
 	reader := func(objects []client.Object) client.Reader {
 		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	}
-	return &sidecarSetWebhooks{judge: lenient{}, namespace: "kruise-system", cached: reader(cached), live: reader(live), native: true, nativeInPlace: true}
+	return &sidecarSetWebhooks{judge: lenient{}, namespace: "kruise-system", cached: reader(cached), live: reader(live), native: true,
+		nativeInPlace: true}
 }
 
 func sidecarSetRequest(version, text string) admission.Request {
@@ -58,15 +59,20 @@ func sidecarSetRequest(version, text string) admission.Request {
 
 // SS-D07: whatever the document is, it is answered, with what is wrong if it is not stored.
 func TestOddSidecarSets(t *testing.T) {
-	for _, spec := range []string{`null`, `{}`, `[]`, `{"containers":[null]}`, `{"containers":[[]]}`, `{"containers":{}}`, `{"containers":[{"name":1}]}`, `{"initContainers":[null]}`,
-		`{"volumes":null}`, `{"volumes":[null]}`, `{"volumes":{}}`, `{"volumes":[{"name":"v","projected":{"sources":[null]}}]}`, `{"selector":null,"namespaceSelector":{}}`,
+	for _, spec := range []string{`null`, `{}`, `[]`, `{"containers":[null]}`, `{"containers":[[]]}`, `{"containers":{}}`,
+		`{"containers":[{"name":1}]}`, `{"initContainers":[null]}`,
+		`{"volumes":null}`, `{"volumes":[null]}`, `{"volumes":{}}`, `{"volumes":[{"name":"v","projected":{"sources":[null]}}]}`,
+		`{"selector":null,"namespaceSelector":{}}`,
 		`{"selector":{"matchExpressions":[{"key":"a","operator":"Like"}]},"containers":[{"name":"c","image":"i"}]}`,
 		`{"containers":[{"name":"c","image":"i","transferEnv":[null,{"sourceContainerNameFrom":{}}],"ports":[null],"env":[null,{"name":"A","valueFrom":{}}]}]}`,
-		`{"containers":[{"name":"c","image":"i","resourcesPolicy":{}}]}`, `{"containers":[{"name":"c","image":"i","resourcesPolicy":{"resourcesExpr":{"limits":{"cpu":"-"}}}}]}`,
+		`{"containers":[{"name":"c","image":"i","resourcesPolicy":{}}]}`,
+		`{"containers":[{"name":"c","image":"i","resourcesPolicy":{"resourcesExpr":{"limits":{"cpu":"-"}}}}]}`,
 		`{"containers":[{"name":"c","image":"i","livenessProbe":{"httpGet":null},"lifecycle":{"preStop":null},"upgradeStrategy":null,"shareVolumePolicy":null}]}`,
 		`{"updateStrategy":{"partition":"x","maxUnavailable":"y","scatterStrategy":[{}],"priorityStrategy":{"weightPriority":[{}]}}}`,
-		`{"patchPodMetadata":[null,{"annotations":null},{"annotations":{"":""},"patchPolicy":"MergePatchJson"}]}`, `{"injectionStrategy":{"revision":{}}}`,
-		`{"injectionStrategy":{"revision":{"customVersion":"not a label!"}}}`, `{"injectionStrategy":{"revision":{"revisionName":"a/b"}}}`} {
+		`{"patchPodMetadata":[null,{"annotations":null},{"annotations":{"":""},"patchPolicy":"MergePatchJson"}]}`,
+		`{"injectionStrategy":{"revision":{}}}`,
+		`{"injectionStrategy":{"revision":{"customVersion":"not a label!"}}}`,
+		`{"injectionStrategy":{"revision":{"revisionName":"a/b"}}}`} {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(version+" "+spec, func(t *testing.T) {
 				text := `{"apiVersion":"apps.kruise.io/` + version + `","kind":"SidecarSet","metadata":{"name":"a"},"spec":` + spec + `}`
@@ -96,7 +102,8 @@ func TestOddSidecarSets(t *testing.T) {
 // SS-030: a refusal is 422 and tells all errors of all fields, as the API server's own does; in the version of whoever asked.
 func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		text := `{"apiVersion":"apps.kruise.io/` + version + `","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`
+		text := `{"apiVersion":"apps.kruise.io/` + version +
+			`","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`
 		answer := sidecarSetHandler(t, nil, nil).validate(t.Context(), sidecarSetRequest(version, text))
 		if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || answer.Result.Reason != metav1.StatusReasonInvalid {
 			t.Fatalf("%+v", answer)
@@ -110,7 +117,8 @@ func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
 		}
 		for field, words := range map[string]string{"metadata.name": "Invalid value", "spec.selector": "no selector defined for SidecarSet",
 			"spec": "no initContainer or container defined for SidecarSet", "spec.updateStrategy.type": "Unsupported value"} {
-			if !slices.ContainsFunc(fields, func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }) || !strings.Contains(answer.Result.Message, words) {
+			if !slices.ContainsFunc(fields, func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }) ||
+				!strings.Contains(answer.Result.Message, words) {
 				t.Errorf("%s (%s) is not in %q", field, words, answer.Result.Message)
 			}
 		}
@@ -125,7 +133,8 @@ func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 		for away, want := range map[bool]int32{false: http.StatusUnprocessableEntity, true: http.StatusInternalServerError} {
 			w := sidecarSetHandler(t, nil, nil)
 			w.live = interceptor.NewClient(w.live.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+					options ...client.GetOption) error {
 					if away {
 						return errors.New("etcdserver: request timed out")
 					}
@@ -137,7 +146,8 @@ func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 					}
 					return c.List(ctx, l, options...)
 				}})
-			if answer := w.validate(t.Context(), sidecarSetRequest("v1beta1", fmt.Sprintf(text, revision))); answer.Allowed || answer.Result.Code != want {
+			if answer := w.validate(t.Context(), sidecarSetRequest("v1beta1", fmt.Sprintf(text, revision))); answer.Allowed ||
+				answer.Result.Code != want {
 				t.Errorf("%s, the API server is away %t: %+v", revision, away, answer.Result)
 			}
 		}
@@ -170,28 +180,36 @@ func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager, whatever
-// else stands there; without the ConfigMap, or the key, nothing may be set.
+// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager,
+// whatever else stands there; without the ConfigMap, or the key, nothing may be set.
 func TestTheConfigurationOfTheInstallation(t *testing.T) {
 	const rules = `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]}]}`
 	config := func(namespace, name string, data map[string]string) []client.Object {
 		return []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}}
 	}
 	set := &appsv1beta1.SidecarSet{}
-	if err := json.Unmarshal([]byte(`{"spec":{"patchPodMetadata":[{"annotations":{"ours/k":"v"}}]}}`), set); err != nil || len(set.Spec.PatchPodMetadata) != 1 {
+	if err := json.Unmarshal([]byte(`{"spec":{"patchPodMetadata":[{"annotations":{"ours/k":"v"}}]}}`), set); err != nil ||
+		len(set.Spec.PatchPodMetadata) != 1 {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
 		live    []client.Object
 		allowed bool
 	}{
-		"its key":                  {config("kruise-system", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), true},
-		"its key among others":     {config("kruise-system", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules, "PPS_Watch_Custom_Workload_WhiteList": "{", "WorkloadSpread_Watch_Custom_Workload_WhiteList": "{"}), true},
-		"other keys":               {config("kruise-system", "kruise-configuration", map[string]string{"PPS_Watch_Custom_Workload_WhiteList": rules, "WorkloadSpread_Watch_Custom_Workload_WhiteList": rules}), false},
-		"no keys":                  {config("kruise-system", "kruise-configuration", nil), false},
-		"no ConfigMap":             {nil, false},
-		"of another namespace":     {config("default", "kruise-configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
-		"a ConfigMap of that sort": {config("kruise-system", "configuration", map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
+		"its key": {config("kruise-system", "kruise-configuration",
+			map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), true},
+		"its key among others": {config("kruise-system", "kruise-configuration",
+			map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules, "PPS_Watch_Custom_Workload_WhiteList": "{",
+				"WorkloadSpread_Watch_Custom_Workload_WhiteList": "{"}), true},
+		"other keys": {config("kruise-system", "kruise-configuration",
+			map[string]string{"PPS_Watch_Custom_Workload_WhiteList": rules, "WorkloadSpread_Watch_Custom_Workload_WhiteList": rules}),
+			false},
+		"no keys":      {config("kruise-system", "kruise-configuration", nil), false},
+		"no ConfigMap": {nil, false},
+		"of another namespace": {config("default", "kruise-configuration",
+			map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
+		"a ConfigMap of that sort": {config("kruise-system", "configuration",
+			map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
 	} {
 		errs := sidecarSetHandler(t, nil, test.live).whiteList(t.Context(), set)
 		if (len(errs) == 0) != test.allowed || !test.allowed && !strings.Contains(errs.ToAggregate().Error(), "whitelist not found") {

@@ -34,8 +34,8 @@ type workloadSpreadWebhook struct {
 	// listed are the kinds that users list.
 	listed *workloadspread.Listed
 	window time.Duration
-	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not take the
-	// time of those who create pods elsewhere. Nil is no bound.
+	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not
+	// take the time of those who create pods elsewhere. Nil is no bound.
 	turns chan struct{}
 }
 
@@ -77,7 +77,8 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 	over, came := w.turn(ctx)
 	if !came {
-		return refused(http.StatusTooManyRequests, "many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
+		return refused(http.StatusTooManyRequests,
+			"many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
 	}
 	defer over()
 	var others appsv1beta1.WorkloadSpreadList
@@ -102,7 +103,8 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 
 // judgeAll judges a WorkloadSpread by itself, and has the API server judge node selectors and tolerations, and what the patches make of the
 // target (WS-035, WS-046).
-func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread, env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
+func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
+	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
 	wrong := map[string]bool{}
 	for _, cause := range causes {
@@ -211,13 +213,14 @@ func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.
 	return workload.Object, nil
 }
 
-// RenamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180). What has the
-// other name already takes the place that this leaves free.
+// RenamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180).
+// What has the other name already takes the place that this leaves free.
 func RenamedInWorkloadSpreads(path []string) []string {
 	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
 		return path
 	}
-	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"}, {"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
+	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"},
+		{"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
 		if i := slices.Index(names[:], path[3]); i >= 0 {
 			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
 		}

@@ -29,11 +29,13 @@ func workloadSpreads(t *testing.T, server *apiServer) *workloadSpreadWebhook {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &workloadSpreadWebhook{judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(), listed: &workloadspread.Listed{}, window: workloadspread.UnschedulableWindow}
+	return &workloadSpreadWebhook{judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(),
+		listed: &workloadspread.Listed{}, window: workloadspread.UnschedulableWindow}
 }
 
 func spreadOf(metadata, spec string) string {
-	return `{"apiVersion":"apps.kruise.io/v1beta1","kind":"WorkloadSpread","metadata":{"name":"web","namespace":"shop"` + metadata + `},"spec":` + spec + `}`
+	return `{"apiVersion":"apps.kruise.io/v1beta1","kind":"WorkloadSpread","metadata":{"name":"web","namespace":"shop"` + metadata +
+		`},"spec":` + spec + `}`
 }
 
 // picky is an API server that refuses tolerations with operator Maybe, and says so for each of them.
@@ -42,7 +44,8 @@ func picky(template document) (int, any) {
 	list, _ := spec["tolerations"].([]any)
 	for _, item := range list {
 		if item.(document)["operator"] == "Maybe" {
-			return answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.tolerations[0].operator", Message: "Maybe"})(template)
+			return answers(422, metav1.StatusReasonInvalid, "bad",
+				metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.tolerations[0].operator", Message: "Maybe"})(template)
 		}
 	}
 	return accepts(template)
@@ -54,10 +57,13 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
 		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
 			w := workloadSpreads(t, &apiServer{answer: accepts})
-			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on), Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
-			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
+			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on),
+				Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
+			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "",
+				admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
 				response := review(t, handler, operation, text, old)
-				if response.Allowed != on || response.Result.Code != code || !on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
+				if response.Allowed != on || response.Result.Code != code ||
+					!on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
 					t.Errorf("gate %t, %s: %+v", on, operation, response)
 				}
 			}
@@ -69,12 +75,17 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	}
 }
 
-// WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds that have one; workloads of the same name and of
-// another group or kind are not looked at. The API server completes and judges it, and what it finds is told below the patch.
+// WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds that have one; workloads of the
+// same name and of another group or kind are not looked at. The API server completes and judges it, and what it finds is told below the
+// patch.
 func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
-	kinds := []schema.GroupVersionKind{{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
-		{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"}, {Group: "apps.kruise.io", Version: "v1beta1", Kind: "StatefulSet"}}
-	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "batch", Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "apps.kruise.io", Version: "v1beta1"}})
+	kinds := []schema.GroupVersionKind{{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+		{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}, {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+		{Group: "apps.kruise.io", Version: "v1beta1", Kind: "StatefulSet"}}
+	scheme, mapper := runtime.NewScheme(),
+		meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "batch", Version: "v1"}, {Group: "apps", Version: "v1"},
+			{Group: "apps.kruise.io", Version: "v1beta1"}})
 	var workloads []client.Object
 	for _, kind := range kinds {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
@@ -94,16 +105,20 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				server := &apiServer{answer: func(template document) (int, any) {
 					for _, item := range template["spec"].(document)["containers"].([]any) {
 						if container := item.(document); container["image"] == "bad" {
-							return answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.containers[0].image", Message: "bad"})(template)
+							return answers(422, metav1.StatusReasonInvalid, "bad",
+								metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.containers[0].image", Message: "bad"})(
+								template)
 						}
 					}
 					return accepts(template)
 				}}
 				w := workloadSpreads(t, server)
-				w.mapper, w.live = mapper, typeless{fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(there...).Build()}
+				w.mapper, w.live = mapper,
+					typeless{fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(there...).Build()}
 				ask := func(patch string) *admissionv1.AdmissionResponse {
 					server.asked = nil
-					return review(t, inTime(w.validate), admissionv1.Create, spreadOf("", `{"targetRef":{"apiVersion":"`+kind.GroupVersion().String()+`","kind":"`+kind.Kind+`","name":"web"},
+					return review(t, inTime(w.validate), admissionv1.Create,
+						spreadOf("", `{"targetRef":{"apiVersion":"`+kind.GroupVersion().String()+`","kind":"`+kind.Kind+`","name":"web"},
 						"subsets":[{"name":"a"},{"name":"b","patch":`+patch+`}]}`), "")
 				}
 				response := ask(`{"metadata":{"labels":{"zone":"b"}}}`)
@@ -111,7 +126,8 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				for _, asked := range server.asked {
 					template := asked["template"].(document)
 					labels, _ := template["metadata"].(document)["labels"].(document)
-					judged = append(judged, fmt.Sprint(template["spec"].(document)["containers"].([]any)[0].(document)["image"], " ", labels["zone"]))
+					judged = append(judged, fmt.Sprint(template["spec"].(document)["containers"].([]any)[0].(document)["image"], " ",
+						labels["zone"]))
 				}
 				var want []string
 				if exists {
@@ -153,17 +169,27 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 		old, updated string
 		refused      []string
 	}{
-		"a label":                                {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`), spreadOf(`,"labels":{"a":"b"}`, `{`+ref+`,"subsets":[`+subset+`]}`), nil},
-		"a label on one that could not be worse": {spreadOf("", `{"subsets":[],"scheduleStrategy":{"type":"Never"}}`), spreadOf(`,"labels":{"a":"b"}`, `{"subsets":[],"scheduleStrategy":{"type":"Never"}}`), nil},
-		"another quota":                          {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`), spreadOf("", `{`+ref+`,"subsets":[`+strings.Replace(subset, ":1,", ":2,", 1)+`]}`), nil},
-		"a subset before":                        {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`), spreadOf("", `{`+ref+`,"subsets":[{"name":"b"},`+subset+`]}`), nil},
-		"a new error":                            {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`), spreadOf("", `{`+ref+`,"subsets":[`+subset+`,{"name":"a"}]}`), []string{"spec.subsets[1].name"}},
-		"new errors of both":                     {spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`), spreadOf("", `{`+ref+`,"subsets":[`+subset+`,{"name":"a"}],"scheduleStrategy":{"type":"Never"}}`), []string{"spec.subsets[1].name", "spec.scheduleStrategy.type", "spec.subsets[0].tolerations[0].operator"}},
-		"another target":                         {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`), spreadOf("", `{`+strings.Replace(ref, `"d"`, `"e"`, 1)+`,"subsets":[`+subset+`]}`), []string{"spec.targetRef"}},
-		"mended, unreadable before":              {spreadOf("", `{`+ref+`,"subsets":"none"}`), spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`), nil},
+		"a label": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
+			spreadOf(`,"labels":{"a":"b"}`, `{`+ref+`,"subsets":[`+subset+`]}`), nil},
+		"a label on one that could not be worse": {spreadOf("", `{"subsets":[],"scheduleStrategy":{"type":"Never"}}`),
+			spreadOf(`,"labels":{"a":"b"}`, `{"subsets":[],"scheduleStrategy":{"type":"Never"}}`), nil},
+		"another quota": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+strings.Replace(subset, ":1,", ":2,", 1)+`]}`), nil},
+		"a subset before": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[{"name":"b"},`+subset+`]}`), nil},
+		"a new error": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+subset+`,{"name":"a"}]}`), []string{"spec.subsets[1].name"}},
+		"new errors of both": {spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`),
+			spreadOf("", `{`+ref+`,"subsets":[`+subset+`,{"name":"a"}],"scheduleStrategy":{"type":"Never"}}`),
+			[]string{"spec.subsets[1].name", "spec.scheduleStrategy.type", "spec.subsets[0].tolerations[0].operator"}},
+		"another target": {spreadOf("", `{`+ref+`,"subsets":[`+subset+`]}`),
+			spreadOf("", `{`+strings.Replace(ref, `"d"`, `"e"`, 1)+`,"subsets":[`+subset+`]}`), []string{"spec.targetRef"}},
+		"mended, unreadable before": {spreadOf("", `{`+ref+`,"subsets":"none"}`),
+			spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := review(t, inTime(workloadSpreads(t, &apiServer{answer: picky}).validate), admissionv1.Update, test.updated, test.old)
+			response := review(t, inTime(workloadSpreads(t, &apiServer{answer: picky}).validate), admissionv1.Update, test.updated,
+				test.old)
 			if diff := cmp.Diff(test.refused, fields(response)); diff != "" || response.Allowed != (test.refused == nil) {
 				t.Errorf("%+v\n%s", response.Result, diff)
 			}
@@ -171,8 +197,8 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 	}
 }
 
-// WorkloadSpreads are judged a few at a time: merging their patches takes time that belongs to those who create pods. Who does not have a turn in time is
-// told to come again, and nobody else is held up.
+// WorkloadSpreads are judged a few at a time: merging their patches takes time that belongs to those who create pods. Who does not have a
+// turn in time is told to come again, and nobody else is held up.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &apiServer{answer: accepts})

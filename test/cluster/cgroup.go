@@ -140,18 +140,19 @@ func (g cgroup) adopt(pid int) error {
 func (g cgroup) pids() []int {
 	var pids []int
 	for _, h := range g.all() {
-		filepath.WalkDir(filepath.Join(h, g.name), func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // groups may vanish meanwhile
-			if err != nil || d.Name() != "cgroup.procs" {
-				return nil
-			}
-			b, _ := os.ReadFile(path)
-			for _, f := range strings.Fields(string(b)) {
-				if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-					pids = append(pids, pid)
+		filepath.WalkDir(filepath.Join(h, g.name),
+			func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // groups may vanish meanwhile
+				if err != nil || d.Name() != "cgroup.procs" {
+					return nil
 				}
-			}
-			return nil
-		})
+				b, _ := os.ReadFile(path)
+				for _, f := range strings.Fields(string(b)) {
+					if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+						pids = append(pids, pid)
+					}
+				}
+				return nil
+			})
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids)

@@ -15,10 +15,11 @@ func TestUpAsksForWhatIsThere(t *testing.T) {
 		want    spec
 		wantErr bool
 	}{
-		"defaults with root":         {root: true, want: spec{Version: defaultVersion, Nodes: 2, Root: true}},
-		"defaults without root":      {want: spec{Version: defaultVersion, Simulated: 20}},
-		"real nodes need root":       {request: request{nodes: &two}, wantErr: true},
-		"version and nodes":          {request: request{nodes: &five, version: &version}, root: true, want: spec{Version: version, Nodes: 5, Root: true}},
+		"defaults with root":    {root: true, want: spec{Version: defaultVersion, Nodes: 2, Root: true}},
+		"defaults without root": {want: spec{Version: defaultVersion, Simulated: 20}},
+		"real nodes need root":  {request: request{nodes: &two}, wantErr: true},
+		"version and nodes": {request: request{nodes: &five, version: &version}, root: true,
+			want: spec{Version: version, Nodes: 5, Root: true}},
 		"nothing said about it":      {have: running, root: true, want: running},
 		"the same said about it":     {have: running, root: true, request: request{nodes: &two}, want: running},
 		"another number of nodes":    {have: running, root: true, request: request{nodes: &five}, wantErr: true},
@@ -30,7 +31,8 @@ func TestUpAsksForWhatIsThere(t *testing.T) {
 			if (err != nil) != tc.wantErr {
 				t.Fatalf("error = %v", err)
 			}
-			if got := c.spec; err == nil && (got.Version != tc.want.Version || got.Nodes != tc.want.Nodes || got.Simulated != tc.want.Simulated) {
+			if got := c.spec; err == nil && (got.Version != tc.want.Version || got.Nodes != tc.want.Nodes ||
+				got.Simulated != tc.want.Simulated) {
 				t.Errorf("spec = %+v, want %+v", got, tc.want)
 			}
 		})

@@ -13,8 +13,8 @@ func (c *cluster) nodeDir(node string, path ...string) string {
 	return filepath.Join(append([]string{c.dir, "nodes", node}, path...)...)
 }
 
-// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the node would mount what kubelet mounts
-// there, with their own mount among it, and none of these could be taken down any more.
+// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the node would mount what kubelet
+// mounts there, with their own mount among it, and none of these could be taken down any more.
 func (c *cluster) nodeSocket(node string) string {
 	return filepath.Join(c.dir, "sockets", node, "containerd.sock")
 }

@@ -118,7 +118,8 @@ func TestPrivateRepositoriesAskForTheAccount(t *testing.T) {
 	}
 	get := func(repository, user, password string) int {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.registry()+"/v2/"+repository+"/manifests/v1", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.registry()+"/v2/"+repository+"/manifests/v1",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,8 @@ func TestPrivateRepositoriesAskForTheAccount(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode
 	}
-	if a, b, d, e := get("app", "", ""), get("private/app", "", ""), get("private/app", privateUser, "guess"), get("private/app", privateUser, privatePassword); a != 200 || b != 401 || d != 401 || e != 200 {
+	if a, b, d, e := get("app", "", ""), get("private/app", "", ""), get("private/app", privateUser, "guess"),
+		get("private/app", privateUser, privatePassword); a != 200 || b != 401 || d != 401 || e != 200 {
 		t.Errorf("open %d, no account %d, wrong account %d, account %d", a, b, d, e)
 	}
 }

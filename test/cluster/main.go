@@ -88,7 +88,8 @@ func version() (string, error) {
 
 func upCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there", Args: cobra.NoArgs,
+		Use: "up", Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := open()
 			if err != nil {
@@ -250,7 +251,8 @@ func imageCommand() *cobra.Command {
 	f.StringVar(&r.entrypoint, "entrypoint", "", "path in the image to run")
 	f.StringArrayVar(&r.args, "arg", nil, "argument of the entrypoint (repeat)")
 	f.StringVar(&r.user, "user", "65534", "user id to run as")
-	f.StringVar(&archive, "archive", "", "write FILE, for \"docker load\" and the like, instead of into the cluster's registry; needs no cluster")
+	f.StringVar(&archive, "archive", "",
+		"write FILE, for \"docker load\" and the like, instead of into the cluster's registry; needs no cluster")
 	for _, required := range []string{"name", "binary", "entrypoint"} {
 		if err := build.MarkFlagRequired(required); err != nil {
 			panic(err)

@@ -22,7 +22,8 @@ import (
 const namespaceHolder = "namespaces"
 
 // privateDirs are the folders of the machine that the programs of a cluster see as a folder of their own (below the cluster's folder),
-// because their place cannot be configured: shim sockets and locks, the results of CNI calls, the socket for device plugins, dynamic volumes, links to logs.
+// because their place cannot be configured: shim sockets and locks, the results of CNI calls, the socket for device plugins, dynamic
+// volumes, links to logs.
 var privateDirs = map[string]string{
 	"/run":             "run",
 	"/var/log":         "var-log",
@@ -82,7 +83,8 @@ func (c *cluster) ensureNamespaces() error {
 	if err := c.deleteLink(); err != nil {
 		return err
 	}
-	if err := c.spawn(namespaceHolder, []string{"unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"}); err != nil {
+	if err := c.spawn(namespaceHolder,
+		[]string{"unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"}); err != nil {
 		return err
 	}
 	r, _ := c.process(namespaceHolder)

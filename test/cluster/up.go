@@ -51,7 +51,8 @@ func (r request) settle(c *cluster, root bool) error {
 	have := c.spec
 	if r.version != nil && *r.version != have.Version || r.nodes != nil && *r.nodes != have.Nodes ||
 		r.simulated != nil && *r.simulated != have.Simulated {
-		return fmt.Errorf("cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
+		return fmt.Errorf(
+			"cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
 			c.name, have.Version, have.Nodes, have.Simulated)
 	}
 	return nil
@@ -414,6 +415,7 @@ func (c *cluster) healthy(ctx context.Context) bool {
 
 // next tells how to go on.
 func (c *cluster) next() {
-	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n", c.kubeconfig(), filepath.Dir(c.bin["kubectl"]))
+	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n", c.kubeconfig(),
+		filepath.Dir(c.bin["kubectl"]))
 	c.out.say("images: go run . image build --help   state: go run . status   end: go run . down")
 }

@@ -30,7 +30,8 @@ replicas: 3
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1}}
 `
 
-// TestDemoStory plays the demo (IPU-001 (part), IPU-080 (part), IPU-210 (part)) and counts the writes that it takes: at most three for a pod.
+// TestDemoStory plays the demo (IPU-001 (part), IPU-080 (part), IPU-210 (part)) and counts the writes that it takes: at most three for a
+// pod.
 func TestDemoStory(t *testing.T) {
 	t.Parallel()
 	var updated time.Time
@@ -112,7 +113,8 @@ func TestInPlaceOnlyRefuses(t *testing.T) {
 	eventually(t, "condition FailedUpdate", func(context.Context) string {
 		set := w.get()
 		for _, c := range set.Status.Conditions {
-			if c.Type == appsv1beta1.CloneSetConditionFailedUpdate && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "env") {
+			if c.Type == appsv1beta1.CloneSetConditionFailedUpdate && c.Status == corev1.ConditionTrue &&
+				strings.Contains(c.Message, "env") {
 				return ""
 			}
 		}
@@ -126,7 +128,8 @@ func TestInPlaceOnlyRefuses(t *testing.T) {
 	}
 }
 
-// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106 (part), IPU-107 (part), IPU-210 (part)).
+// TestGracePeriod: the pod is not ready first, its image changes when the grace period is over (IPU-106 (part), IPU-107 (part), IPU-210
+// (part)).
 func TestGracePeriod(t *testing.T) {
 	t.Parallel()
 	const grace = 5 * time.Second
@@ -147,7 +150,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			if !ok {
 				t.Fatalf("watch: %v", event)
 			}
-			if !story.Ready(pod) && down.IsZero() && pod.Labels[pub.LifecycleState] != string(pub.LifecycleStateNormal) || conditionFalse(pod) && down.IsZero() {
+			if !story.Ready(pod) && down.IsZero() && pod.Labels[pub.LifecycleState] != string(pub.LifecycleStateNormal) ||
+				conditionFalse(pod) && down.IsZero() {
 				down = time.Now()
 			}
 			if pod.Spec.Containers[0].Image == "nginx:1.27" {
@@ -211,7 +215,8 @@ func TestSameDigest(t *testing.T) {
 	w.inPlace("nginx:1.27-same", 2)
 }
 
-// TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part), CS-062 (part), IPU-215 (part)).
+// TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part), CS-062 (part),
+// IPU-215 (part)).
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	w := create(t, "claims", `
@@ -301,7 +306,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 func killManagers(t *testing.T) {
 	t.Helper()
 	var managers corev1.PodList
-	if err := kube.List(t.Context(), &managers, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
+	if err := kube.List(t.Context(), &managers, client.InNamespace("kruise-system"),
+		client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range managers.Items {
@@ -319,7 +325,8 @@ func managersBack(t *testing.T) {
 		if err := kube.Get(ctx, client.ObjectKey{Namespace: "kruise-system", Name: "kruise-controller-manager"}, deployment); err != nil {
 			return err.Error()
 		}
-		if s := deployment.Status; s.ObservedGeneration != deployment.Generation || s.AvailableReplicas != *deployment.Spec.Replicas || s.Replicas != s.AvailableReplicas {
+		if s := deployment.Status; s.ObservedGeneration != deployment.Generation || s.AvailableReplicas != *deployment.Spec.Replicas ||
+			s.Replicas != s.AvailableReplicas {
 			return fmt.Sprintf("%+v", s)
 		}
 		return ""

@@ -165,7 +165,8 @@ func (w *workload) change(patch string) {
 // image gives the container of the template a new image.
 func (w *workload) image(image string) {
 	w.t.Helper()
-	w.change(`spec: {template: {spec: {containers: [{name: nginx, image: "` + image + `", imagePullPolicy: IfNotPresent` + w.mounts() + `}]}}}`)
+	w.change(`spec: {template: {spec: {containers: [{name: nginx, image: "` + image + `", imagePullPolicy: IfNotPresent` + w.mounts() +
+		`}]}}}`)
 }
 
 func (w *workload) mounts() string {
@@ -206,7 +207,8 @@ func (w *workload) settled() {
 	eventually(w.t, "the rollout", func(context.Context) string {
 		set := w.get()
 		s, replicas := set.Status, *set.Spec.Replicas
-		if s.ObservedGeneration == set.Generation && s.Replicas == replicas && s.AvailableReplicas == replicas && s.UpdatedReplicas >= s.ExpectedUpdatedReplicas &&
+		if s.ObservedGeneration == set.Generation && s.Replicas == replicas && s.AvailableReplicas == replicas &&
+			s.UpdatedReplicas >= s.ExpectedUpdatedReplicas &&
 			int32(len(w.pods())) == replicas {
 			return ""
 		}
@@ -227,12 +229,14 @@ func (w *workload) inPlace(image string, restarts int32) {
 		case !ok:
 			w.t.Errorf("pod %s is gone", name)
 		case before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName || before.Status.PodIP != after.Status.PodIP:
-			w.t.Errorf("pod %s: UID %s to %s, node %s to %s, IP %s to %s", name, before.UID, after.UID, before.Spec.NodeName, after.Spec.NodeName,
+			w.t.Errorf("pod %s: UID %s to %s, node %s to %s, IP %s to %s", name, before.UID, after.UID, before.Spec.NodeName,
+				after.Spec.NodeName,
 				before.Status.PodIP, after.Status.PodIP)
 		case after.Spec.Containers[0].Image != image:
 			w.t.Errorf("pod %s has image %s, not %s", name, after.Spec.Containers[0].Image, image)
 		case after.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount+restarts:
-			w.t.Errorf("pod %s: restarts %d to %d, not %d more", name, before.Status.ContainerStatuses[0].RestartCount, after.Status.ContainerStatuses[0].RestartCount, restarts)
+			w.t.Errorf("pod %s: restarts %d to %d, not %d more", name, before.Status.ContainerStatuses[0].RestartCount,
+				after.Status.ContainerStatuses[0].RestartCount, restarts)
 		}
 	}
 }

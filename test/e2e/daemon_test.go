@@ -37,7 +37,8 @@ func manifest[T client.Object](t *testing.T, namespace, text string, object T) T
 // pod makes a pod of containers, as YAML, and waits until it is ready.
 func pod(t *testing.T, namespace, containers string) *corev1.Pod {
 	t.Helper()
-	p := manifest(t, namespace, "metadata: {name: app}\nspec:\n  terminationGracePeriodSeconds: 2\n  containers:\n"+indent(containers), &corev1.Pod{})
+	p := manifest(t, namespace, "metadata: {name: app}\nspec:\n  terminationGracePeriodSeconds: 2\n  containers:\n"+indent(containers),
+		&corev1.Pod{})
 	eventually(t, "the pod", func(ctx context.Context) string {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err.Error()
@@ -73,7 +74,8 @@ func status(t *testing.T, p *corev1.Pod, container string) corev1.ContainerStatu
 // recreated makes a request for the pod and waits until it is completed.
 func recreated(t *testing.T, p *corev1.Pod, name, spec string) *appsv1beta1.ContainerRecreateRequest {
 	t.Helper()
-	r := manifest(t, p.Namespace, "metadata: {name: "+name+"}\nspec:\n  podName: "+p.Name+"\n"+indent(spec), &appsv1beta1.ContainerRecreateRequest{})
+	r := manifest(t, p.Namespace, "metadata: {name: "+name+"}\nspec:\n  podName: "+p.Name+"\n"+indent(spec),
+		&appsv1beta1.ContainerRecreateRequest{})
 	completed(t, r)
 	return r
 }
@@ -128,8 +130,8 @@ const two = `
 `
 
 // TestRecreate: one container restarts, its neighbour, the pod and its address stay; a request with force restarts what has already
-// restarted, one without does not (CRR-001 (part), CRR-003 (part), CRR-004 (part), CRR-113 (part), CRR-114 (part), CRR-128 (part)). Labels, the frozen facts and the clean-up
-// after the end: CRR-035 (part), CRR-037 (part), CRR-057 (part), CRR-058 (part).
+// restarted, one without does not (CRR-001 (part), CRR-003 (part), CRR-004 (part), CRR-113 (part), CRR-114 (part), CRR-128 (part)). Labels,
+// the frozen facts and the clean-up after the end: CRR-035 (part), CRR-037 (part), CRR-057 (part), CRR-058 (part).
 func TestRecreate(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
@@ -141,7 +143,8 @@ func TestRecreate(t *testing.T) {
 	if context := r.Spec.Containers[0].StatusContext; context == nil || context.ContainerID != status(t, p, "first").ContainerID {
 		t.Errorf("frozen %+v", context)
 	}
-	eventually(t, "the label of live requests goes", func(context.Context) string { return reread(t, r).Labels["crr.apps.kruise.io/active"] })
+	eventually(t, "the label of live requests goes",
+		func(context.Context) string { return reread(t, r).Labels["crr.apps.kruise.io/active"] })
 	forced := recreated(t, after, "forced", `
 containers: [{name: first}, {name: second}]
 strategy: {forceRecreate: true, terminationGracePeriodSeconds: 1}
@@ -174,14 +177,18 @@ strategy: {orderedRecreate: true, minStartedSeconds: 2}
 }
 
 // TestRecreateQueue: requests for one pod are carried out one after the other; those without force are content with a restart that came
-// after them (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107 (part)).
+// after them (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107
+// (part)).
 func TestRecreateQueue(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), two)
 	var requests []*appsv1beta1.ContainerRecreateRequest
 	for i := range 4 {
-		requests = append(requests, manifest(t, p.Namespace, fmt.Sprintf("metadata: {name: queue-%d}\nspec: {podName: %s, containers: [{name: first}], strategy: {forceRecreate: %t}}", i, p.Name, i < 2),
-			&appsv1beta1.ContainerRecreateRequest{}))
+		requests = append(requests,
+			manifest(t, p.Namespace,
+				fmt.Sprintf("metadata: {name: queue-%d}\nspec: {podName: %s, containers: [{name: first}], strategy: {forceRecreate: %t}}",
+					i, p.Name, i < 2),
+				&appsv1beta1.ContainerRecreateRequest{}))
 	}
 	completed(t, requests...)
 	for _, r := range requests {
@@ -220,7 +227,8 @@ func TestRecreateHook(t *testing.T) {
 	})
 }
 
-// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061 (part), CRR-066 (part), CRR-118 (part), CRR-162 (part)).
+// TestRecreateCrashLoop: a container that does not come back ends at the deadline, with that reason (CRR-061 (part), CRR-066 (part),
+// CRR-118 (part), CRR-162 (part)).
 func TestRecreateCrashLoop(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -284,7 +292,8 @@ func TestRecreateDaemonKilled(t *testing.T) {
   `+runForever+`
   lifecycle: {preStop: {exec: {command: ["sleep", "3"]}}}
 `)
-	r := manifest(t, p.Namespace, "metadata: {name: killed}\nspec: {podName: app, containers: [{name: first}], strategy: {terminationGracePeriodSeconds: 20}}",
+	r := manifest(t, p.Namespace,
+		"metadata: {name: killed}\nspec: {podName: app, containers: [{name: first}], strategy: {terminationGracePeriodSeconds: 20}}",
 		&appsv1beta1.ContainerRecreateRequest{})
 	eventually(t, "the request runs", func(context.Context) string {
 		if reread(t, r).Status.Phase == appsv1beta1.ContainerRecreateRequestRecreating {
@@ -293,7 +302,8 @@ func TestRecreateDaemonKilled(t *testing.T) {
 		return string(r.Status.Phase)
 	})
 	var daemons corev1.PodList
-	if err := kube.List(t.Context(), &daemons, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "daemon"}); err != nil {
+	if err := kube.List(t.Context(), &daemons, client.InNamespace("kruise-system"),
+		client.MatchingLabels{"control-plane": "daemon"}); err != nil {
 		t.Fatal(err)
 	}
 	killed := 0
@@ -401,11 +411,13 @@ spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backo
 `
 	n := int32(len(nodes.Items))
 	// Secrets are those of an image, whatever its tag: the job without one goes first.
-	if s := pulled(t, ns, fmt.Sprintf(job, "denied", "registry.example.com/private/app:v2", "")).Status; s.Failed != n || int32(len(s.FailedNodes)) != n {
+	if s := pulled(t, ns, fmt.Sprintf(job, "denied", "registry.example.com/private/app:v2", "")).Status; s.Failed != n ||
+		int32(len(s.FailedNodes)) != n {
 		t.Errorf("without a secret: %+v", s)
 	}
 	begin := time.Now()
-	if s := pulled(t, ns, fmt.Sprintf(job, "private", "registry.example.com/private/app:v1", ", pullSecrets: [account]")).Status; s.Succeeded != n || s.Desired != n {
+	if s := pulled(t, ns, fmt.Sprintf(job, "private", "registry.example.com/private/app:v1", ", pullSecrets: [account]")).
+		Status; s.Succeeded != n || s.Desired != n {
 		t.Errorf("with a secret: %+v", s)
 	}
 	t.Logf("on %d nodes after %.1f s", n, time.Since(begin).Seconds())
@@ -426,8 +438,8 @@ spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backo
 	})
 }
 
-// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200 (part), CS-205 (part), IMG-190 (part),
-// IMG-191 (part)).
+// TestPreDownload: before an update in place goes on, its image is pulled by a job on the nodes of the pods (CS-200 (part), CS-205 (part),
+// IMG-190 (part), IMG-191 (part)).
 func TestPreDownload(t *testing.T) {
 	t.Parallel()
 	w := create(t, "ahead", `
@@ -444,7 +456,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			return err.Error()
 		}
 		for _, job := range jobs.Items {
-			if job.Spec.Image == "nginx:1.28" && job.Status.CompletionTime != nil && job.Status.Succeeded == job.Status.Desired && job.Status.Desired > 0 {
+			if job.Spec.Image == "nginx:1.28" && job.Status.CompletionTime != nil && job.Status.Succeeded == job.Status.Desired &&
+				job.Status.Desired > 0 {
 				return ""
 			}
 		}

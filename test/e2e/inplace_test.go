@@ -16,15 +16,16 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035 (part), IPU-112 (part), IPU-116 (part), IPU-136 (part),
-// IPU-219 (part)).
+// TestVerticalScaling: cpu and memory change without a restart, and the pod stays ready throughout (IPU-035 (part), IPU-112 (part), IPU-116
+// (part), IPU-136 (part), IPU-219 (part)).
 func TestVerticalScaling(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
 		t.Skip("the server has no pods/resize")
 	}
 	for name, sizes := range map[string][2]string{
-		"burstable":    {"{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 100m, memory: 64Mi}}", "{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 200m, memory: 96Mi}}"},
+		"burstable": {"{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 100m, memory: 64Mi}}",
+			"{requests: {cpu: 10m, memory: 20Mi}, limits: {cpu: 200m, memory: 96Mi}}"},
 		"limits-alone": {"{limits: {cpu: 20m, memory: 64Mi}}", "{limits: {cpu: 40m, memory: 96Mi}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +47,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			want := w.get().Spec.Template.Spec.Containers[0].Resources.Limits
 			for name, pod := range w.pods() {
 				limits := pod.Status.ContainerStatuses[0].Resources
-				if limits == nil || limits.Limits.Cpu().Cmp(*want.Cpu()) != 0 || limits.Limits.Memory().Cmp(*want.Memory()) != 0 || pod.Status.QOSClass != w.seen[name].Status.QOSClass {
+				if limits == nil || limits.Limits.Cpu().Cmp(*want.Cpu()) != 0 || limits.Limits.Memory().Cmp(*want.Memory()) != 0 ||
+					pod.Status.QOSClass != w.seen[name].Status.QOSClass {
 					t.Errorf("pod %s has %v and class %s", name, limits, pod.Status.QOSClass)
 				}
 			}
@@ -55,7 +57,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184 (part), IPU-315 (part)).
+// TestResizeThatNeverFits: a resize that no node can carry out replaces the pod by one that says why it does not start (IPU-184 (part),
+// IPU-315 (part)).
 func TestResizeThatNeverFits(t *testing.T) {
 	t.Parallel()
 	if !served(t, "pods/resize") {
@@ -125,7 +128,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 `
 	w := create(t, "environment", fmt.Sprintf(config, "a"))
 	var daemons corev1.PodList
-	if err := kube.List(t.Context(), &daemons, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "daemon"}); err != nil {
+	if err := kube.List(t.Context(), &daemons, client.InNamespace("kruise-system"),
+		client.MatchingLabels{"control-plane": "daemon"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(daemons.Items) > 0 {
@@ -140,7 +144,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155 (part), IPU-218 (part)).
+// TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155 (part),
+// IPU-218 (part)).
 func TestHookByLabel(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hook", `

@@ -19,8 +19,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestRollingUpdatesOfTheManagerRefuseNothing: while the managers are replaced three times, fifty objects a second are admitted, CloneSets and pods
-// in turn, and none is refused (OPS-101 (part)).
+// TestRollingUpdatesOfTheManagerRefuseNothing: while the managers are replaced three times, fifty objects a second are admitted, CloneSets
+// and pods in turn, and none is refused (OPS-101 (part)).
 func TestRollingUpdatesOfTheManagerRefuseNothing(t *testing.T) {
 	ns := namespace(t)
 	set := &appsv1beta1.CloneSet{}
@@ -35,7 +35,8 @@ spec:
 `), set); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "admitted", Namespace: ns, Annotations: map[string]string{"apps.kruise.io/container-launch-priority": "Ordered"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "admitted", Namespace: ns,
+		Annotations: map[string]string{"apps.kruise.io/container-launch-priority": "Ordered"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "nginx:1.26"}, {Name: "b", Image: "nginx:1.26"}}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
@@ -78,7 +79,8 @@ spec:
 		managersBack(t)
 		eventually(t, "the end of the former managers", func(ctx context.Context) string {
 			var managers corev1.PodList
-			if err := kube.List(ctx, &managers, client.InNamespace("kruise-system"), client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
+			if err := kube.List(ctx, &managers, client.InNamespace("kruise-system"),
+				client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
 				return err.Error()
 			}
 			if n := len(managers.Items); n != int(*deployment.Spec.Replicas) {

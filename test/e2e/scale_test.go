@@ -98,7 +98,8 @@ func (w *workload) patchPods(metadata map[string]any) {
 	}
 }
 
-// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151 (part), IPU-154 (part), CS-136 (part), CS-190 (part), CS-191 (part)).
+// TestHookByFinalizer: scale-in waits until the operator removes its finalizer (IPU-151 (part), IPU-154 (part), CS-136 (part), CS-190
+// (part), CS-191 (part)).
 func TestHookByFinalizer(t *testing.T) {
 	t.Parallel()
 	const drain = "example.com/drain"
@@ -113,7 +114,8 @@ template: {metadata: {finalizers: [`+drain+`]}}
 			t.Error(err)
 		}
 		for i := range list.Items {
-			err := kube.Patch(context.Background(), &list.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			err := kube.Patch(context.Background(), &list.Items[i],
+				client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			if client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
@@ -125,8 +127,8 @@ template: {metadata: {finalizers: [`+drain+`]}}
 	w.settled()
 }
 
-// TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100 (part), CS-128 (part)), also for an update in place,
-// which the original pods survive (CS-102 (part), CS-103 (part)).
+// TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100 (part), CS-128 (part)), also for an update in
+// place, which the original pods survive (CS-102 (part), CS-103 (part)).
 func TestSurge(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -221,7 +223,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	notBelow(t, events, 6, 5)
 }
 
-// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017 (part), CS-128 (part)).
+// TestAutoscaler: a HorizontalPodAutoscaler scales in the middle of a partitioned rollout through the scale subresource (CS-017 (part),
+// CS-128 (part)).
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hpa", `
@@ -233,8 +236,9 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "hpa"},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MinReplicas: &minimum, MaxReplicas: 6,
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "hpa"},
-			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
-				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))}}}}}}
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+				Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
+					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))}}}}}}
 	if err := kube.Create(t.Context(), scaler); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +260,8 @@ func TestDisruptionBudget(t *testing.T) {
 	w := create(t, "pdb", `replicas: 2`)
 	none := intstr.FromInt32(0)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "pdb"},
-		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pdb"}}}}
+		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pdb"}}}}
 	if err := kube.Create(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +275,8 @@ func TestDisruptionBudget(t *testing.T) {
 		return ""
 	})
 	for _, pod := range w.pods() {
-		err := kube.SubResource("eviction").Create(t.Context(), &pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+		err := kube.SubResource("eviction").Create(t.Context(), &pod,
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 		if !apierrors.IsTooManyRequests(err) {
 			t.Errorf("an eviction answers %v", err)
 		}

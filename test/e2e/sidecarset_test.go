@@ -34,7 +34,8 @@ type sidecars struct {
 func createSidecars(t *testing.T, app, spec string) *sidecars {
 	t.Helper()
 	set := &appsv1beta1.SidecarSet{}
-	if err := yaml.Unmarshal(merge(t, "metadata: {name: "+app+"}\nspec: {selector: {matchLabels: {app: "+app+"}}}", "spec:\n"+indent(spec)), set); err != nil {
+	if err := yaml.Unmarshal(merge(t, "metadata: {name: "+app+"}\nspec: {selector: {matchLabels: {app: "+app+"}}}", "spec:\n"+indent(spec)),
+		set); err != nil {
 		t.Fatal(err)
 	}
 	if err := kube.Create(t.Context(), set); err != nil {
@@ -91,7 +92,8 @@ func (s *sidecars) settled(pods int32) {
 	s.t.Helper()
 	eventually(s.t, "the upgrade", func(context.Context) string {
 		set := s.get()
-		if st := set.Status; st.ObservedGeneration == set.Generation && st.MatchedPods == pods && st.UpdatedPods == pods && st.UpdatedReadyPods == pods {
+		if st := set.Status; st.ObservedGeneration == set.Generation && st.MatchedPods == pods && st.UpdatedPods == pods &&
+			st.UpdatedReadyPods == pods {
 			return ""
 		}
 		return fmt.Sprintf("%+v", set.Status)
@@ -118,8 +120,10 @@ func (w *workload) untouched() {
 	for name, before := range w.seen {
 		after := pods[name]
 		was, is := containerStatus(&before, container), containerStatus(&after, container)
-		if before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || was.ContainerID != is.ContainerID || was.RestartCount != is.RestartCount {
-			w.t.Errorf("pod %s, container %s: %s %s restarts %d, then %s %s restarts %d", name, container, before.UID, was.ContainerID, was.RestartCount, after.UID, is.ContainerID, is.RestartCount)
+		if before.UID != after.UID || before.Status.PodIP != after.Status.PodIP || was.ContainerID != is.ContainerID ||
+			was.RestartCount != is.RestartCount {
+			w.t.Errorf("pod %s, container %s: %s %s restarts %d, then %s %s restarts %d", name, container, before.UID, was.ContainerID,
+				was.RestartCount, after.UID, is.ContainerID, is.RestartCount)
 		}
 	}
 }
@@ -136,8 +140,8 @@ func (w *workload) restarted(container, image string, restarts int32) {
 	}
 }
 
-// TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers stay, and a pod takes at most two writes
-// (SS-002 (part), SS-003 (part), SS-219 (part), SS-225 (part), SS-228 (part), SS-260 (part)).
+// TestSidecarInPlace: images of sidecars change one pod at a time; pods, addresses and application containers stay, and a pod takes at most
+// two writes (SS-002 (part), SS-003 (part), SS-219 (part), SS-225 (part), SS-228 (part), SS-260 (part)).
 func TestSidecarInPlace(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "cold", `
@@ -183,7 +187,8 @@ initContainers: [{name: net, image: "app:v1", restartPolicy: Always, imagePullPo
 	w.restarted("net", "app:v2", 1)
 }
 
-// Of a hot pair each version serves on a port of its own; the new one says in its hook that it is the one to ask. The application asks all the time.
+// Of a hot pair each version serves on a port of its own; the new one says in its hook that it is the one to ask. The application asks all
+// the time.
 const hotPair = `
 containers:
 - name: proxy
@@ -207,8 +212,8 @@ template:
        args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
-// TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails (SS-125 (part), SS-240 (part) to
-// SS-244 (part)).
+// TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails
+// (SS-125 (part), SS-240 (part) to SS-244 (part)).
 func TestHotUpgradeKeepsAnswering(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "hotset", hotPair)
@@ -233,7 +238,8 @@ func TestHotUpgradeKeepsAnswering(t *testing.T) {
 		if strings.Contains(log, "FAILED") || !strings.Contains(log, "app:v1") {
 			t.Errorf("pod %s: failed requests among %d lines:\n%s", name, strings.Count(log, "\n"), log)
 		}
-		if pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] != `{"proxy":"proxy-1"}` || pod.Annotations[pub.SidecarSetVersionPrefix+"proxy-2"] != "0" {
+		if pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] != `{"proxy":"proxy-1"}` ||
+			pod.Annotations[pub.SidecarSetVersionPrefix+"proxy-2"] != "0" {
 			t.Errorf("pod %s: %v", name, pod.Annotations)
 		}
 	}
@@ -288,8 +294,8 @@ template:
 	w.untouched()
 }
 
-// TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the same time,
-// resources included; neither touches what is the other's (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
+// TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the
+// same time, resources included; neither touches what is the other's (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
 func TestSidecarsBesideCloneSet(t *testing.T) {
 	t.Parallel()
 	resize := served(t, "pods/resize")
@@ -358,8 +364,8 @@ initContainers:
 	}
 }
 
-// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or let through as the shipped configuration says, and no pod is made
-// with half of its sidecars (SS-020 (part), SS-094 (part)).
+// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or let through as the shipped configuration says, and no
+// pod is made with half of its sidecars (SS-020 (part), SS-094 (part)).
 func TestWebhookDown(t *testing.T) {
 	createSidecars(t, "down", `
 containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]
@@ -382,7 +388,8 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]
 	replicas := *manager.Spec.Replicas
 	scale := func(ctx context.Context, n int32) {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
-		if err := kube.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, patch); err != nil {
+		if err := kube.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
+			patch); err != nil {
 			t.Error(err)
 		}
 	}
@@ -393,7 +400,8 @@ containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]
 			return err.Error()
 		}
 		var list corev1.PodList
-		if err := kube.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels(manager.Spec.Selector.MatchLabels)); err != nil {
+		if err := kube.List(ctx, &list, client.InNamespace(key.Namespace),
+			client.MatchingLabels(manager.Spec.Selector.MatchLabels)); err != nil {
 			return err.Error()
 		}
 		if n := len(list.Items); n > 0 {

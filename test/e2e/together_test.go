@@ -69,8 +69,12 @@ func TestSidecarSetAndPodsTogether(t *testing.T) {
 	for i := range tries(t) {
 		name := fmt.Sprintf("together-%d", i)
 		ns := namespace(t)
-		set := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: `+name+`}, spec: {selector: {matchLabels: {app: `+name+`}}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+ns+`}}, containers: [{name: sidecar, image: "app:v1"}]}}`)
-		apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: `+ns+`}, spec: {replicas: 4, selector: {matchLabels: {app: `+name+`}}, template: {metadata: {labels: {app: `+name+`}}, spec: {`+gated+`}}}}`)
+		set := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: `+name+
+			`}, spec: {selector: {matchLabels: {app: `+name+`}}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: `+ns+
+			`}}, containers: [{name: sidecar, image: "app:v1"}]}}`)
+		apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: `+ns+
+			`}, spec: {replicas: 4, selector: {matchLabels: {app: `+name+`}}, template: {metadata: {labels: {app: `+name+`}}, spec: {`+
+			gated+`}}}}`)
 		faults := madeTogether(t, ns, 4, func(pod *corev1.Pod) string {
 			if pod.Annotations[pub.SidecarSetInjectedList] != name || len(pod.Spec.Containers) != 3 {
 				return "no sidecar"
@@ -86,20 +90,26 @@ func TestSidecarSetAndPodsTogether(t *testing.T) {
 	}
 }
 
-// TestChangedSidecarSetAndPodsTogether: somebody applies a changed SidecarSet and a Deployment in one file: each pod has the changed sidecar.
+// TestChangedSidecarSetAndPodsTogether: somebody applies a changed SidecarSet and a Deployment in one file: each pod has the changed
+// sidecar.
 func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
 	t.Parallel()
 	sidecar := func(name, image string) string {
-		return `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: ` + name + `}, spec: {selector: {matchLabels: {app: ` + name + `}}, containers: [{name: sidecar, image: "` + image + `"}]}}`
+		return `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: ` + name +
+			`}, spec: {selector: {matchLabels: {app: ` + name + `}}, containers: [{name: sidecar, image: "` + image + `"}]}}`
 	}
 	for i := range tries(t) {
 		name := fmt.Sprintf("changed-%d", i)
 		ns := namespace(t)
 		set := apply(t, sidecar(name, "app:v1"))
-		if err := kube.Patch(t.Context(), set, client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"app:v2"}]`))); err != nil {
+		if err := kube.Patch(t.Context(), set,
+			client.RawPatch("application/json-patch+json",
+				[]byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"app:v2"}]`))); err != nil {
 			t.Fatal(err)
 		}
-		apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: `+ns+`}, spec: {replicas: 4, selector: {matchLabels: {app: `+name+`}}, template: {metadata: {labels: {app: `+name+`}}, spec: {`+gated+`}}}}`)
+		apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: `+ns+
+			`}, spec: {replicas: 4, selector: {matchLabels: {app: `+name+`}}, template: {metadata: {labels: {app: `+name+`}}, spec: {`+
+			gated+`}}}}`)
 		faults := madeTogether(t, ns, 4, func(pod *corev1.Pod) string {
 			for _, container := range pod.Spec.Containers {
 				if container.Name == "sidecar" {
@@ -117,13 +127,15 @@ func TestChangedSidecarSetAndPodsTogether(t *testing.T) {
 	}
 }
 
-// TestWorkloadSpreadAndPodsTogether: somebody applies a WorkloadSpread and its CloneSet in one file: every pod is in a subset (WS-050 (part)).
+// TestWorkloadSpreadAndPodsTogether: somebody applies a WorkloadSpread and its CloneSet in one file: every pod is in a subset (WS-050
+// (part)).
 func TestWorkloadSpreadAndPodsTogether(t *testing.T) {
 	t.Parallel()
 	for i := range tries(t) {
 		ns := namespace(t)
 		apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: spread, namespace: `+ns+`}, spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`)
-		apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, namespace: `+ns+`}, spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {`+gated+`}}}}`)
+		apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, namespace: `+ns+
+			`}, spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {`+gated+`}}}}`)
 		subsets := map[string]int{}
 		faults := madeTogether(t, ns, 4, func(pod *corev1.Pod) string {
 			for _, name := range []string{"a", "b"} {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRolloutThatStandsStill: with defaults, a rollout to an image that does not exist tells so on the CloneSet, with the pod and its own reason
-// (OPS-099 (part)).
+// TestRolloutThatStandsStill: with defaults, a rollout to an image that does not exist tells so on the CloneSet, with the pod and its own
+// reason (OPS-099 (part)).
 func TestRolloutThatStandsStill(t *testing.T) {
 	t.Parallel()
 	const template = `
@@ -32,7 +32,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 			return err.Error()
 		}
 		for _, e := range events.Items {
-			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "ImagePull") && strings.Contains(e.Message, "pod "+w.key.Name+"-") {
+			if e.InvolvedObject.Name == w.key.Name && e.Reason == "RolloutWaiting" && strings.Contains(e.Message, "ImagePull") &&
+				strings.Contains(e.Message, "pod "+w.key.Name+"-") {
 				return ""
 			}
 		}

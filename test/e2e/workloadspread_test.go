@@ -38,7 +38,9 @@ func zones(t *testing.T) map[string]string {
 		node := &nodes.Items[i]
 		of[node.Name] = string(rune('a' + i))
 		// Tests run side by side: the label stays.
-		if err := kube.Patch(t.Context(), node, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, zone, of[node.Name]))); err != nil {
+		if err := kube.Patch(t.Context(), node,
+			client.RawPatch("application/merge-patch+json",
+				fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, zone, of[node.Name]))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -47,7 +49,8 @@ func zones(t *testing.T) map[string]string {
 
 // in is a subset of one zone.
 func in(name, rest string) string {
-	return `{name: zone-` + name + `, requiredNodeSelector: {matchExpressions: [{key: ` + zone + `, operator: In, values: [` + name + `]}]}` + rest + `}`
+	return `{name: zone-` + name + `, requiredNodeSelector: {matchExpressions: [{key: ` + zone + `, operator: In, values: [` + name +
+		`]}]}` + rest + `}`
 }
 
 // apply makes an object from YAML.
@@ -65,7 +68,8 @@ func apply(t *testing.T, manifest string) *unstructured.Unstructured {
 
 func spread(t *testing.T, namespace, target, spec string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
-	object := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: `+namespace+`, name: spread}, spec: {targetRef: `+target+`, `+spec+`}}`)
+	object := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: `+namespace+
+		`, name: spread}, spec: {targetRef: `+target+`, `+spec+`}}`)
 	made := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName()}}
 	eventually(t, "the WorkloadSpread", func(ctx context.Context) string { // it counts, and the webhook knows it
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil || made.Status.ObservedGeneration == 0 {
@@ -130,8 +134,9 @@ func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int
 
 const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent MOUNTS}]`
 
-// WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part), WS-142 (part), WS-144 (part), WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims
-// is spread over three zones, with a patch; pods that were there before are adopted, surplus ones go first.
+// WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part), WS-142 (part), WS-144 (part),
+// WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims is spread over three zones, with a patch; pods that were there
+// before are adopted, surplus ones go first.
 func TestSpreadOfCloneSet(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -148,7 +153,8 @@ volumeClaimTemplates:
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}
 `)
 	s := spread(t, w.key.Namespace, `{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: spread}`,
-		`subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2, patch: {metadata: {labels: {at: b}}, spec: {containers: [{name: nginx, env: [{name: AT, value: b}]}]}}`)+`, `+in("c", ``)+`]`)
+		`subsets: [`+in("a", `, maxReplicas: 1`)+`, `+
+			in("b", `, maxReplicas: 2, patch: {metadata: {labels: {at: b}}, spec: {containers: [{name: nginx, env: [{name: AT, value: b}]}]}}`)+`, `+in("c", ``)+`]`)
 	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-a in a -100": 1}) // adopted, one too many
 	w.change(`spec: {replicas: 0}`)
 	spreads(t, w.key.Namespace, of, map[string]int{})
@@ -168,13 +174,16 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {1, 1}, "zone-c": {0, -1}})
 }
 
-// WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment; a rolling update fills the subsets anew.
+// WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment; a rolling update fills the
+// subsets anew.
 func TestSpreadOfDeployment(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
-	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`, `subsets: [`+in("a", `, maxReplicas: 30%`)+`, `+in("b", `, maxReplicas: 30%`)+`, `+in("c", `, maxReplicas: 40%`)+`]`)
-	deployment := apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
+	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`, `subsets: [`+in("a", `, maxReplicas: 30%`)+`, `+
+		in("b", `, maxReplicas: 30%`)+`, `+in("c", `, maxReplicas: 40%`)+`]`)
+	deployment := apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+
+		`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
 		template: {metadata: {labels: {app: web}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
 	spreads(t, space, of, map[string]int{"zone-a in a 300": 2, "zone-b in b 200": 2, "zone-c in c 100": 1})
 	patch := func(body string) {
@@ -209,9 +218,11 @@ func TestSpreadOfJob(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
-	s := spread(t, space, `{apiVersion: batch/v1, kind: Job, name: work}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
+	s := spread(t, space, `{apiVersion: batch/v1, kind: Job, name: work}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+
+		in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
 	apply(t, `{apiVersion: batch/v1, kind: Job, metadata: {namespace: `+space+`, name: work}, spec: {parallelism: 5, completions: 5,
-		template: {spec: {restartPolicy: Never, `+strings.ReplaceAll(nap, "MOUNTS", `, command: [sh, -c, "until [ -e /tmp/end ]; do sleep 0.2; done"]`)+`}}}}`)
+		template: {spec: {restartPolicy: Never, `+
+		strings.ReplaceAll(nap, "MOUNTS", `, command: [sh, -c, "until [ -e /tmp/end ]; do sleep 0.2; done"]`)+`}}}}`)
 	spreads(t, space, of, map[string]int{"zone-a in a": 1, "zone-b in b": 2, "zone-c in c": 2})
 	counted(t, s, map[string][2]int32{"zone-a": {1, 0}, "zone-b": {2, 0}, "zone-c": {2, -1}})
 }
@@ -221,8 +232,10 @@ func TestSpreadOfStatefulSet(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
 	space := namespace(t)
-	spread(t, space, `{apiVersion: apps/v1, kind: StatefulSet, name: db}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
-	apply(t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: `+space+`, name: db}, spec: {serviceName: db, replicas: 4, podManagementPolicy: Parallel, ordinals: {start: 5},
+	spread(t, space, `{apiVersion: apps/v1, kind: StatefulSet, name: db}`, `subsets: [`+in("a", `, maxReplicas: 1`)+`, `+
+		in("b", `, maxReplicas: 2`)+`, `+in("c", ``)+`]`)
+	apply(t, `{apiVersion: apps/v1, kind: StatefulSet, metadata: {namespace: `+space+
+		`, name: db}, spec: {serviceName: db, replicas: 4, podManagementPolicy: Parallel, ordinals: {start: 5},
 		selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
 	spreads(t, space, of, map[string]int{"zone-a in a": 1, "zone-b in b": 2, "zone-c in c": 1})
 	for name, want := range map[string]string{"db-5": "zone-a", "db-6": "zone-b", "db-7": "zone-b", "db-8": "zone-c"} {
@@ -240,14 +253,18 @@ func TestSpreadAdapts(t *testing.T) {
 	of := zones(t)
 	space := namespace(t)
 	s := spread(t, space, `{apiVersion: apps/v1, kind: Deployment, name: web}`,
-		`scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 5}}, subsets: [`+in("nowhere", `, maxReplicas: 2`)+`, `+in("a", `, maxReplicas: 2`)+`, `+in("b", ``)+`]`)
-	apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
+		`scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 5}}, subsets: [`+in("nowhere", `, maxReplicas: 2`)+`, `+
+			in("a", `, maxReplicas: 2`)+`, `+in("b", ``)+`]`)
+	apply(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: `+space+
+		`, name: web}, spec: {replicas: 5, selector: {matchLabels: {app: web}},
 		template: {metadata: {labels: {app: web}}, spec: {`+strings.ReplaceAll(nap, "MOUNTS", "")+`}}}}`)
 	spreads(t, space, of, map[string]int{"zone-a in a 200": 2, "zone-b in b 100": 3})
 	counted(t, s, map[string][2]int32{"zone-nowhere": {0, 2}, "zone-a": {2, 0}, "zone-b": {3, -1}})
 	for _, subset := range s.Status.SubsetStatuses {
-		want := map[string]metav1.ConditionStatus{"zone-nowhere": metav1.ConditionFalse, "zone-a": metav1.ConditionTrue, "zone-b": metav1.ConditionTrue}[subset.Name]
-		if len(subset.Conditions) != 1 || subset.Conditions[0].Status != want || subset.Conditions[0].Type != string(appsv1beta1.SubsetSchedulable) {
+		want := map[string]metav1.ConditionStatus{"zone-nowhere": metav1.ConditionFalse, "zone-a": metav1.ConditionTrue,
+			"zone-b": metav1.ConditionTrue}[subset.Name]
+		if len(subset.Conditions) != 1 || subset.Conditions[0].Status != want ||
+			subset.Conditions[0].Type != string(appsv1beta1.SubsetSchedulable) {
 			t.Errorf("%s: %+v", subset.Name, subset.Conditions)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // CS-034, DP-031: deletion of a protected CloneSet is refused, in either version, until the label goes.
 func TestDeletionProtection(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		set := cloneSet(version, "protected-"+version, `{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)
+		set := cloneSet(version, "protected-"+version,
+			`{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)
 		if err := kube.Create(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
@@ -32,14 +33,16 @@ func TestDeletionProtection(t *testing.T) {
 
 // OPS-042, OPS-065: the manager mends its own entry within seconds, and leaves alone one that it does not know.
 func TestWebhookConfigurationsAreKept(t *testing.T) {
-	key, path, none := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, "/validate-apps-kruise-io-unheard-of", admissionv1.SideEffectClassNone
+	key, path, none := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, "/validate-apps-kruise-io-unheard-of",
+		admissionv1.SideEffectClassNone
 	config := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := kube.Get(t.Context(), key, config); err != nil {
 		t.Fatal(err)
 	}
 	good := config.Webhooks[0].ClientConfig.CABundle
 	unknown := admissionv1.ValidatingWebhook{Name: "vunheardof.kb.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "kruise-system", Name: "kruise-webhook-service", Path: &path}},
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "kruise-system",
+			Name: "kruise-webhook-service", Path: &path}},
 		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{
 			APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"*"}, Resources: []string{"unheardofs"}}}}}
 	config.Webhooks[0].ClientConfig.CABundle = nil
@@ -52,7 +55,8 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 			return err
 		}
 		last := len(config.Webhooks) - 1
-		if config.Webhooks[last].Name != unknown.Name || !bytes.Equal(config.Webhooks[0].ClientConfig.CABundle, good) || config.Webhooks[last].ClientConfig.CABundle != nil {
+		if config.Webhooks[last].Name != unknown.Name || !bytes.Equal(config.Webhooks[0].ClientConfig.CABundle, good) ||
+			config.Webhooks[last].ClientConfig.CABundle != nil {
 			return errors.New("not mended yet")
 		}
 		return nil

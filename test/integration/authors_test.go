@@ -24,18 +24,23 @@ func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for namespace, labels := range map[string]map[string]string{"authored": nil, "restricted": {"pod-security.kubernetes.io/enforce": "restricted"}} {
+	for namespace, labels := range map[string]map[string]string{"authored": nil,
+		"restricted": {"pod-security.kubernetes.io/enforce": "restricted"}} {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: "authors"}
 		for _, object := range []client.Object{
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}},
-			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"}, Verbs: []string{"create"}}}},
-			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "authors"}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "author"}}},
+			&rbacv1.Role{ObjectMeta: meta,
+				Rules: []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"},
+					Verbs: []string{"create"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "authors"},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "author"}}},
 		} {
 			if err := kube.Create(t.Context(), object); err != nil {
 				t.Fatal(err)
 			}
 		}
-		own := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		own := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if err := author.Create(t.Context(), own); !apierrors.IsForbidden(err) {
 			t.Fatalf("the author may create pods: %v", err)
 		}

@@ -45,12 +45,15 @@ type bookingReplica struct {
 
 func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 	t.Helper()
-	mgr, err := ctrl.NewManager(apiServer, ctrl.Options{Scheme: kube.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
+	mgr, err := ctrl.NewManager(apiServer, ctrl.Options{Scheme: kube.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	versioned := workloadspread.ParseVersioned("deployment,replicaset")
-	watch := workloadspread.NewWatch(ctx, mgr, workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true }, versioned))
+	watch := workloadspread.NewWatch(ctx, mgr,
+		workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true },
+			versioned))
 	if err := watch.Follow(ctx, mgr); err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +62,9 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 			t.Error(err)
 		}
 	}()
-	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned, Recorder: events.NewFakeRecorder(1000),
-		Log: logr.Discard(), Now: time.Now})
+	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned,
+		Recorder: events.NewFakeRecorder(1000),
+		Log:      logr.Discard(), Now: time.Now})
 	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewRemovals(spreads.Check())}
 }
 
@@ -137,7 +141,8 @@ func subsetsOf(t *testing.T, namespace string) map[string]int {
 func spreadIn(t *testing.T, namespace, target, subsets string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
-	if err := yaml.UnmarshalStrict([]byte(fmt.Sprintf(`{metadata: {name: ws, namespace: %s}, spec: {targetRef: %s, subsets: [%s]}}`, namespace, target, subsets)), spread); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(fmt.Sprintf(`{metadata: {name: ws, namespace: %s}, spec: {targetRef: %s, subsets: [%s]}}`,
+		namespace, target, subsets)), spread); err != nil {
 		t.Fatal(err)
 	}
 	if err := kube.Create(t.Context(), spread); err != nil {
@@ -161,12 +166,16 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 		counted bool
 	}{
 		"booked-cloneset": {`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}`, func(string) metav1.OwnerReference {
-			return metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "u1", Controller: new(true)}
+			return metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "u1",
+				Controller: new(true)}
 		}, false},
-		"booked-deployment": {`{apiVersion: apps/v1, kind: Deployment, name: web}`, func(namespace string) metav1.OwnerReference { return replicaSetIn(t, namespace) }, true},
+		"booked-deployment": {`{apiVersion: apps/v1, kind: Deployment, name: web}`,
+			func(namespace string) metav1.OwnerReference { return replicaSetIn(t, namespace) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"control-plane": "openkruise"}}}); err != nil {
+			if err := kube.Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+					Labels: map[string]string{"control-plane": "openkruise"}}}); err != nil {
 				t.Fatal(err)
 			}
 			owner := test.owner(name)
@@ -250,16 +259,19 @@ func replicaSetIn(t *testing.T, namespace string) metav1.OwnerReference {
 	t.Helper()
 	const spec = `spec: {replicas: 200, selector: {matchLabels: {app: web%[2]s}}, template: {metadata: {labels: {app: web%[2]s}}, spec: {containers: [{name: app, image: i}]}}}`
 	deployment, replicaSet := &appsv1.Deployment{}, &appsv1.ReplicaSet{}
-	if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: web, namespace: %[1]s}, `+spec+`}`, namespace, "")), deployment); err != nil {
+	if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: web, namespace: %[1]s}, `+spec+`}`, namespace, "")),
+		deployment); err != nil {
 		t.Fatal(err)
 	}
 	if err := kube.Create(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: web-h1, namespace: %[1]s, labels: {app: web, pod-template-hash: h1}}, `+spec+`}`, namespace, ", pod-template-hash: h1")), replicaSet); err != nil {
+	if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: web-h1, namespace: %[1]s, labels: {app: web, pod-template-hash: h1}}, `+
+		spec+`}`, namespace, ", pod-template-hash: h1")), replicaSet); err != nil {
 		t.Fatal(err)
 	}
-	replicaSet.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	replicaSet.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment,
+		appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 	if err := kube.Create(t.Context(), replicaSet); err != nil {
 		t.Fatal(err)
 	}
@@ -291,12 +303,14 @@ func asksAbout(t *testing.T, namespace string) {
 		}
 		asked := 0
 		for _, hook := range mutating.Webhooks {
-			if hook.Name == "mpod-all.kb.io" && len(hook.MatchConditions) > 0 && strings.Contains(hook.MatchConditions[0].Expression, "'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Fail {
+			if hook.Name == "mpod-all.kb.io" && len(hook.MatchConditions) > 0 && strings.Contains(hook.MatchConditions[0].Expression,
+				"'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Fail {
 				asked++
 			}
 		}
 		for _, hook := range validating.Webhooks {
-			if hook.Name == "vpodeviction.kb.io" && len(hook.MatchConditions) == 1 && strings.Contains(hook.MatchConditions[0].Expression, "'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Ignore {
+			if hook.Name == "vpodeviction.kb.io" && len(hook.MatchConditions) == 1 && strings.Contains(hook.MatchConditions[0].Expression,
+				"'"+namespace+"'") && *hook.FailurePolicy == registrationv1.Ignore {
 				asked++
 			}
 		}
@@ -329,27 +343,30 @@ func booked(t *testing.T, namespace, version, subset string) (creating, deleting
 	return creating, deleting
 }
 
-// WS-050, WS-090 to WS-096, WS-100, WS-101: through the API server a pod of a Job gets its subset once, although two entries may send it, a dry run
-// gets none, and deletions and evictions are booked.
+// WS-050, WS-090 to WS-096, WS-100, WS-101: through the API server a pod of a Job gets its subset once, although two entries may send it, a
+// dry run gets none, and deletions and evictions are booked.
 func TestPodsAreSpread(t *testing.T) {
 	const namespace = "spread"
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	owner := jobIn(t, namespace)
-	spreadIn(t, namespace, `{apiVersion: batch/v1, kind: Job, name: train}`, `{name: a, maxReplicas: 2, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a]}]},
+	spreadIn(t, namespace, `{apiVersion: batch/v1, kind: Job, name: train}`,
+		`{name: a, maxReplicas: 2, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [a]}]},
 		tolerations: [{key: burst, operator: Exists}], patch: {metadata: {labels: {pool: a}}, spec: {priorityClassName: system-node-critical}}}, {name: b}`)
 	asksAbout(t, namespace)
 	made := func(name string) *corev1.Pod {
 		p := &corev1.Pod{}
-		if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: %s, namespace: %s, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
+		if err := yaml.Unmarshal(
+			[]byte(fmt.Sprintf(`{metadata: {name: %s, namespace: %s, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
 			spec: {containers: [{name: app, image: i}, {name: side, image: i}]}}`, name, namespace)), p); err != nil {
 			t.Fatal(err)
 		}
 		p.OwnerReferences = []metav1.OwnerReference{owner}
 		return p
 	}
-	if tried := made("tried"); kube.Create(t.Context(), tried, client.DryRunAll) != nil || tried.Annotations[pub.MatchedWorkloadSpread] != "" {
+	if tried := made("tried"); kube.Create(t.Context(), tried, client.DryRunAll) != nil ||
+		tried.Annotations[pub.MatchedWorkloadSpread] != "" {
 		t.Errorf("%v", tried.Annotations)
 	}
 	// The first creation after the condition was written may come before the API server knows it.
@@ -371,7 +388,8 @@ func TestPodsAreSpread(t *testing.T) {
 		t.Error(got)
 	}
 	terms := first.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 { // WS-095, WS-194
+	// WS-095, WS-194
+	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 {
 		t.Errorf("%v, %v, %v", terms, first.Labels, first.Spec.Priority)
 	}
 	tolerations := 0
@@ -407,7 +425,8 @@ func TestPodsAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	fourth := made("fourth") // the place is free at once
-	if err := kube.Create(t.Context(), fourth); err != nil || fourth.Annotations[pub.MatchedWorkloadSpread] != `{"name":"ws","subset":"a"}` {
+	if err := kube.Create(t.Context(), fourth); err != nil ||
+		fourth.Annotations[pub.MatchedWorkloadSpread] != `{"name":"ws","subset":"a"}` {
 		creating, deleting := booked(t, namespace, "versionIgnored", "a")
 		t.Errorf("%v, %v; %v are coming, %v are going", fourth.Annotations, err, creating, deleting)
 	}
@@ -416,7 +435,9 @@ func TestPodsAreSpread(t *testing.T) {
 // WS-072, WS-150: the bookings that the reference has written count; the version of the API that they were written in does not matter.
 func TestSpreadTakeover(t *testing.T) {
 	const namespace = "spread-takeover"
-	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"control-plane": "openkruise"}}}); err != nil {
+	if err := kube.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace,
+			Labels: map[string]string{"control-plane": "openkruise"}}}); err != nil {
 		t.Fatal(err)
 	}
 	owner := jobIn(t, namespace)
@@ -430,7 +451,8 @@ func TestSpreadTakeover(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = kube.Delete(context.Background(), legacy) })
 	now := metav1.Now().UTC().Format(time.RFC3339)
-	status := fmt.Sprintf(`{observedGeneration: 1, subsetStatuses: [{name: a, replicas: 0, missingReplicas: 3}], versionedSubsetStatuses: {versionIgnored: [
+	status := fmt.Sprintf(
+		`{observedGeneration: 1, subsetStatuses: [{name: a, replicas: 0, missingReplicas: 3}], versionedSubsetStatuses: {versionIgnored: [
 		{name: a, replicas: 0, missingReplicas: 2, creatingPods: {coming: %q}}, {name: b, replicas: 1, missingReplicas: 1, deletingPods: {going: %q}}, {name: c, replicas: 4, missingReplicas: -1}]}}`, now, now)
 	if err := wait(func() error { // the controller may write, too
 		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(legacy), legacy); err != nil {
@@ -451,7 +473,8 @@ func TestSpreadTakeover(t *testing.T) {
 	got := map[string]string{}
 	for _, name := range []string{"coming", "new-1", "new-2", "new-3", "new-4"} {
 		p := &corev1.Pod{}
-		if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: %s, namespace: %s}, spec: {containers: [{name: app, image: i}]}}`, name, namespace)), p); err != nil {
+		if err := yaml.Unmarshal([]byte(fmt.Sprintf(`{metadata: {name: %s, namespace: %s}, spec: {containers: [{name: app, image: i}]}}`,
+			name, namespace)), p); err != nil {
 			t.Fatal(err)
 		}
 		p.OwnerReferences = []metav1.OwnerReference{owner}
@@ -469,20 +492,23 @@ func TestSpreadTakeover(t *testing.T) {
 	}
 }
 
-// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets, by shares of a number that the caches
-// hardly know yet.
+// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets, by shares of a number that
+// the caches hardly know yet.
 func TestCloneSetIsSpread(t *testing.T) {
 	const namespace = "spread-cloneset"
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		t.Fatal(err)
 	}
-	spreadIn(t, namespace, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}`, `{name: a, maxReplicas: 50%}, {name: b, maxReplicas: 30%}, {name: c}`)
+	spreadIn(t, namespace, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}`,
+		`{name: a, maxReplicas: 50%}, {name: b, maxReplicas: 30%}, {name: c}`)
 	asksAbout(t, namespace)
 	set := cloneSet("v1beta1", "web", "{metadata: {namespace: "+namespace+"}, spec: {replicas: 0}}")
 	if err := kube.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "none", Controller: new(true)}}},
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "none",
+			Controller: new(true)}}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}}}
 	for i := range 100 { // until the API server has the condition; of no pods at all, a and b may have none
 		probe.Name = fmt.Sprintf("probe-%d", i)
@@ -498,7 +524,8 @@ func TestCloneSetIsSpread(t *testing.T) {
 			break
 		}
 	}
-	if err := kube.Patch(t.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":60}}`))); err != nil {
+	if err := kube.Patch(t.Context(), set,
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":60}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(func() error {

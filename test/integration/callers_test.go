@@ -26,16 +26,18 @@ import (
 // managerAddress is where the manager's webhooks answer.
 var managerAddress string
 
-// showCertificate makes the API server show a certificate to webhooks, as docs/manual/install.md tells, and returns the file of the authority
-// that signed it.
+// showCertificate makes the API server show a certificate to webhooks, as docs/manual/install.md tells, and returns the file of the
+// authority that signed it.
 func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "callers"}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "callers"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA:                  true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"}, NotAfter: time.Now().Add(time.Hour),
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"},
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,9 +90,11 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	post := func(path string, certificates ...tls.Certificate) (int, error) {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}} //nolint:gosec // who answers is not in question
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+			Certificates: certificates}} //nolint:gosec // who answers is not in question
 		defer transport.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+managerAddress+path, bytes.NewReader([]byte("{}")))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+managerAddress+path,
+			bytes.NewReader([]byte("{}")))
 		if err != nil {
 			return 0, err
 		}
@@ -102,7 +106,8 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return answer.StatusCode, err
 	}
-	for _, path := range []string{"/mutate-pod", "/mutate-pod-all", "/mutate-apps-kruise-io-containerrecreaterequest", "/validate-apps-kruise-io-cloneset"} {
+	for _, path := range []string{"/mutate-pod", "/mutate-pod-all", "/mutate-apps-kruise-io-containerrecreaterequest",
+		"/validate-apps-kruise-io-cloneset"} {
 		if code, err := post(path); err != nil || code != http.StatusUnauthorized {
 			t.Errorf("%s without a certificate: %d %v", path, code, err)
 		}

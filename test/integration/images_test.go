@@ -24,10 +24,14 @@ func TestImagePullJobOnANode(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "images", Labels: map[string]string{"pool": "images"}}}
 	image := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "images", Labels: map[string]string{"pool": "images"}}}
-	secret := &corev1.Secret{ObjectMeta: meta("login"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{}}`)}}
-	job := &appsv1alpha1.ImagePullJob{ObjectMeta: meta("warm"), Spec: appsv1beta1.ImagePullJobSpec{Image: "registry.example.com/shop/app:2.4", ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
-		Selector:    &appsv1beta1.ImagePullJobNodeSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "images"}}},
-		PullSecrets: []string{"login"}}}}
+	secret := &corev1.Secret{ObjectMeta: meta("login"), Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{}}`)}}
+	job := &appsv1alpha1.ImagePullJob{ObjectMeta: meta("warm"),
+		Spec: appsv1beta1.ImagePullJobSpec{Image: "registry.example.com/shop/app:2.4",
+			ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
+				Selector: &appsv1beta1.ImagePullJobNodeSelector{
+					LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "images"}}},
+				PullSecrets: []string{"login"}}}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pub.DaemonConfigNamespace}}
 	for _, object := range []client.Object{namespace, secret, node, image, job} {
 		if err := kube.Create(ctx, object); err != nil {
@@ -103,14 +107,17 @@ func TestImagePullJobOnANode(t *testing.T) {
 
 // IMG-150, IMG-152, IMG-155: a list makes a job for each image, and ends with them.
 func TestImageListPullJob(t *testing.T) {
-	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "several"}, Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a:1", "b:1"},
-		ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{Selector: &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"nowhere"}}}}}
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "several"},
+		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a:1", "b:1"},
+			ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
+				Selector: &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"nowhere"}}}}}
 	if err := kube.Create(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(func() error {
 		var jobs appsv1beta1.ImagePullJobList
-		err := kube.List(t.Context(), &jobs, client.InNamespace("default"), client.MatchingLabels{pub.ControllerRevisionHash: list.Labels[pub.ControllerRevisionHash]})
+		err := kube.List(t.Context(), &jobs, client.InNamespace("default"),
+			client.MatchingLabels{pub.ControllerRevisionHash: list.Labels[pub.ControllerRevisionHash]})
 		if err == nil {
 			err = kube.Get(t.Context(), client.ObjectKeyFromObject(list), list)
 		}

@@ -107,11 +107,13 @@ func TestPodsGetSidecars(t *testing.T) {
 	}
 	// SS-107: both entries send this one, and it is the same as if it were sent once.
 	twice := sidecarPod("default", "twice", labels)
-	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1", Controller: new(true)}}
+	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1",
+		Controller: new(true)}}
 	if err := kube.Create(t.Context(), twice, client.DryRunAll); err != nil || len(twice.Spec.ReadinessGates) != 1 {
 		t.Errorf("%+v, %v", twice.Spec.ReadinessGates, err)
 	}
-	if diff := cmp.Diff(pod.Spec.Containers[:1], twice.Spec.Containers[:1], cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" || namesOf(twice.Spec.Containers) != "shipper app" {
+	if diff := cmp.Diff(pod.Spec.Containers[:1], twice.Spec.Containers[:1],
+		cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" || namesOf(twice.Spec.Containers) != "shipper app" {
 		t.Errorf("%s %s", namesOf(twice.Spec.Containers), diff)
 	}
 	var conditions registrationv1.MutatingWebhookConfiguration
@@ -119,7 +121,8 @@ func TestPodsGetSidecars(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, hook := range conditions.Webhooks {
-		if hook.Name == "mpod-all.kb.io" && (len(hook.MatchConditions) == 0 || !strings.Contains(hook.MatchConditions[0].Expression, "'ship-logs'") || *hook.FailurePolicy != registrationv1.Fail) {
+		if hook.Name == "mpod-all.kb.io" && (len(hook.MatchConditions) == 0 ||
+			!strings.Contains(hook.MatchConditions[0].Expression, "'ship-logs'") || *hook.FailurePolicy != registrationv1.Fail) {
 			t.Errorf("%+v", hook)
 		}
 	}
@@ -150,7 +153,8 @@ func TestPodsOfNewNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	injecting(t, "mesh", "payments", `{spec: {selector: {matchLabels: {mesh: "on"}}, namespaceSelector: {matchLabels: {team: payments}},
-		containers: [{name: proxy, image: "proxy:1", upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: "idle:1"}}]}}`, labels)
+		containers: [{name: proxy, image: "proxy:1", upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: "idle:1"}}]}}`,
+		labels)
 	for i := range 10 {
 		name := fmt.Sprintf("payments-%d", i)
 		if err := kube.Create(t.Context(), namespace(name)); err != nil {
@@ -180,7 +184,8 @@ func TestInjectionIsRefused(t *testing.T) {
 	pod := sidecarPod("default", "clashing", labels)
 	pod.Spec.Containers[0].Name = "boot"
 	var status apierrors.APIStatus
-	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details.Causes[0].Field != "spec.containers[0].name" ||
+	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 ||
+		status.Status().Details.Causes[0].Field != "spec.containers[0].name" ||
 		!strings.Contains(err.Error(), "SidecarSet refusing") {
 		t.Errorf("%v", err)
 	}
@@ -201,7 +206,8 @@ func TestNamedRevisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "revised-1", Labels: map[string]string{pub.SidecarSetName: "revised"}},
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "revised-1",
+		Labels: map[string]string{pub.SidecarSetName: "revised"}},
 		Data: runtime.RawExtension{Raw: content}, Revision: 1}
 	if err := kube.Create(t.Context(), revision); err != nil {
 		t.Fatal(err)
@@ -209,7 +215,8 @@ func TestNamedRevisions(t *testing.T) {
 	defer remove(t, revision)
 	injecting(t, "revised", "default", `{spec: {selector: {matchLabels: {revised: "yes"}}, injectionStrategy: {revision: {revisionName: revised-1}}, containers: [{name: side, image: "side:new"}]}}`, labels)
 	pod := sidecarPod("default", "revised", labels)
-	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || pod.Spec.Containers[0].Image != "side:old" || !strings.Contains(pod.Annotations[pub.SidecarSetHash], `"controllerRevision":"revised-1"`) {
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || pod.Spec.Containers[0].Image != "side:old" ||
+		!strings.Contains(pod.Annotations[pub.SidecarSetHash], `"controllerRevision":"revised-1"`) {
 		t.Errorf("%+v, %v", pod.Spec.Containers, err)
 	}
 	if err := kube.Delete(t.Context(), revision); err != nil {
@@ -248,11 +255,14 @@ func TestInjectionAfterOtherWebhooks(t *testing.T) {
 	defer other.Close()
 	none, all := registrationv1.SideEffectClassNone, "/"
 	url := other.URL + all
-	configuration := &registrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "a-before-ours"}, Webhooks: []registrationv1.MutatingWebhook{{
-		Name: "theirs.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
-		ClientConfig:   registrationv1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})},
-		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"changed": "yes"}},
-		Rules:          []registrationv1.RuleWithOperations{{Operations: []registrationv1.OperationType{registrationv1.Create}, Rule: registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}}}
+	configuration := &registrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "a-before-ours"},
+		Webhooks: []registrationv1.MutatingWebhook{{
+			Name: "theirs.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
+			ClientConfig: registrationv1.WebhookClientConfig{URL: &url,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"changed": "yes"}},
+			Rules: []registrationv1.RuleWithOperations{{Operations: []registrationv1.OperationType{registrationv1.Create},
+				Rule: registrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}}}
 	if err := kube.Create(t.Context(), configuration); err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,10 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 		}
 	}
 	const user = "system:serviceaccount:kruise-system:kruise-daemon"
-	everything := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps.kruise.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "test-daemon"},
+	everything := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "apps.kruise.io"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test-daemon"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "test-daemon"},
 		Subjects: []rbacv1.Subject{{Kind: "User", Name: user, APIGroup: "rbac.authorization.k8s.io"}}}
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "isolated", Annotations: map[string]string{"a": "b"}}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
@@ -55,12 +57,14 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 		defer func() { _ = kube.Delete(t.Context(), object) }()
 	}
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", ContainerID: "containerd://1",
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if err := kube.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	request := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "isolated"},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: pod.Name, Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "c"}}}}
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: pod.Name,
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "c"}}}}
 	if err := kube.Create(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,8 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if request.Labels[pub.RecreateNodeName] != "node-a" || request.Spec.Containers[0].StatusContext.ContainerID != "containerd://1" || *request.Spec.Strategy.TerminationGracePeriodSeconds != 30 {
+	if request.Labels[pub.RecreateNodeName] != "node-a" || request.Spec.Containers[0].StatusContext.ContainerID != "containerd://1" ||
+		*request.Spec.Strategy.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("CRR-035, CRR-037: %+v", request)
 	}
 
@@ -94,7 +99,8 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 	}
 	status := func(object client.Object, body string) func(client.Client) error {
 		return func(c client.Client) error {
-			return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(body)))
+			return c.Status().Patch(t.Context(), object.DeepCopyObject().(client.Object),
+				client.RawPatch(types.MergePatchType, []byte(body)))
 		}
 	}
 	spec := func(object client.Object, body string) func(client.Client) error {
@@ -133,12 +139,14 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 		"its request":                       {"node-a", status(request, `{"status":{"phase":"Pending"}}`), ""},
 		"another node's request":            {"node-b", status(request, `{"status":{"phase":"Pending"}}`), "node-b"},
 		"the metadata of its request":       {"node-a", spec(request, `{"metadata":{"labels":{"x":"y"}}}`), "nothing but status"},
-		"deletion":                          {"node-a", func(c client.Client) error { return c.Delete(t.Context(), image.DeepCopy()) }, "nothing but status"},
+		"deletion": {"node-a", func(c client.Client) error { return c.Delete(t.Context(), image.DeepCopy()) },
+			"nothing but status"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := test.write(daemon(test.node))
-			if (err == nil) != (test.want == "") || err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want)) {
+			if (err == nil) != (test.want == "") ||
+				err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%v", err)
 			}
 		})

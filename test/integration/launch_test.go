@@ -48,7 +48,8 @@ func barrierIs(t *testing.T, pod *corev1.Pod, keys ...string) *corev1.ConfigMap 
 			return err
 		}
 		got := slices.Sorted(maps.Keys(barrier.Data))
-		if owner := barrier.OwnerReferences; !slices.Equal(got, keys) || len(owner) != 1 || owner[0].UID != pod.UID || owner[0].Controller != nil || barrier.Labels[pub.LaunchBarrier] != "true" {
+		if owner := barrier.OwnerReferences; !slices.Equal(got, keys) || len(owner) != 1 || owner[0].UID != pod.UID ||
+			owner[0].Controller != nil || barrier.Labels[pub.LaunchBarrier] != "true" {
 			return fmt.Errorf("keys %v, owners %+v, labels %v", got, owner, barrier.Labels)
 		}
 		return nil
@@ -67,7 +68,8 @@ func state(t *testing.T, pod *corev1.Pod, ready string) {
 	}
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, nil
 	for _, container := range pod.Spec.Containers {
-		status := corev1.ContainerStatus{Name: container.Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}
+		status := corev1.ContainerStatus{Name: container.Name,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}
 		if strings.Contains(ready, container.Name) {
 			status.Ready, status.State = true, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		}
@@ -117,7 +119,8 @@ func TestLaunchPriorityAtCreation(t *testing.T) {
 		})
 	}
 	err := kube.Create(t.Context(), launched("launch-bad", "", "high"))
-	if fields := fieldsOf(t, err); !strings.Contains(fields["spec.containers[1].env[0].value"], `"high"`) || !strings.Contains(err.Error(), "container b") {
+	if fields := fieldsOf(t, err); !strings.Contains(fields["spec.containers[1].env[0].value"], `"high"`) ||
+		!strings.Contains(err.Error(), "container b") {
 		t.Errorf("ND-128: %v", err)
 	}
 	if err := kube.Create(t.Context(), launched(strings.Repeat("l", 250), "", "5")); !names(fieldsOf(t, err), "metadata.name") {
@@ -172,7 +175,8 @@ func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 	for name, labels := range map[string]map[string]string{"launch-former": {pub.LaunchBarrier: "true"}, "launch-former-reference": nil} {
 		left := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-barrier", Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: "former"}}}, Data: map[string]string{"p_5": "true", "p_0": "true", "p_x": "true"}}
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: "former"}}},
+			Data: map[string]string{"p_5": "true", "p_0": "true", "p_x": "true"}}
 		pod := launched(name, "", "5")
 		for _, object := range []client.Object{left, pod} {
 			if err := kube.Create(t.Context(), object); err != nil {
@@ -186,7 +190,8 @@ func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 
 // ND-144: a ConfigMap of somebody else is left alone, which an event of the pod says, and when it has gone the pod's own comes.
 func TestLaunchPriorityWithAForeignConfigMap(t *testing.T) {
-	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "launch-foreign-barrier", Labels: map[string]string{pub.LaunchBarrier: "true"}}, Data: map[string]string{"own": "x"}}
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "launch-foreign-barrier",
+		Labels: map[string]string{pub.LaunchBarrier: "true"}}, Data: map[string]string{"own": "x"}}
 	pod := launched("launch-foreign", "", "5")
 	for _, object := range []client.Object{foreign, pod} {
 		if err := kube.Create(t.Context(), object); err != nil {
@@ -200,7 +205,8 @@ func TestLaunchPriorityWithAForeignConfigMap(t *testing.T) {
 			return err
 		}
 		for _, event := range events.Items {
-			if event.InvolvedObject.UID == pod.UID && event.Type == corev1.EventTypeWarning && event.Reason == "LaunchBlocked" && strings.Contains(event.Message, foreign.Name) {
+			if event.InvolvedObject.UID == pod.UID && event.Type == corev1.EventTypeWarning && event.Reason == "LaunchBlocked" &&
+				strings.Contains(event.Message, foreign.Name) {
 				return nil
 			}
 		}

@@ -120,7 +120,8 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 		return nil, err
 	}
 	binary := filepath.Join(dir, "manager")
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd/manager").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd/manager").
+		CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the manager: %w: %s", err, out)
 	}
 	proxy, err := recordingProxy(config)
@@ -142,9 +143,11 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 	}
 	managerAddress = fmt.Sprintf("127.0.0.1:%d", port)
 	logs := &bytes.Buffer{}
-	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
+	manager := exec.CommandContext(context.Background(), binary, "--kubeconfig", kubeconfig, "--enable-leader-election=false",
+		"--metrics-addr=127.0.0.1:0", "--health-probe-addr=127.0.0.1:0", "--enable-pprof=false", "--shutdown-delay-duration=0s",
 		"--webhook-client-ca-file="+callers)
-	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"), fmt.Sprintf("WEBHOOK_PORT=%d", port))
+	manager.Env = append(os.Environ(), "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR="+filepath.Join(dir, "certs"),
+		fmt.Sprintf("WEBHOOK_PORT=%d", port))
 	manager.Stdout, manager.Stderr = logs, logs
 	if err := manager.Start(); err != nil {
 		return nil, err
@@ -156,9 +159,11 @@ func startManager(config *rest.Config, callers string) (stop func(), err error) 
 		_ = os.RemoveAll(dir)
 	}
 	probe := cloneSet("v1alpha1", "probe", "")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	err = wait(func() error {
-		return errors.Join(kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll), kube.Create(context.Background(), pod.DeepCopy(), client.DryRunAll))
+		return errors.Join(kube.Create(context.Background(), probe.DeepCopy(), client.DryRunAll),
+			kube.Create(context.Background(), pod.DeepCopy(), client.DryRunAll))
 	})
 	if err != nil {
 		stop()

@@ -93,8 +93,10 @@ func TestPodsOfAnotherNamespace(t *testing.T) {
 	}
 	yes := true
 	for i := range 4 {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: neighbour.Name, Name: fmt.Sprintf("hostile-%d", i), Labels: map[string]string{"app": "neighboured"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: set.GetAPIVersion(), Kind: "CloneSet", Name: set.GetName(), UID: set.GetUID(), Controller: &yes}}},
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: neighbour.Name, Name: fmt.Sprintf("hostile-%d", i),
+			Labels: map[string]string{"app": "neighboured"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: set.GetAPIVersion(), Kind: "CloneSet", Name: set.GetName(),
+				UID: set.GetUID(), Controller: &yes}}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if err := kube.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -114,8 +116,9 @@ func TestPodsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write pods and ControllerRevisions in a namespace that a SidecarSet does not select makes them look injected, and broken: they are neither
-// counted nor upgraded, and take nothing of maxUnavailable; the pods of the namespaces that are selected are upgraded all the same (SS-200 (part)).
+// Who may write pods and ControllerRevisions in a namespace that a SidecarSet does not select makes them look injected, and broken: they
+// are neither counted nor upgraded, and take nothing of maxUnavailable; the pods of the namespaces that are selected are upgraded all the
+// same (SS-200 (part)).
 func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-sidecars"
 	mine, theirs := neighbours(t, name)
@@ -132,16 +135,22 @@ func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	for i := range 3 {
 		// One is up to date, the others are behind; none is ready.
 		recorded := map[bool]string{true: hash, false: "another"}[i == 0]
-		other := injectedPod(theirs, fmt.Sprintf("forged-%d", i), name, recorded, set.Annotations[pub.SidecarSetHashWithoutImage], set.Status.LatestRevision, "side", "example.com/side:1", labels)
+		other := injectedPod(theirs, fmt.Sprintf("forged-%d", i), name, recorded, set.Annotations[pub.SidecarSetHashWithoutImage],
+			set.Status.LatestRevision, "side", "example.com/side:1", labels)
 		makes(t, other)
 		forged = append(forged, other)
 	}
-	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: set.Status.LatestRevision, Labels: map[string]string{pub.SidecarSetName: name},
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: set.Status.LatestRevision,
+		Labels:          map[string]string{pub.SidecarSetName: name},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind("SidecarSet"))}},
-		Revision: 1000, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"$patch":"replace","containers":[{"name":"side","image":"example.com/evil:1"}]}}`)}}
+		Revision: 1000,
+		Data: runtime.RawExtension{
+			Raw: []byte(`{"spec":{"$patch":"replace","containers":[{"name":"side","image":"example.com/evil:1"}]}}`)}}
 	makes(t, revision)
 	forged = append(forged, revision)
-	if err := kube.Patch(t.Context(), set, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"}]`))); err != nil {
+	if err := kube.Patch(t.Context(), set,
+		client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"}]`))); err != nil {
 		t.Fatal(err)
 	}
 	follow(t, mine, "side", "example.com/side:2", 1)
@@ -151,8 +160,8 @@ func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write pods in another namespace names a WorkloadSpread, and the UID of its workload, in them: the spread counts, ranks and books its own
-// pods alone (WS-150 (part)).
+// Who may write pods in another namespace names a WorkloadSpread, and the UID of its workload, in them: the spread counts, ranks and books
+// its own pods alone (WS-150 (part)).
 func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	const name = "neighboured-spread"
 	_, theirs := neighbours(t, name)
@@ -168,8 +177,9 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	for i := range 3 {
 		yes := true
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: fmt.Sprintf("%s-1", name), Labels: replicas.GetLabels(),
-			Annotations:     map[string]string{pub.MatchedWorkloadSpread: fmt.Sprintf(`{"name":%q,"subset":"a"}`, name)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: replicas.GetName(), UID: replicas.GetUID(), Controller: &yes}}},
+			Annotations: map[string]string{pub.MatchedWorkloadSpread: fmt.Sprintf(`{"name":%q,"subset":"a"}`, name)},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: replicas.GetName(),
+				UID: replicas.GetUID(), Controller: &yes}}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 		if i > 0 {
 			pod.Name = fmt.Sprintf("forged-%d", i)
@@ -196,27 +206,31 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 2 -1", "v1": "a 2 0, b 2 -1"})
 }
 
-// Who may write ContainerRecreateRequests in another namespace restarts nothing here, and takes no pod out of service: neither by the name of a
-// pod, nor by a pod of the same name of their own with forged labels (CRR-035 (part), CRR-046 (part)).
+// Who may write ContainerRecreateRequests in another namespace restarts nothing here, and takes no pod out of service: neither by the name
+// of a pod, nor by a pod of the same name of their own with forged labels (CRR-035 (part), CRR-046 (part)).
 func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-restart"
 	mine, theirs := neighbours(t, name)
 	makes(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	podIn := func(namespace string) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: corev1.PodSpec{NodeName: name,
-			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}, Containers: []corev1.Container{{Name: "app", Image: "i"}}}}
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}},
+			Containers:     []corev1.Container{{Name: "app", Image: "i"}}}}
 		makes(t, pod)
 		created := pod.DeepCopy()
 		pod.Status.Phase = corev1.PodRunning
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: pub.KruisePodReady, Status: corev1.ConditionTrue}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://of-" + namespace, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+			{Type: pub.KruisePodReady, Status: corev1.ConditionTrue}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://of-" + namespace,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		if err := kube.Status().Patch(t.Context(), pod, client.MergeFrom(created)); err != nil {
 			t.Fatal(err)
 		}
 		return pod
 	}
 	victim := podIn(mine)
-	hostile := operation("v1beta1", "ContainerRecreateRequest", "hostile", fmt.Sprintf(`{metadata: {namespace: %s, labels: {crr.apps.kruise.io/pod-uid: %q, crr.apps.kruise.io/node-name: %s}},
+	hostile := operation("v1beta1", "ContainerRecreateRequest", "hostile",
+		fmt.Sprintf(`{metadata: {namespace: %s, labels: {crr.apps.kruise.io/pod-uid: %q, crr.apps.kruise.io/node-name: %s}},
   spec: {podName: web, strategy: {unreadyGracePeriodSeconds: 600}}}`, theirs, victim.UID, name))
 	if err := kube.Create(t.Context(), hostile.DeepCopy()); err == nil {
 		t.Error("a request for a pod that is not in its namespace is taken")
@@ -240,10 +254,14 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	if text := asYAML(t, hostile.Object["spec"]); !strings.Contains(text, "of-"+theirs) || strings.Contains(text, "of-"+mine) {
 		t.Errorf("spec %s", text)
 	}
-	if err := kube.Patch(t.Context(), hostile.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, pub.RecreatePodUID, victim.UID)))); !apierrors.IsForbidden(err) {
+	if err := kube.Patch(t.Context(), hostile.DeepCopy(),
+		client.RawPatch(types.MergePatchType,
+			[]byte(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, pub.RecreatePodUID, victim.UID)))); !apierrors.IsForbidden(err) {
 		t.Errorf("another pod's UID is taken: %v", err)
 	}
-	if err := kube.Status().Patch(t.Context(), hostile.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Recreating"}}`))); err != nil { // as the node does
+	// as the node does
+	if err := kube.Status().Patch(t.Context(), hostile.DeepCopy(),
+		client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Recreating"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(func() error { // until the manager has acted on the request
@@ -264,17 +282,20 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write jobs in another namespace gets no credentials of this one by the name of a secret, and no job of theirs counts as one of a list here,
-// whatever its owner reference says (IMG-110 (part), IMG-150 (part)).
+// Who may write jobs in another namespace gets no credentials of this one by the name of a secret, and no job of theirs counts as one of a
+// list here, whatever its owner reference says (IMG-110 (part), IMG-150 (part)).
 func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-pulls"
 	mine, theirs := neighbours(t, name)
 	makes(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "credentials"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{}}`)}})
-	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pub.DaemonConfigNamespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: "credentials"}, Type: corev1.SecretTypeDockerConfigJson,
+			Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{}}`)}})
+	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pub.DaemonConfigNamespace}}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	list := operation("v1beta1", "ImageListPullJob", "list", fmt.Sprintf(`{metadata: {namespace: %s}, spec: {images: ["registry.example.com/shop/a:1"], selector: {names: [%s]}}}`, mine, name))
+	list := operation("v1beta1", "ImageListPullJob", "list",
+		fmt.Sprintf(`{metadata: {namespace: %s}, spec: {images: ["registry.example.com/shop/a:1"], selector: {names: [%s]}}}`, mine, name))
 	makes(t, list)
 	jobs := func(namespace string) []appsv1beta1.ImagePullJob {
 		var all appsv1beta1.ImagePullJobList
@@ -319,7 +340,8 @@ func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 			t.Errorf("the credentials were copied for %s", secret.Annotations[pub.SecretReferences])
 		}
 	}
-	if err := kube.Patch(t.Context(), list, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"images":["registry.example.com/shop/b:1"]}}`))); err != nil {
+	if err := kube.Patch(t.Context(), list,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"images":["registry.example.com/shop/b:1"]}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(func() error {

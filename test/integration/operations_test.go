@@ -74,9 +74,12 @@ func recreatable(t *testing.T) *corev1.Pod {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "recreated", Labels: map[string]string{"type": "virtual-kubelet"}}}
 	hook := &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "recreated"}, Spec: corev1.PodSpec{NodeName: "recreated", TerminationGracePeriodSeconds: new(int64(45)),
-		InitContainers: []corev1.Container{{Name: "init", Image: "i"}}, Containers: []corev1.Container{{Name: "app", Image: "i", Lifecycle: hook}, {Name: "new", Image: "i"}}}}
-	nowhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "unscheduled"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "recreated"},
+		Spec: corev1.PodSpec{NodeName: "recreated", TerminationGracePeriodSeconds: new(int64(45)),
+			InitContainers: []corev1.Container{{Name: "init", Image: "i"}},
+			Containers:     []corev1.Container{{Name: "app", Image: "i", Lifecycle: hook}, {Name: "new", Image: "i"}}}}
+	nowhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "unscheduled"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}}}
 	for _, object := range []client.Object{node, pod, nowhere} {
 		if err := kube.Create(t.Context(), object); err != nil {
 			t.Fatal(err)
@@ -84,7 +87,8 @@ func recreatable(t *testing.T) *corev1.Pod {
 		t.Cleanup(func() { _ = kube.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
 	}
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "new"}, {Name: "app", ContainerID: "containerd://1", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "new"}, {Name: "app", ContainerID: "containerd://1", RestartCount: 2,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if err := kube.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
@@ -103,56 +107,92 @@ func TestBadOperations(t *testing.T) {
 		code int32
 		text string
 	}{
-		"no pod named (CRR-002, CRR-022)":                  {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
-		"podName left out (CRR-022)":                       {crr, `{spec: {podName: null}}`, 400, "podName can not be empty"},
-		"no containers (CRR-023)":                          {crr, `{spec: {containers: []}}`, 400, "containers list can not be null"},
-		"a short deadline (CRR-024)":                       {crr, `{spec: {activeDeadlineSeconds: 2}}`, 400, "activeDeadlineSeconds can not be less than 3s"},
-		"negative TTL (CRR-025)":                           {crr, `{spec: {ttlSecondsAfterFinished: -1}}`, 400, "ttlSecondsAfterFinished must be non-negative integer"},
-		"negative grace period (CRR-025)":                  {crr, `{spec: {strategy: {terminationGracePeriodSeconds: -1}}}`, 400, "terminationGracePeriodSeconds must be non-negative integer"},
-		"negative unready period (CRR-025)":                {crr, `{spec: {strategy: {unreadyGracePeriodSeconds: -1}}}`, 400, "unreadyGracePeriodSeconds must be non-negative integer"},
-		"negative minStartedSeconds (CRR-025)":             {crr, `{spec: {strategy: {minStartedSeconds: -1}}}`, 400, "minStartedSeconds must be non-negative integer"},
-		"an unknown policy (CRR-026)":                      {crr, `{spec: {strategy: {failurePolicy: Retry}}}`, 400, "unknown failurePolicy \"Retry\""},
-		"no such pod (CRR-027)":                            {crr, `{spec: {podName: nobody}}`, 400, "no found Pod named nobody"},
-		"a pod without node (CRR-029)":                     {crr, `{spec: {podName: unscheduled}}`, 400, "in a pending Pod"},
-		"a container twice (CRR-031)":                      {crr, `{spec: {containers: [{name: app}, {name: app}]}}`, 400, "can not recreate app multi times"},
-		"a context of one's own (CRR-010, CRR-032)":        {crr, `{spec: {containers: [{name: app, statusContext: {containerID: "c://x", restartCount: 0}}]}}`, 400, "statusContext of container app are read-only"},
-		"ports of one's own (CRR-032)":                     {crr, `{spec: {containers: [{name: app, ports: [{containerPort: 1, protocol: TCP}]}]}}`, 400, "read-only"},
-		"no such container (CRR-033)":                      {crr, `{spec: {containers: [{name: nobody}]}}`, 400, "container nobody not found in Pod"},
-		"a container that never ran (CRR-033)":             {crr, `{spec: {containers: [{name: new}]}}`, 400, "no containerID in new containerStatus"},
-		"an init container (CRR-034)":                      {crr, `{spec: {containers: [{name: init}]}}`, 400, "container init is an init container"},
-		"image left out (IMG-036)":                         {job, `{spec: {image: null}}`, 422, "spec.image"},
-		"no image (IMG-036)":                               {job, `{spec: {image: ""}}`, 400, "spec.image"},
-		"no image name (IMG-036)":                          {job, `{spec: {image: "a b"}}`, 400, "spec.image"},
-		"completionPolicy of another type (IMG-040)":       {job, `{spec: {completionPolicy: Never}}`, 422, "spec.completionPolicy"},
-		"an unknown completion type (IMG-040)":             {job, `{spec: {completionPolicy: {type: Once}}}`, 400, "spec.completionPolicy.type"},
-		"names and labels (IMG-034)":                       {job, `{spec: {selector: {matchLabels: {a: b}}}}`, 400, "spec.selector.names excludes matchLabels"},
-		"a name twice (IMG-034)":                           {job, `{spec: {selector: {names: [a, a]}}}`, 400, "spec.selector.names has a name twice"},
-		"a bad node selector (IMG-034)":                    {job, `{spec: {selector: {names: null, matchExpressions: [{key: a, operator: Near}]}}}`, 400, "spec.selector"},
-		"nodes and pods (IMG-035)":                         {job, `{spec: {podSelector: {matchLabels: {a: b}}}}`, 400, "spec.selector and spec.podSelector exclude each other"},
-		"a bad pod selector (IMG-035)":                     {job, `{spec: {selector: null, podSelector: {matchExpressions: [{key: a, operator: Near}]}}}`, 400, "spec.podSelector"},
-		"parallelism in percent (IMG-037)":                 {job, `{spec: {parallelism: 10%}}`, 400, "spec.parallelism: does not support percentage value"},
-		"parallelism that is none (IMG-037)":               {job, `{spec: {parallelism: many}}`, 400, "spec.parallelism"},
-		"negative parallelism (IMG-037)":                   {job, `{spec: {parallelism: -1}}`, 400, "spec.parallelism"},
-		"a deadline below the timeout (IMG-038)":           {job, `{spec: {completionPolicy: {activeDeadlineSeconds: 599}, pullPolicy: {timeoutSeconds: 600}}}`, 400, "spec.completionPolicy.activeDeadlineSeconds (599) must be greater than spec.pullPolicy.timeoutSeconds (600)"},
-		"Never with a deadline (IMG-039)":                  {job, `{spec: {completionPolicy: {type: Never, activeDeadlineSeconds: 900}}}`, 400, "spec.completionPolicy"},
-		"Never with a TTL (IMG-039)":                       {job, `{spec: {completionPolicy: {type: Never, ttlSecondsAfterFinished: 900}}}`, 400, "spec.completionPolicy"},
-		"an unknown pull policy (IMG-014)":                 {job, `{spec: {imagePullPolicy: Never}}`, 400, "spec.imagePullPolicy"},
-		"images left out (IMG-045)":                        {list, `{spec: {images: null}}`, 422, "spec.images"},
-		"no images (IMG-045)":                              {list, `{spec: {images: []}}`, 400, "spec.images: image can not be empty"},
-		"an image that is none (IMG-045)":                  {list, `{spec: {images: ["a:1", "b c"]}}`, 400, "spec.images[1]"},
-		"the same image, written differently (IMG-046)":    {list, `{spec: {images: [nginx, "docker.io/library/nginx:latest"]}}`, 400, "spec.images[1]"},
-		"a list with parallelism in percent (IMG-045)":     {list, `{spec: {parallelism: 10%}}`, 400, "spec.parallelism"},
-		"a list for nodes and pods (IMG-045)":              {list, `{spec: {podSelector: {}}}`, 400, "spec.podSelector"},
-		"a list of type Never with a deadline (IMG-045)":   {list, `{spec: {completionPolicy: {type: Never, activeDeadlineSeconds: 900}}}`, 400, "spec.completionPolicy"},
-		"a name of an image that is none (IMG-026)":        {node, `{spec: {images: {"A B": {tags: []}}}}`, 400, `"A B" is no name of an image`},
-		"a tag in the name (IMG-026)":                      {node, `{spec: {images: {"shop/app:2": {tags: []}}}}`, 400, "belongs into tags"},
-		"an image without tags (IMG-024)":                  {node, `{spec: {images: {shop/app: {tags: null}}}}`, 422, "spec.images.shop/app.tags"},
-		"an empty tag (IMG-024)":                           {node, tags(`{tag: "", pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400, "shop/app has an empty tag"},
-		"a tag twice (IMG-024)":                            {node, tags(`{tag: a, pullPolicy: {ttlSecondsAfterFinished: 1}}, {tag: a, pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400, "shop/app:a is listed twice"},
-		"a tag that nobody removes (IMG-025)":              {node, tags(`{tag: a}`), 400, "shop/app:a: pullPolicy.ttlSecondsAfterFinished is missing"},
-		"a negative version (IMG-025)":                     {node, tags(`{tag: a, version: -1, pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400, "version must not be negative, it is -1"},
-		"a negative time (IMG-026)":                        {node, tags(`{tag: a, pullPolicy: {ttlSecondsAfterFinished: -1}}`), 400, "pullPolicy.ttlSecondsAfterFinished must not be negative, it is -1"},
-		"a tag with an unknown pull policy (IMG-014)":      {node, tags(`{tag: a, imagePullPolicy: Never, pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400, "shop/app:a: imagePullPolicy"},
+		"no pod named (CRR-002, CRR-022)": {crr, `{spec: {podName: ""}}`, 400, "podName can not be empty"},
+		"podName left out (CRR-022)":      {crr, `{spec: {podName: null}}`, 400, "podName can not be empty"},
+		"no containers (CRR-023)":         {crr, `{spec: {containers: []}}`, 400, "containers list can not be null"},
+		"a short deadline (CRR-024)": {crr, `{spec: {activeDeadlineSeconds: 2}}`, 400,
+			"activeDeadlineSeconds can not be less than 3s"},
+		"negative TTL (CRR-025)": {crr, `{spec: {ttlSecondsAfterFinished: -1}}`, 400,
+			"ttlSecondsAfterFinished must be non-negative integer"},
+		"negative grace period (CRR-025)": {crr, `{spec: {strategy: {terminationGracePeriodSeconds: -1}}}`, 400,
+			"terminationGracePeriodSeconds must be non-negative integer"},
+		"negative unready period (CRR-025)": {crr, `{spec: {strategy: {unreadyGracePeriodSeconds: -1}}}`, 400,
+			"unreadyGracePeriodSeconds must be non-negative integer"},
+		"negative minStartedSeconds (CRR-025)": {crr, `{spec: {strategy: {minStartedSeconds: -1}}}`, 400,
+			"minStartedSeconds must be non-negative integer"},
+		"an unknown policy (CRR-026)": {crr, `{spec: {strategy: {failurePolicy: Retry}}}`, 400,
+			"unknown failurePolicy \"Retry\""},
+		"no such pod (CRR-027)":        {crr, `{spec: {podName: nobody}}`, 400, "no found Pod named nobody"},
+		"a pod without node (CRR-029)": {crr, `{spec: {podName: unscheduled}}`, 400, "in a pending Pod"},
+		"a container twice (CRR-031)": {crr, `{spec: {containers: [{name: app}, {name: app}]}}`, 400,
+			"can not recreate app multi times"},
+		"a context of one's own (CRR-010, CRR-032)": {crr,
+			`{spec: {containers: [{name: app, statusContext: {containerID: "c://x", restartCount: 0}}]}}`, 400,
+			"statusContext of container app are read-only"},
+		"ports of one's own (CRR-032)": {crr,
+			`{spec: {containers: [{name: app, ports: [{containerPort: 1, protocol: TCP}]}]}}`, 400, "read-only"},
+		"no such container (CRR-033)": {crr, `{spec: {containers: [{name: nobody}]}}`, 400,
+			"container nobody not found in Pod"},
+		"a container that never ran (CRR-033)": {crr, `{spec: {containers: [{name: new}]}}`, 400,
+			"no containerID in new containerStatus"},
+		"an init container (CRR-034)": {crr, `{spec: {containers: [{name: init}]}}`, 400,
+			"container init is an init container"},
+		"image left out (IMG-036)":                   {job, `{spec: {image: null}}`, 422, "spec.image"},
+		"no image (IMG-036)":                         {job, `{spec: {image: ""}}`, 400, "spec.image"},
+		"no image name (IMG-036)":                    {job, `{spec: {image: "a b"}}`, 400, "spec.image"},
+		"completionPolicy of another type (IMG-040)": {job, `{spec: {completionPolicy: Never}}`, 422, "spec.completionPolicy"},
+		"an unknown completion type (IMG-040)": {job, `{spec: {completionPolicy: {type: Once}}}`, 400,
+			"spec.completionPolicy.type"},
+		"names and labels (IMG-034)": {job, `{spec: {selector: {matchLabels: {a: b}}}}`, 400,
+			"spec.selector.names excludes matchLabels"},
+		"a name twice (IMG-034)": {job, `{spec: {selector: {names: [a, a]}}}`, 400,
+			"spec.selector.names has a name twice"},
+		"a bad node selector (IMG-034)": {job,
+			`{spec: {selector: {names: null, matchExpressions: [{key: a, operator: Near}]}}}`, 400, "spec.selector"},
+		"nodes and pods (IMG-035)": {job, `{spec: {podSelector: {matchLabels: {a: b}}}}`, 400,
+			"spec.selector and spec.podSelector exclude each other"},
+		"a bad pod selector (IMG-035)": {job,
+			`{spec: {selector: null, podSelector: {matchExpressions: [{key: a, operator: Near}]}}}`, 400, "spec.podSelector"},
+		"parallelism in percent (IMG-037)": {job, `{spec: {parallelism: 10%}}`, 400,
+			"spec.parallelism: does not support percentage value"},
+		"parallelism that is none (IMG-037)": {job, `{spec: {parallelism: many}}`, 400, "spec.parallelism"},
+		"negative parallelism (IMG-037)":     {job, `{spec: {parallelism: -1}}`, 400, "spec.parallelism"},
+		"a deadline below the timeout (IMG-038)": {job,
+			`{spec: {completionPolicy: {activeDeadlineSeconds: 599}, pullPolicy: {timeoutSeconds: 600}}}`, 400,
+			"spec.completionPolicy.activeDeadlineSeconds (599) must be greater than spec.pullPolicy.timeoutSeconds (600)"},
+		"Never with a deadline (IMG-039)": {job, `{spec: {completionPolicy: {type: Never, activeDeadlineSeconds: 900}}}`,
+			400, "spec.completionPolicy"},
+		"Never with a TTL (IMG-039)": {job, `{spec: {completionPolicy: {type: Never, ttlSecondsAfterFinished: 900}}}`,
+			400, "spec.completionPolicy"},
+		"an unknown pull policy (IMG-014)": {job, `{spec: {imagePullPolicy: Never}}`, 400, "spec.imagePullPolicy"},
+		"images left out (IMG-045)":        {list, `{spec: {images: null}}`, 422, "spec.images"},
+		"no images (IMG-045)":              {list, `{spec: {images: []}}`, 400, "spec.images: image can not be empty"},
+		"an image that is none (IMG-045)":  {list, `{spec: {images: ["a:1", "b c"]}}`, 400, "spec.images[1]"},
+		"the same image, written differently (IMG-046)": {list, `{spec: {images: [nginx, "docker.io/library/nginx:latest"]}}`, 400,
+			"spec.images[1]"},
+		"a list with parallelism in percent (IMG-045)": {list, `{spec: {parallelism: 10%}}`, 400, "spec.parallelism"},
+		"a list for nodes and pods (IMG-045)":          {list, `{spec: {podSelector: {}}}`, 400, "spec.podSelector"},
+		"a list of type Never with a deadline (IMG-045)": {list, `{spec: {completionPolicy: {type: Never, activeDeadlineSeconds: 900}}}`,
+			400, "spec.completionPolicy"},
+		"a name of an image that is none (IMG-026)": {node, `{spec: {images: {"A B": {tags: []}}}}`, 400,
+			`"A B" is no name of an image`},
+		"a tag in the name (IMG-026)": {node, `{spec: {images: {"shop/app:2": {tags: []}}}}`, 400,
+			"belongs into tags"},
+		"an image without tags (IMG-024)": {node, `{spec: {images: {shop/app: {tags: null}}}}`, 422,
+			"spec.images.shop/app.tags"},
+		"an empty tag (IMG-024)": {node, tags(`{tag: "", pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400,
+			"shop/app has an empty tag"},
+		"a tag twice (IMG-024)": {node,
+			tags(`{tag: a, pullPolicy: {ttlSecondsAfterFinished: 1}}, {tag: a, pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400,
+			"shop/app:a is listed twice"},
+		"a tag that nobody removes (IMG-025)": {node, tags(`{tag: a}`), 400,
+			"shop/app:a: pullPolicy.ttlSecondsAfterFinished is missing"},
+		"a negative version (IMG-025)": {node, tags(`{tag: a, version: -1, pullPolicy: {ttlSecondsAfterFinished: 1}}`),
+			400, "version must not be negative, it is -1"},
+		"a negative time (IMG-026)": {node, tags(`{tag: a, pullPolicy: {ttlSecondsAfterFinished: -1}}`), 400,
+			"pullPolicy.ttlSecondsAfterFinished must not be negative, it is -1"},
+		"a tag with an unknown pull policy (IMG-014)": {node,
+			tags(`{tag: a, imagePullPolicy: Never, pullPolicy: {ttlSecondsAfterFinished: 1}}`), 400, "shop/app:a: imagePullPolicy"},
 		"a request with a number in quotes (CRR-016)":      {crr, `{spec: {activeDeadlineSeconds: "300"}}`, 422, "activeDeadlineSeconds"},
 		"a job with a timeout in quotes (IMG-041)":         {job, `{spec: {pullPolicy: {timeoutSeconds: "300"}}}`, 422, "timeoutSeconds"},
 		"a list with a selector of another kind (IMG-041)": {list, `{spec: {selector: {names: web}}}`, 422, "names"},
@@ -175,7 +215,8 @@ func TestBadOperations(t *testing.T) {
 	}
 	for version, code := range map[string]int32{"v1alpha1": 0, "v1beta1": 422} {
 		got := operation(version, crr, "schema", "")
-		err := kube.Status().Patch(t.Context(), got, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Dreaming"}}`)), client.DryRunAll)
+		err := kube.Status().Patch(t.Context(), got,
+			client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Dreaming"}}`)), client.DryRunAll)
 		if apierrors.IsInvalid(err) != (code == 422) || err != nil && !strings.Contains(err.Error(), "status.phase") {
 			t.Errorf("CRR-016 %s: %v", version, err)
 		}
@@ -199,7 +240,8 @@ func TestOperationsAreCompleted(t *testing.T) {
 			`{podName: recreated, activeDeadlineSeconds: 300, strategy: {failurePolicy: Ignore, forceRecreate: true, terminationGracePeriodSeconds: 0}, containers: [{name: app,
 				preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
 			`{labels: {type: virtual-kubelet, crr.apps.kruise.io/active: "true", crr.apps.kruise.io/node-name: recreated, crr.apps.kruise.io/pod-uid: "` + string(pod.UID) + `"}}`},
-		"what kubectl kruise writes (CRR-169)": {"ContainerRecreateRequest", `{spec: {activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800,
+		"what kubectl kruise writes (CRR-169)": {"ContainerRecreateRequest",
+			`{spec: {activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800,
 				strategy: {failurePolicy: Fail, unreadyGracePeriodSeconds: 3, minStartedSeconds: 3}}}`,
 			`{podName: recreated, activeDeadlineSeconds: 300, ttlSecondsAfterFinished: 1800, strategy: {failurePolicy: Fail, unreadyGracePeriodSeconds: 3,
 				minStartedSeconds: 3, terminationGracePeriodSeconds: 45}, containers: [{name: app, preStop: {exec: {command: [stop]}}, statusContext: {containerID: "containerd://1", restartCount: 2}}]}`,
@@ -210,7 +252,8 @@ func TestOperationsAreCompleted(t *testing.T) {
 		"a list": {"ImageListPullJob", `{spec: {completionPolicy: {type: Never}}}`,
 			`{images: ["a:1", "b:1"], selector: {names: [nowhere]}, pullPolicy: {backoffLimit: 3, timeoutSeconds: 600}, completionPolicy: {type: Never}}`, `{}`},
 		"a list that ends": {"ImageListPullJob", ``, `{images: ["a:1", "b:1"], selector: {names: [nowhere]}, ` + limits + `}`, `{}`},
-		"a NodeImage": {"NodeImage", `{spec: {images: {shop/app: {tags: [{tag: "2", pullPolicy: {ttlSecondsAfterFinished: 60, backoffLimit: -1}},
+		"a NodeImage": {"NodeImage",
+			`{spec: {images: {shop/app: {tags: [{tag: "2", pullPolicy: {ttlSecondsAfterFinished: 60, backoffLimit: -1}},
 				{tag: "1", createdAt: "2026-01-01T00:00:00Z", imagePullPolicy: Always, pullPolicy: {ttlSecondsAfterFinished: 60, timeoutSeconds: 5}}]}}}}`,
 			`{images: {shop/app: {tags: [{tag: "1", createdAt: "2026-01-01T00:00:00Z", imagePullPolicy: Always, pullPolicy: {ttlSecondsAfterFinished: 60, timeoutSeconds: 5, backoffLimit: 3}},
 				{tag: "2", createdAt: now, imagePullPolicy: IfNotPresent, pullPolicy: {ttlSecondsAfterFinished: 60, timeoutSeconds: 600, backoffLimit: 3}}]}}}`,
@@ -311,13 +354,17 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 		code       int32
 		text       string
 	}{
-		"the deadline of a request": {"ContainerRecreateRequest", `{"spec":{"activeDeadlineSeconds":900}}`, 403, "spec of ContainerRecreateRequest is immutable"},
-		"the pod of a request":      {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/pod-uid":"x"}}}`, 403, "crr.apps.kruise.io/pod-uid"},
-		"the node of a request":     {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/node-name":null}}}`, 403, "crr.apps.kruise.io/node-name"},
-		"other labels":              {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/active":null,"x":"y"}}}`, 0, ""},
-		"the secrets of a job":      {"ImagePullJob", `{"spec":{"pullSecrets":["other"]}}`, 400, "spec.pullSecrets is immutable"},
-		"the width of a job":        {"ImagePullJob", `{"spec":{"parallelism":5}}`, 0, ""},
-		"an image of a list":        {"ImageListPullJob", `{"spec":{"images":["c:1"]}}`, 0, ""},
+		"the deadline of a request": {"ContainerRecreateRequest", `{"spec":{"activeDeadlineSeconds":900}}`, 403,
+			"spec of ContainerRecreateRequest is immutable"},
+		"the pod of a request": {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/pod-uid":"x"}}}`, 403,
+			"crr.apps.kruise.io/pod-uid"},
+		"the node of a request": {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/node-name":null}}}`, 403,
+			"crr.apps.kruise.io/node-name"},
+		"other labels": {"ContainerRecreateRequest", `{"metadata":{"labels":{"crr.apps.kruise.io/active":null,"x":"y"}}}`, 0,
+			""},
+		"the secrets of a job": {"ImagePullJob", `{"spec":{"pullSecrets":["other"]}}`, 400, "spec.pullSecrets is immutable"},
+		"the width of a job":   {"ImagePullJob", `{"spec":{"parallelism":5}}`, 0, ""},
+		"an image of a list":   {"ImageListPullJob", `{"spec":{"images":["c:1"]}}`, 0, ""},
 	}
 	for i, version := range served {
 		objects := map[string]*unstructured.Unstructured{}
@@ -331,12 +378,14 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 		}
 		for name, test := range tests {
 			t.Run(name+" "+version, func(t *testing.T) {
-				err := kube.Patch(t.Context(), objects[test.kind].DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(test.body)), client.DryRunAll)
+				err := kube.Patch(t.Context(), objects[test.kind].DeepCopy(),
+					client.RawPatch("application/merge-patch+json", []byte(test.body)), client.DryRunAll)
 				var status apierrors.APIStatus
 				switch {
 				case test.code == 0 && err != nil, test.code != 0 && err == nil:
 					t.Errorf("%v", err)
-				case err != nil && (!errors.As(err, &status) || status.Status().Code != test.code || !strings.Contains(err.Error(), test.text)):
+				case err != nil && (!errors.As(err, &status) || status.Status().Code != test.code ||
+					!strings.Contains(err.Error(), test.text)):
 					t.Errorf("not %d with %q: %v", test.code, test.text, err)
 				}
 			})
@@ -390,16 +439,19 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		{"type":"PreRecreateGrace","status":"True","reason":"PreRecreateGrace","message":"m","lastTransitionTime":"2026-01-01T10:00:00Z"},
 		{"type":"Other","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-01T09:00:00Z"}]}}`, true)
 	old := view("v1alpha1").GetAnnotations()
-	if old[acquired] != "2026-01-01T10:00:00Z" || old[snapshot] != `[{"name":"app","ready":true,"restartCount":3,"containerID":"containerd://2"}]` || old["mine"] != "kept" {
+	if old[acquired] != "2026-01-01T10:00:00Z" ||
+		old[snapshot] != `[{"name":"app","ready":true,"restartCount":3,"containerID":"containerd://2"}]` || old["mine"] != "kept" {
 		t.Errorf("CRR-148: %v", old)
 	}
-	merge("v1alpha1", `{"status":{"phase":"Pending","containerRecreateStates":[{"name":"app","phase":"Pending","message":"from an old daemon"}]}}`, true)
+	merge("v1alpha1",
+		`{"status":{"phase":"Pending","containerRecreateStates":[{"name":"app","phase":"Pending","message":"from an old daemon"}]}}`, true)
 	both := map[string]string{"PreRecreateGrace": "True 2026-01-01T10:00:00Z", "Other": "False 2026-01-01T09:00:00Z"}
 	if diff := cmp.Diff(both, conditions()); diff != "" {
 		t.Errorf("CRR-149: %s", diff)
 	}
 	now := view("v1beta1")
-	if states, _, _ := unstructured.NestedSlice(now.Object, "status", "containerRecreateStates"); len(states) != 1 || states[0].(map[string]any)["message"] != "from an old daemon" {
+	if states, _, _ := unstructured.NestedSlice(now.Object, "status", "containerRecreateStates"); len(states) != 1 ||
+		states[0].(map[string]any)["message"] != "from an old daemon" {
 		t.Errorf("CRR-152: %v", states)
 	}
 	if kept, _, _ := unstructured.NestedSlice(now.Object, "status", "containerStatusSnapshot"); len(kept) != 1 {
@@ -414,13 +466,15 @@ func TestRequestsBetweenReleases(t *testing.T) {
 	if left := view("v1alpha1").GetAnnotations(); left[acquired] != "" || left[snapshot] != "" {
 		t.Errorf("CRR-150: stale values: %v", left)
 	}
-	merge("v1alpha1", `{"metadata":{"finalizers":["example.com/held"],"annotations":{"`+acquired+`":"2026-01-02T10:00:00Z","`+snapshot+`":"[{\"name\":\"app\",\"ready\":false,\"restartCount\":4,\"containerID\":\"containerd://3\"}]"}}}`, false)
+	merge("v1alpha1", `{"metadata":{"finalizers":["example.com/held"],"annotations":{"`+acquired+`":"2026-01-02T10:00:00Z","`+snapshot+
+		`":"[{\"name\":\"app\",\"ready\":false,\"restartCount\":4,\"containerID\":\"containerd://3\"}]"}}}`, false)
 	if diff := cmp.Diff(map[string]string{"PreRecreateGrace": "True 2026-01-02T10:00:00Z"}, conditions()); diff != "" {
 		t.Errorf("CRR-147: %s", diff)
 	}
 	now = view("v1beta1")
 	taken, _, _ := unstructured.NestedSlice(now.Object, "status", "containerStatusSnapshot")
-	if diff := cmp.Diff([]any{map[string]any{"name": "app", "ready": false, "restartCount": int64(4), "containerID": "containerd://3"}}, taken); diff != "" {
+	if diff := cmp.Diff([]any{map[string]any{"name": "app", "ready": false, "restartCount": int64(4), "containerID": "containerd://3"}},
+		taken); diff != "" {
 		t.Errorf("CRR-146: %s", diff)
 	}
 	if !slices.Equal(now.GetFinalizers(), []string{"example.com/held"}) || now.GetLabels()["crr.apps.kruise.io/active"] != "true" {
@@ -438,7 +492,8 @@ type warned struct{ texts []string }
 
 func (w *warned) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
 
-// TestSecondRequestIsWarned: the second request for a pod is accepted, and whoever writes it is told that another one comes first (CRR-164).
+// TestSecondRequestIsWarned: the second request for a pod is accepted, and whoever writes it is told that another one comes first
+// (CRR-164).
 func TestSecondRequestIsWarned(t *testing.T) {
 	recreatable(t)
 	first := operation("v1beta1", "ContainerRecreateRequest", "first", "")
@@ -479,7 +534,8 @@ func TestManualExamples(t *testing.T) {
 		defer func() { _ = kube.Delete(context.Background(), object, client.GracePeriodSeconds(0)) }()
 	}
 	for _, name := range []string{"app", "proxy"} {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+			corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name})
 	}
 	if err := kube.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -512,7 +568,8 @@ func TestManualExamples(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1, "SidecarSet": 1, "WorkloadSpread": 1}
+	want := map[string]int{"CloneSet": 1, "ContainerRecreateRequest": 1, "ImageListPullJob": 1, "ImagePullJob": 2, "NodeImage": 1,
+		"SidecarSet": 1, "WorkloadSpread": 1}
 	for kind, n := range want {
 		if kinds[kind] < n {
 			t.Errorf("%d examples of %s, want %d", kinds[kind], kind, n)

@@ -20,7 +20,8 @@ import (
 // or not (IMG-080).
 func TestImagesArePulledAhead(t *testing.T) {
 	ctx := context.Background()
-	set := cloneSet("v1beta1", "ahead", `spec: {replicas: 5, updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 4}}}`)
+	set := cloneSet("v1beta1", "ahead",
+		`spec: {replicas: 5, updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, partition: 4}}}`)
 	if err := kube.Create(ctx, set); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 	job := &unstructured.Unstructured{}
 	job.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "ImagePullJob"})
-	key := client.ObjectKey{Namespace: moving.Namespace, Name: moving.Status.UpdateRevision + "-" + moving.Spec.Template.Spec.Containers[0].Name}
+	key := client.ObjectKey{Namespace: moving.Namespace, Name: moving.Status.UpdateRevision + "-" +
+		moving.Spec.Template.Spec.Containers[0].Name}
 	if err := wait(func() error { return kube.Get(ctx, key, job) }); err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,15 @@ const (
 // injectedPod is a pod of one application container as injection leaves it (SS-295).
 func injectedPod(namespace, name, set, hash, without, revision, container, image string, labels map[string]string) *corev1.Pod {
 	record := func(hash, more string) string {
-		return fmt.Sprintf(`{%q:{"updateTimestamp":%q,"hash":%q,"sidecarSetName":%q,"sidecarList":[%q]%s}}`, set, sidecarRecordTimes, hash, set, container, more)
+		return fmt.Sprintf(`{%q:{"updateTimestamp":%q,"hash":%q,"sidecarSetName":%q,"sidecarList":[%q]%s}}`, set, sidecarRecordTimes, hash,
+			set, container, more)
 	}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Annotations: map[string]string{
-		pub.SidecarSetHash: record(hash, `,"controllerRevision":"`+revision+`"`), pub.SidecarSetHashWithoutImage: record(without, ""), pub.SidecarSetInjectedList: set}},
+		pub.SidecarSetHash: record(hash, `,"controllerRevision":"`+revision+`"`), pub.SidecarSetHashWithoutImage: record(without, ""),
+		pub.SidecarSetInjectedList: set}},
 		Spec: corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{
-			{Name: container, Image: image, Env: []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}}, {Name: "app", Image: "app:1"}}}}
+			{Name: container, Image: image, Env: []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}},
+			{Name: "app", Image: "app:1"}}}}
 }
 
 // running reports the pod's containers as a kubelet does.
@@ -52,8 +55,10 @@ func running(ctx context.Context, pod *corev1.Pod, restarts int32) error {
 	since := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, nil
 	for i, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Ready: true, RestartCount: restarts, Image: c.Image,
-			ImageID: "id-of-" + c.Image, ContainerID: fmt.Sprintf("containerd://%d-%d", i, restarts), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+			corev1.ContainerStatus{Name: c.Name, Ready: true, RestartCount: restarts, Image: c.Image,
+				ImageID: "id-of-" + c.Image, ContainerID: fmt.Sprintf("containerd://%d-%d", i, restarts),
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}})
 	}
 	for _, conditionType := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
 		found := false
@@ -61,17 +66,19 @@ func running(ctx context.Context, pod *corev1.Pod, restarts int32) error {
 			found = found || pod.Status.Conditions[i].Type == conditionType
 		}
 		if !found {
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: conditionType, Status: corev1.ConditionTrue, LastTransitionTime: since})
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: conditionType, Status: corev1.ConditionTrue, LastTransitionTime: since})
 		}
 	}
 	return kube.Status().Update(ctx, pod)
 }
 
-// createSidecarLegacy makes what the reference leaves behind of a SidecarSet: the object, its revision, a pod that was injected, and one that
-// was upgraded in place.
+// createSidecarLegacy makes what the reference leaves behind of a SidecarSet: the object, its revision, a pod that was injected, and one
+// that was upgraded in place.
 func createSidecarLegacy(ctx context.Context) error {
 	for _, name := range []string{managerNamespace, sidecarNamespace} {
-		if err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
@@ -91,11 +98,14 @@ func createSidecarLegacy(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"injected", "upgraded"} {
-		pod := injectedPod(sidecarNamespace, name, shipperName, shipperHash, shipperWithout, shipperRevision, "shipper", "example.com/shipper:1.0", map[string]string{"ship-logs": "before"})
+		pod := injectedPod(sidecarNamespace, name, shipperName, shipperHash, shipperWithout, shipperRevision, "shipper",
+			"example.com/shipper:1.0", map[string]string{"ship-logs": "before"})
 		if name == "upgraded" {
-			pod.Annotations[pub.SidecarSetInPlaceUpdateState] = fmt.Sprintf(`{%q:{"revision":%q,"updateTimestamp":%q,"lastContainerStatuses":{"shipper":{"imageID":"id-of-before"}}}}`,
+			pod.Annotations[pub.SidecarSetInPlaceUpdateState] = fmt.Sprintf(
+				`{%q:{"revision":%q,"updateTimestamp":%q,"lastContainerStatuses":{"shipper":{"imageID":"id-of-before"}}}}`,
 				shipperName, shipperHash, sidecarRecordTimes)
-			pod.Status.Conditions = []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Reason: "AllSidecarsetUpgradable",
+			pod.Status.Conditions = []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue,
+				Reason:  "AllSidecarsetUpgradable",
 				Message: fmt.Sprintf(`{%q:true}`, shipperName)}}
 		}
 		conditions := pod.Status.Conditions
@@ -107,15 +117,18 @@ func createSidecarLegacy(ctx context.Context) error {
 			return err
 		}
 	}
-	set.Status = appsv1beta1.SidecarSetStatus{ObservedGeneration: set.Generation, MatchedPods: 2, UpdatedPods: 2, ReadyPods: 2, UpdatedReadyPods: 2,
-		LatestRevision: shipperRevision, CollisionCount: new(int32(0))}
+	set.Status = appsv1beta1.SidecarSetStatus{ObservedGeneration: set.Generation, MatchedPods: 2, UpdatedPods: 2, ReadyPods: 2,
+		UpdatedReadyPods: 2,
+		LatestRevision:   shipperRevision, CollisionCount: new(int32(0))}
 	return kube.Status().Update(ctx, set)
 }
 
 // rolled makes a SidecarSet that tests roll out.
 func rolled(t *testing.T, name string) {
 	t.Helper()
-	object := operation("v1beta1", "SidecarSet", name, fmt.Sprintf(`{spec: {selector: {matchLabels: {side: null, rolled: %s}}, containers: [{name: %s, image: "example.com/side:1"}]}}`, name, name))
+	object := operation("v1beta1", "SidecarSet", name,
+		fmt.Sprintf(`{spec: {selector: {matchLabels: {side: null, rolled: %s}}, containers: [{name: %s, image: "example.com/side:1"}]}}`,
+			name, name))
 	if err := kube.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +151,8 @@ func rollsTo(t *testing.T, name string, want ...int32) *appsv1beta1.SidecarSet {
 	if err := wait(func() error {
 		set = sidecarSet(t, name)
 		s := set.Status
-		if diff := cmp.Diff(append(want, int32(set.Generation)), []int32{s.MatchedPods, s.UpdatedPods, s.ReadyPods, s.UpdatedReadyPods, int32(s.ObservedGeneration)}); diff != "" {
+		if diff := cmp.Diff(append(want, int32(set.Generation)),
+			[]int32{s.MatchedPods, s.UpdatedPods, s.ReadyPods, s.UpdatedReadyPods, int32(s.ObservedGeneration)}); diff != "" {
 			return fmt.Errorf("status: %s", diff)
 		}
 		return nil
@@ -167,18 +181,21 @@ func told(t *testing.T, object client.Object, reason, words string) {
 	}
 }
 
-// TestSidecarSetTakeover: what the reference left behind is written by nobody when the manager starts, and the next upgrade goes on from it (SS-183,
-// SS-184, SS-204 (part), SS-276, SS-292, SS-295).
+// TestSidecarSetTakeover: what the reference left behind is written by nobody when the manager starts, and the next upgrade goes on from it
+// (SS-183, SS-184, SS-204 (part), SS-276, SS-292, SS-295).
 func TestSidecarSetTakeover(t *testing.T) {
 	rolled(t, "newcomer") // when that has been seen, the other has been, too
 	rollsTo(t, "newcomer", 0, 0, 0, 0)
-	for _, about := range []string{"/namespaces/" + sidecarNamespace + "/", "/sidecarsets/" + shipperName, "/controllerrevisions/" + shipperRevision} {
+	for _, about := range []string{"/namespaces/" + sidecarNamespace + "/", "/sidecarsets/" + shipperName,
+		"/controllerrevisions/" + shipperRevision} {
 		if written := writes.with(about); len(written) > 0 {
 			t.Errorf("written at rest: %v", written)
 		}
 	}
 	set := sidecarSet(t, shipperName)
-	if err := kube.Patch(t.Context(), set, client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/shipper:2.0"}]`))); err != nil {
+	if err := kube.Patch(t.Context(), set,
+		client.RawPatch("application/json-patch+json",
+			[]byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/shipper:2.0"}]`))); err != nil {
 		t.Fatal(err)
 	}
 	follow(t, sidecarNamespace, "shipper", "example.com/shipper:2.0", 2)
@@ -209,7 +226,8 @@ func follow(t *testing.T, namespace, container, image string, n int) {
 			done++
 			if pod.Status.ContainerStatuses[0].Image != image {
 				down++
-				if err := running(t.Context(), pod, pod.Status.ContainerStatuses[0].RestartCount+1); err != nil && !apierrors.IsConflict(err) {
+				if err := running(t.Context(), pod, pod.Status.ContainerStatuses[0].RestartCount+1); err != nil &&
+					!apierrors.IsConflict(err) {
 					return err
 				}
 			}
@@ -226,8 +244,9 @@ func follow(t *testing.T, namespace, container, image string, n int) {
 	}
 }
 
-// TestSidecarSetRollout: images change one pod at a time and nothing else does; what cannot be upgraded is said on the pod and on the SidecarSet, and
-// taken back when it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part), SS-226 (part), SS-260 to SS-262, SS-D20, SS-D23).
+// TestSidecarSetRollout: images change one pod at a time and nothing else does; what cannot be upgraded is said on the pod and on the
+// SidecarSet, and taken back when it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part), SS-226
+// (part), SS-260 to SS-262, SS-D20, SS-D23).
 func TestSidecarSetRollout(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rolled"}}
 	if err := kube.Create(t.Context(), namespace); err != nil {
@@ -237,7 +256,8 @@ func TestSidecarSetRollout(t *testing.T) {
 	set := rollsTo(t, "mover", 0, 0, 0, 0)
 	specs := map[string]corev1.PodSpec{}
 	for i := range 3 {
-		pod := injectedPod("rolled", fmt.Sprintf("p%d", i), "mover", set.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHashWithoutImage],
+		pod := injectedPod("rolled", fmt.Sprintf("p%d", i), "mover", set.Annotations[pub.SidecarSetHash],
+			set.Annotations[pub.SidecarSetHashWithoutImage],
 			set.Status.LatestRevision, "mover", "example.com/side:1", map[string]string{"rolled": "mover"})
 		if err := kube.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -250,7 +270,8 @@ func TestSidecarSetRollout(t *testing.T) {
 	rollsTo(t, "mover", 3, 3, 3, 3)
 	change := func(patch string) {
 		t.Helper()
-		if err := kube.Patch(t.Context(), sidecarSet(t, "mover"), client.RawPatch("application/json-patch+json", []byte(patch))); err != nil {
+		if err := kube.Patch(t.Context(), sidecarSet(t, "mover"),
+			client.RawPatch("application/json-patch+json", []byte(patch))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 
 // SS-030 to SS-070: what cannot work is refused with its field, in both versions; containers and volumes by the rules of this API server.
 func TestBadSidecarSets(t *testing.T) {
-	other := operation("v1beta1", "SidecarSet", "taken", `{spec: {selector: {matchLabels: {pool: x}}, containers: [{name: taken, image: i}], volumes: [{name: shared, emptyDir: {}}]}}`)
+	other := operation("v1beta1", "SidecarSet", "taken",
+		`{spec: {selector: {matchLabels: {pool: x}}, containers: [{name: taken, image: i}], volumes: [{name: shared, emptyDir: {}}]}}`)
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: "kruise-configuration"},
 		Data: map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]}]}`}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
@@ -32,33 +33,58 @@ func TestBadSidecarSets(t *testing.T) {
 		t.Cleanup(func() { _ = kube.Delete(context.Background(), object) })
 	}
 	tests := map[string]struct{ over, field, text string }{
-		"no selector (SS-032)":                       {`{spec: {selector: null}}`, "spec.selector", "no selector defined for SidecarSet"},
-		"an empty selector (SS-032)":                 {`{spec: {selector: {matchLabels: null}}}`, "spec.selector", "empty selector is not valid for sidecarset."},
-		"no containers (SS-033)":                     {`{spec: {containers: null}}`, "spec.containers", "no initContainer or container defined"},
-		"a container without image (SS-034)":         {`{spec: {containers: [{name: side}]}}`, "spec.containers[0].image", "Required"},
-		"a mount of nothing (SS-034)":                {`{spec: {containers: [{name: side, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`, "spec.containers[0].volumeMounts[0].name", `Not found: "x"`},
-		"a name twice (SS-034)":                      {`{spec: {initContainers: [{name: side, image: i}]}}`, "spec.initContainers[0].name", "Duplicate"},
-		"a probe (SS-034)":                           {`{spec: {containers: [{name: side, image: i, livenessProbe: {httpGet: {port: 0}}}]}}`, "spec.containers[0].livenessProbe.httpGet.port", "between 1 and 65535"},
-		"a volume of two sources (SS-034)":           {`{spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]}}`, "spec.volumes[0].hostPath", "may not specify more than 1 volume type"},
-		"an init container's port (SS-034, SS-D12)":  {`{spec: {containers: null, initContainers: [{name: placeholder, image: i, ports: [{containerPort: 0}]}]}}`, "spec.initContainers[0].ports[0].containerPort", ""},
-		"volumes that are none (SS-034)":             {`{spec: {volumes: none}}`, "spec.volumes", "decoding"},
-		"ports that are none (SS-034)":               {`{spec: {containers: [{name: side, image: i, ports: none}]}}`, "spec.containers[0]", "decoding"},
-		"a place (SS-035)":                           {`{spec: {containers: [{name: side, image: i, podInjectPolicy: Beside}]}}`, "spec.containers[0].podInjectPolicy", "unsupported pod inject policy"},
-		"no fieldRef (SS-D08)":                       {`{spec: {containers: [{name: side, image: i, transferEnv: [{envName: E, sourceContainerNameFrom: {}}]}]}}`, "spec.containers[0].transferEnv[0].sourceContainerNameFrom.fieldRef", "must be given"},
-		"partition and selector (SS-037)":            {`{spec: {updateStrategy: {partition: 1, selector: {matchLabels: {a: b}}}}}`, "spec.updateStrategy", "Partition and Selector cannot be used together"},
-		"an update type (SS-039)":                    {`{spec: {updateStrategy: {type: Sometimes}}}`, "spec.updateStrategy.type", "NotUpdate"},
-		"a policy alone (SS-041)":                    {`{spec: {injectionStrategy: {revision: {policy: Partial}}}}`, "spec.injectionStrategy.revision", "cannot be empty simultaneously"},
-		"a revision that does not exist (SS-042)":    {`{spec: {injectionStrategy: {revision: {revisionName: nothing}}}}`, "spec.injectionStrategy.revision", "Cannot find specific ControllerRevision"},
-		"a version that does not exist (SS-042)":     {`{spec: {injectionStrategy: {revision: {customVersion: nothing}}}}`, "spec.injectionStrategy.revision", "Cannot find specific ControllerRevision"},
-		"metadata that is not allowed (SS-160)":      {`{spec: {patchPodMetadata: [{annotations: {theirs/k: v}}]}}`, "spec.patchPodMetadata[0].annotations[theirs/k]", "(theirs/k) is not allowed"},
-		"an expression (SS-048)":                     {`{spec: {containers: [{name: side, image: i, resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {limits: {cpu: "cpu*cpu"}}}}]}}`, "spec.containers[0].resourcesPolicy.resourcesExpr.limits.cpu", "multiplication of two quantities"},
-		"a hot sidecar without empty image (SS-050)": {`{spec: {containers: [{name: side, image: i, upgradeStrategy: {upgradeType: HotUpgrade}}]}}`, "spec.containers[0].upgradeStrategy.hotUpgradeEmptyImage", "stands by"},
-		"a container of another (SS-063)":            {`{spec: {containers: [{name: taken, image: i}]}}`, "spec.containers[0].name", "container taken already exist in taken"},
-		"a volume of another (SS-064)":               {`{spec: {volumes: [{name: shared, hostPath: {path: /}}]}}`, "spec.volumes[0]", "volume shared is in conflict with sidecarset taken"},
-		"a negative limit (SS-D25)":                  {`{spec: {revisionHistoryLimit: -1}}`, "spec.revisionHistoryLimit", "negative"},
+		"no selector (SS-032)": {`{spec: {selector: null}}`, "spec.selector", "no selector defined for SidecarSet"},
+		"an empty selector (SS-032)": {`{spec: {selector: {matchLabels: null}}}`, "spec.selector",
+			"empty selector is not valid for sidecarset."},
+		"no containers (SS-033)": {`{spec: {containers: null}}`, "spec.containers",
+			"no initContainer or container defined"},
+		"a container without image (SS-034)": {`{spec: {containers: [{name: side}]}}`, "spec.containers[0].image", "Required"},
+		"a mount of nothing (SS-034)": {
+			`{spec: {containers: [{name: side, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`,
+			"spec.containers[0].volumeMounts[0].name", `Not found: "x"`},
+		"a name twice (SS-034)": {`{spec: {initContainers: [{name: side, image: i}]}}`, "spec.initContainers[0].name",
+			"Duplicate"},
+		"a probe (SS-034)": {
+			`{spec: {containers: [{name: side, image: i, livenessProbe: {httpGet: {port: 0}}}]}}`,
+			"spec.containers[0].livenessProbe.httpGet.port", "between 1 and 65535"},
+		"a volume of two sources (SS-034)": {`{spec: {volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]}}`,
+			"spec.volumes[0].hostPath", "may not specify more than 1 volume type"},
+		"an init container's port (SS-034, SS-D12)": {
+			`{spec: {containers: null, initContainers: [{name: placeholder, image: i, ports: [{containerPort: 0}]}]}}`,
+			"spec.initContainers[0].ports[0].containerPort", ""},
+		"volumes that are none (SS-034)": {`{spec: {volumes: none}}`, "spec.volumes", "decoding"},
+		"ports that are none (SS-034)": {`{spec: {containers: [{name: side, image: i, ports: none}]}}`, "spec.containers[0]",
+			"decoding"},
+		"a place (SS-035)": {`{spec: {containers: [{name: side, image: i, podInjectPolicy: Beside}]}}`,
+			"spec.containers[0].podInjectPolicy", "unsupported pod inject policy"},
+		"no fieldRef (SS-D08)": {
+			`{spec: {containers: [{name: side, image: i, transferEnv: [{envName: E, sourceContainerNameFrom: {}}]}]}}`,
+			"spec.containers[0].transferEnv[0].sourceContainerNameFrom.fieldRef", "must be given"},
+		"partition and selector (SS-037)": {`{spec: {updateStrategy: {partition: 1, selector: {matchLabels: {a: b}}}}}`,
+			"spec.updateStrategy", "Partition and Selector cannot be used together"},
+		"an update type (SS-039)": {`{spec: {updateStrategy: {type: Sometimes}}}`, "spec.updateStrategy.type",
+			"NotUpdate"},
+		"a policy alone (SS-041)": {`{spec: {injectionStrategy: {revision: {policy: Partial}}}}`,
+			"spec.injectionStrategy.revision", "cannot be empty simultaneously"},
+		"a revision that does not exist (SS-042)": {`{spec: {injectionStrategy: {revision: {revisionName: nothing}}}}`,
+			"spec.injectionStrategy.revision", "Cannot find specific ControllerRevision"},
+		"a version that does not exist (SS-042)": {`{spec: {injectionStrategy: {revision: {customVersion: nothing}}}}`,
+			"spec.injectionStrategy.revision", "Cannot find specific ControllerRevision"},
+		"metadata that is not allowed (SS-160)": {`{spec: {patchPodMetadata: [{annotations: {theirs/k: v}}]}}`,
+			"spec.patchPodMetadata[0].annotations[theirs/k]", "(theirs/k) is not allowed"},
+		"an expression (SS-048)": {`{spec: {containers: [{name: side, image: i, resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {limits: {cpu: "cpu*cpu"}}}}]}}`, "spec.containers[0].resourcesPolicy.resourcesExpr.limits.cpu", "multiplication of two quantities"},
+		"a hot sidecar without empty image (SS-050)": {
+			`{spec: {containers: [{name: side, image: i, upgradeStrategy: {upgradeType: HotUpgrade}}]}}`,
+			"spec.containers[0].upgradeStrategy.hotUpgradeEmptyImage", "stands by"},
+		"a container of another (SS-063)": {`{spec: {containers: [{name: taken, image: i}]}}`, "spec.containers[0].name",
+			"container taken already exist in taken"},
+		"a volume of another (SS-064)": {`{spec: {volumes: [{name: shared, hostPath: {path: /}}]}}`, "spec.volumes[0]",
+			"volume shared is in conflict with sidecarset taken"},
+		"a negative limit (SS-D25)": {`{spec: {revisionHistoryLimit: -1}}`, "spec.revisionHistoryLimit", "negative"},
 	}
 	if err := wait(func() error { // until the caches of the webhook know the other one
-		err := kube.Create(t.Context(), operation("v1beta1", "SidecarSet", "bad", tests["a volume of another (SS-064)"].over), client.DryRunAll)
+		err := kube.Create(t.Context(), operation("v1beta1", "SidecarSet", "bad", tests["a volume of another (SS-064)"].over),
+			client.DryRunAll)
 		if err == nil {
 			return errors.New("accepted")
 		}
@@ -71,7 +97,8 @@ func TestBadSidecarSets(t *testing.T) {
 			t.Run(name+" "+version, func(t *testing.T) {
 				err := kube.Create(t.Context(), operation(version, "SidecarSet", "bad", test.over), client.DryRunAll)
 				var status apierrors.APIStatus
-				if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details == nil || !strings.Contains(err.Error(), test.text) {
+				if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details == nil ||
+					!strings.Contains(err.Error(), test.text) {
 					t.Fatalf("%v", err)
 				}
 				var fields []string
@@ -85,7 +112,8 @@ func TestBadSidecarSets(t *testing.T) {
 		}
 	}
 	for _, accepted := range []string{`{spec: {patchPodMetadata: [{annotations: {ours/k: v}}]}}`, `{spec: {volumes: [{name: shared}]}}`,
-		`{spec: {containers: null, initContainers: [{name: placeholder, image: i}]}}`, `{spec: {initContainers: [{name: native, image: i, restartPolicy: Always}]}}`,
+		`{spec: {containers: null, initContainers: [{name: placeholder, image: i}]}}`,
+		`{spec: {initContainers: [{name: native, image: i, restartPolicy: Always}]}}`,
 		`{spec: {customVersion: v, injectionStrategy: {revision: {customVersion: v}}}}`} {
 		if err := kube.Create(t.Context(), operation("v1beta1", "SidecarSet", "fine", accepted), client.DryRunAll); err != nil {
 			t.Errorf("%s: %v", accepted, err)
@@ -93,8 +121,8 @@ func TestBadSidecarSets(t *testing.T) {
 	}
 }
 
-// SS-001, SS-013, SS-016, SS-018, SS-270 to SS-274, SS-290, SS-291, SS-D24: whichever version writes, the hashes are the golden ones, whatever the
-// user wrote there; both versions show the same; what nobody knows stays.
+// SS-001, SS-013, SS-016, SS-018, SS-270 to SS-274, SS-290, SS-291, SS-D24: whichever version writes, the hashes are the golden ones,
+// whatever the user wrote there; both versions show the same; what nobody knows stays.
 func TestSidecarSetVersions(t *testing.T) {
 	const spec = `spec: {selector: {matchLabels: {ship-logs: "yes"}}, containers: [{name: shipper, image: "example.com/shipper:1.0", volumeMounts: [{name: spool, mountPath: /spool}]}], volumes: [{name: spool, emptyDir: {}}]`
 	for _, version := range served {
@@ -107,7 +135,8 @@ func TestSidecarSetVersions(t *testing.T) {
 			volumes := []any{map[string]any{"name": "spool", "emptyDir": map[string]any{}, "future": "1"}}
 			containers, _, _ := unstructured.NestedSlice(set.Object, "spec", "containers")
 			containers[0].(map[string]any)["hologram"] = map[string]any{"x": int64(1)}
-			if err := errors.Join(unstructured.SetNestedSlice(set.Object, volumes, "spec", "volumes"), unstructured.SetNestedSlice(set.Object, containers, "spec", "containers")); err != nil {
+			if err := errors.Join(unstructured.SetNestedSlice(set.Object, volumes, "spec", "volumes"),
+				unstructured.SetNestedSlice(set.Object, containers, "spec", "containers")); err != nil {
 				t.Fatal(err)
 			}
 			if err := kube.Create(t.Context(), set); err != nil {
@@ -136,7 +165,8 @@ func TestSidecarSetVersions(t *testing.T) {
 			}
 			namespace, _, _ := unstructured.NestedString(read["v1alpha1"].Object, "spec", "namespace")
 			label := read["v1alpha1"].GetLabels()["apps.kruise.io/sidecarset-custom-version"]
-			selector, _, _ := unstructured.NestedString(read["v1beta1"].Object, "spec", "namespaceSelector", "matchLabels", "kubernetes.io/metadata.name")
+			selector, _, _ := unstructured.NestedString(read["v1beta1"].Object, "spec", "namespaceSelector", "matchLabels",
+				"kubernetes.io/metadata.name")
 			custom, _, _ := unstructured.NestedString(read["v1beta1"].Object, "spec", "customVersion")
 			want := map[string][]string{"v1alpha1": {"shop", "", "shop", ""}, "v1beta1": {"", "r1", "", "r1"}}[version]
 			if diff := cmp.Diff(want, []string{namespace, label, selector, custom}); diff != "" {

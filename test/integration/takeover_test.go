@@ -64,9 +64,12 @@ func (l legacy) create(ctx context.Context) error {
 	if err := json.Unmarshal([]byte(shopTemplate), &template); err != nil {
 		return err
 	}
-	spec := map[string]any{"replicas": int64(3), "revisionHistoryLimit": int64(10), "selector": map[string]any{"matchLabels": map[string]any{"app": "shop"}},
-		"template": template, "scaleStrategy": map[string]any{}, "updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{
-			"podUpdatePolicy": "InPlaceIfPossible", "partition": int64(0), "maxUnavailable": "20%", "maxSurge": int64(0), "inPlaceUpdateStrategy": map[string]any{}}}}
+	spec := map[string]any{"replicas": int64(3), "revisionHistoryLimit": int64(10),
+		"selector": map[string]any{"matchLabels": map[string]any{"app": "shop"}},
+		"template": template, "scaleStrategy": map[string]any{},
+		"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{
+			"podUpdatePolicy": "InPlaceIfPossible", "partition": int64(0), "maxUnavailable": "20%", "maxSurge": int64(0),
+			"inPlaceUpdateStrategy": map[string]any{}}}}
 	if l.claims != "" {
 		if err := json.Unmarshal([]byte(l.claims), &claims); err != nil {
 			return err
@@ -80,7 +83,8 @@ func (l legacy) create(ctx context.Context) error {
 	}
 	owner := func(version string) []metav1.OwnerReference {
 		yes := true
-		return []metav1.OwnerReference{{APIVersion: "apps.kruise.io/" + version, Kind: "CloneSet", Name: "shop", UID: set.GetUID(), Controller: &yes, BlockOwnerDeletion: &yes}}
+		return []metav1.OwnerReference{{APIVersion: "apps.kruise.io/" + version, Kind: "CloneSet", Name: "shop", UID: set.GetUID(),
+			Controller: &yes, BlockOwnerDeletion: &yes}}
 	}
 	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "shop-" + shopHash, Namespace: l.name,
 		Labels:      map[string]string{"app": "shop", "controller.kubernetes.io/hash": shopHash},
@@ -97,9 +101,12 @@ func (l legacy) create(ctx context.Context) error {
 			return err
 		}
 	}
-	status := map[string]any{"observedGeneration": set.GetGeneration(), "replicas": int64(3), "readyReplicas": int64(3), "availableReplicas": int64(3),
-		"updatedReplicas": int64(3), "updatedReadyReplicas": int64(3), "updatedAvailableReplicas": int64(3), "expectedUpdatedReplicas": int64(3),
-		"currentRevision": "shop-" + shopHash, "updateRevision": "shop-" + shopHash, "labelSelector": "app=shop", "collisionCount": int64(0)}
+	status := map[string]any{"observedGeneration": set.GetGeneration(), "replicas": int64(3), "readyReplicas": int64(3),
+		"availableReplicas": int64(3),
+		"updatedReplicas":   int64(3), "updatedReadyReplicas": int64(3), "updatedAvailableReplicas": int64(3),
+		"expectedUpdatedReplicas": int64(3),
+		"currentRevision":         "shop-" + shopHash, "updateRevision": "shop-" + shopHash, "labelSelector": "app=shop",
+		"collisionCount": int64(0)}
 	set.Object["status"] = status
 	return kube.Status().Update(ctx, set)
 }
@@ -111,8 +118,9 @@ func (l legacy) createPod(ctx context.Context, kind int, id string, owner []meta
 		label = shopHash
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shop-" + id, GenerateName: "shop-", Namespace: l.name, OwnerReferences: owner,
-		Labels: map[string]string{"app": "shop", pub.CloneSetInstanceID: id, pub.ControllerRevisionHash: label, pub.PodTemplateHash: shopHash,
-			pub.LifecycleState: "Normal"}, Annotations: map[string]string{pub.LifecycleTimestamp: "2026-01-01T00:00:00Z"}},
+		Labels: map[string]string{"app": "shop", pub.CloneSetInstanceID: id, pub.ControllerRevisionHash: label,
+			pub.PodTemplateHash: shopHash,
+			pub.LifecycleState:  "Normal"}, Annotations: map[string]string{pub.LifecycleTimestamp: "2026-01-01T00:00:00Z"}},
 		Spec: corev1.PodSpec{NodeName: "somewhere", Containers: []corev1.Container{{Name: "nginx", Image: "nginx:1.26"}},
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}, {ConditionType: pub.KruisePodReady}}}}
 	since := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -128,9 +136,12 @@ func (l legacy) createPod(ctx context.Context, kind int, id string, owner []meta
 		pod.Spec.ReadinessGates, conditions = pod.Spec.ReadinessGates[:1], conditions[:3]
 	}
 	if l.claims != "" {
-		pod.Spec.Volumes = []corev1.Volume{{Name: "pvc-1", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc-1-shop-" + id}}}}
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1-shop-" + id, Namespace: l.name, OwnerReferences: owner,
-			Labels: map[string]string{"app": "shop", pub.CloneSetInstanceID: id}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "pvc-1",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc-1-shop-" +
+				id}}}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1-shop-" + id, Namespace: l.name,
+			OwnerReferences: owner,
+			Labels:          map[string]string{"app": "shop", pub.CloneSetInstanceID: id}}}
 		var templates []corev1.PersistentVolumeClaim
 		if err := json.Unmarshal([]byte(l.claims), &templates); err != nil {
 			return err
@@ -143,9 +154,10 @@ func (l legacy) createPod(ctx context.Context, kind int, id string, owner []meta
 	if err := kube.Create(ctx, pod); err != nil {
 		return err
 	}
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &since, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", Ready: true,
-		Image: "docker.io/library/nginx:1.26", ImageID: "docker.io/library/nginx@sha256:new", ContainerID: "containerd://1",
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &since, Conditions: conditions,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", Ready: true,
+			Image: "docker.io/library/nginx:1.26", ImageID: "docker.io/library/nginx@sha256:new", ContainerID: "containerd://1",
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}}}
 	return kube.Status().Update(ctx, pod)
 }
 
@@ -181,7 +193,8 @@ func TestTakeover(t *testing.T) {
 				}
 			}
 			for _, write := range writes.with("/namespaces/" + l.name + "/") {
-				if !strings.HasPrefix(write, "POST /api/v1/namespaces/"+l.name+"/pods") && !strings.HasPrefix(write, "POST /api/v1/namespaces/"+l.name+"/persistentvolumeclaims") &&
+				if !strings.HasPrefix(write, "POST /api/v1/namespaces/"+l.name+"/pods") &&
+					!strings.HasPrefix(write, "POST /api/v1/namespaces/"+l.name+"/persistentvolumeclaims") &&
 					!strings.Contains(write, "/clonesets/shop/status") && !strings.Contains(write, "/events") {
 					t.Errorf("written: %s", write)
 				}

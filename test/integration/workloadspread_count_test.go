@@ -35,10 +35,13 @@ const spreadTemplate = `{metadata: {labels: {app: %s%s}}, spec: {containers: [{n
 func replicaSet(t *testing.T, deployment *unstructured.Unstructured, version string) *unstructured.Unstructured {
 	t.Helper()
 	name := deployment.GetName()
-	return made(t, fmt.Sprintf(`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s-%s, namespace: default, labels: {app: %s, pod-template-hash: %s},
+	return made(t,
+		fmt.Sprintf(
+			`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %s-%s, namespace: default, labels: {app: %s, pod-template-hash: %s},
   ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: %s, uid: %s, controller: true}]},
-  spec: {replicas: 0, selector: {matchLabels: {app: %s, pod-template-hash: %s}}, template: %s}}`, name, version, name, version, name, deployment.GetUID(), name, version,
-		fmt.Sprintf(spreadTemplate, name, ", pod-template-hash: "+version, version)))
+  spec: {replicas: 0, selector: {matchLabels: {app: %s, pod-template-hash: %s}}, template: %s}}`, name, version, name, version, name,
+			deployment.GetUID(), name, version,
+			fmt.Sprintf(spreadTemplate, name, ", pod-template-hash: "+version, version)))
 }
 
 // podOf makes a pod of a ReplicaSet; node may be empty.
@@ -109,8 +112,8 @@ func ranked(t *testing.T, app string, want map[string]string) {
 	}
 }
 
-// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that were there are found and ranked, a rollout is counted apart,
-// and nothing is written that is there.
+// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that were there are found and ranked, a rollout
+// is counted apart, and nothing is written that is there.
 func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	const name = "spread-before"
 	for _, zone := range []string{"a", "b", "c"} {
@@ -122,7 +125,8 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	for _, pod := range [][2]string{{"-p4", "-c"}, {"-p3", "-b"}, {"-p2", "-a"}, {"-p1", "-a"}} {
 		podOf(t, first, name+pod[0], name+pod[1])
 	}
-	spread := made(t, fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
+	spread := made(t,
+		fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: %s}, subsets: [
   {name: a, maxReplicas: 1, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-a]}]}, patch: {metadata: {labels: {pool: a}}}},
   {name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-b]}]}}]}}`, name, name, name, name))
@@ -130,7 +134,8 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	// Of the two in a the first by name goes first, or the newer one: that is the same here.
 	ranked(t, name, map[string]string{name + "-p1": "a -100", name + "-p2": "a 200", name + "-p3": "b 100", name + "-p4": " -300"})
 	pod := &corev1.Pod{}
-	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name + "-p1"}, pod); err != nil || pod.Labels["pool"] != "a" {
+	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name + "-p1"}, pod); err != nil ||
+		pod.Labels["pool"] != "a" {
 		t.Error(err, pod.Labels)
 	}
 
@@ -152,18 +157,22 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 
 	// The next version: the ReplicaSet of the Deployment's template is the latest one, and its pods fill the subsets anew.
 	second := replicaSet(t, deployment, "v2")
-	if err := kube.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"app:v2"}]}}}}`))); err != nil {
+	if err := kube.Patch(t.Context(), deployment,
+		client.RawPatch(types.MergePatchType,
+			[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"app:v2"}]}}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300"})
 	podOf(t, second, name+"-q1", name+"-a")
 	podOf(t, second, name+"-q2", name+"-b")
 	countsBecome(t, name, map[string]string{"": "a 3 0, b 2 -1", "v1": "a 2 0, b 1 -1", "v2": "a 1 0, b 1 -1"})
-	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300", name + "-q1": "a 200", name + "-q2": "b 100"})
+	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300",
+		name + "-q1": "a 200", name + "-q2": "b 100"})
 
 	// A pod that is gone frees its place, whatever the webhook booked for it.
 	for _, pod := range []string{"-p1", "-p2", "-p3", "-p4"} {
-		if err := kube.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + pod}}, client.GracePeriodSeconds(0)); err != nil {
+		if err := kube.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + pod}},
+			client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,11 +185,13 @@ func TestBookingsExpire(t *testing.T) {
 	deployment := made(t, fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, namespace: default},
   spec: {replicas: 4, selector: {matchLabels: {app: %s}}, template: %s}}`, name, name, fmt.Sprintf(spreadTemplate, name, "", "v1")))
 	replicaSet(t, deployment, "v1")
-	spread := made(t, fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
+	spread := made(t,
+		fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: %s, namespace: default}, spec: {
   targetRef: {apiVersion: apps/v1, kind: Deployment, name: %s}, subsets: [{name: a, maxReplicas: "50%%"}, {name: b}]}}`, name, name))
 	countsBecome(t, name, map[string]string{"": "a 0 2, b 0 -1"})
 	booked := time.Now().UTC().Add(-28 * time.Second).Format(time.RFC3339)
-	patch := fmt.Sprintf(`{"status":{"versionedSubsetStatuses":{"v1":[{"name":"a","replicas":0,"missingReplicas":1,"creatingPods":{"lost":%q}}]}}}`, booked)
+	patch := fmt.Sprintf(
+		`{"status":{"versionedSubsetStatuses":{"v1":[{"name":"a","replicas":0,"missingReplicas":1,"creatingPods":{"lost":%q}}]}}}`, booked)
 	if err := kube.Status().Patch(t.Context(), spread, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale; when it is taken off the list the status stays, and that is
-// told.
+// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale; when it is taken off the list the status stays, and that
+// is told.
 func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	const number = `{type: object, properties: {replicas: {type: integer}}}`
 	made(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: games.integration.example.com},
@@ -28,7 +28,8 @@ func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	}
 	list := made(t, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: kruise-system, name: kruise-configuration}, data: {WorkloadSpread_Watch_Custom_Workload_WhiteList: %s}}`, text))
 	game := `{apiVersion: integration.example.com/v1, kind: Game, metadata: {namespace: default, name: chess}, spec: {replicas: 4}}`
-	if err := wait(func() error { return kube.Create(t.Context(), document(t, game), client.DryRunAll) }); err != nil { // served in a moment
+	// served in a moment
+	if err := wait(func() error { return kube.Create(t.Context(), document(t, game), client.DryRunAll) }); err != nil {
 		t.Fatal(err)
 	}
 	target := made(t, game)

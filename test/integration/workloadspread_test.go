@@ -54,22 +54,33 @@ func TestBadWorkloadSpreads(t *testing.T) {
 		"a kind that nobody listed (WS-032)": {`{spec: {targetRef: {apiVersion: x/v1, kind: Thing}}}`, "spec.targetRef", "not listed"},
 		"no subsets (WS-033)":                {`{spec: {subsets: []}}`, "spec.subsets", "at least one"},
 		"a name twice (WS-034)":              {`{spec: {subsets: [{name: a}, {name: a}]}}`, "spec.subsets[1].name", "another subset"},
-		"an operator (WS-035)":               {`{spec: {subsets: [{name: a}, {name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: Near}]}}]}}`, "spec.subsets[1].requiredNodeSelector.matchExpressions[0].operator", "Near"},
-		"In without values (WS-035)":         {`{spec: {subsets: [{name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In}]}}]}}`, "spec.subsets[0].requiredNodeSelector.matchExpressions[0].values", ""},
-		"a weight (WS-035)":                  {`{spec: {subsets: [{name: a}, {name: b, preferredNodeSelector: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: Exists}]}}, {weight: 101, preference: {matchExpressions: [{key: zone, operator: Exists}]}}]}]}}`, "spec.subsets[1].preferredNodeSelector[1].weight", "1-100"},
-		"a toleration (WS-035)":              {`{spec: {subsets: [{name: a, tolerations: [{key: k, operator: Exists}, {key: k, operator: Exists, value: v}]}]}}`, "spec.subsets[0].tolerations[1].operator", "value must be empty"},
-		"a percentage (WS-037)":              {`{spec: {subsets: [{name: a, maxReplicas: "x%"}, {name: b}]}}`, "spec.subsets[0].maxReplicas", "percentage"},
-		"a patch that is none (WS-045)":      {`{spec: {subsets: [{name: a, patch: text}]}}`, "spec.subsets[0].patch", "JSON object"},
-		"too long (WS-041)":                  {`{spec: {scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 296}}, subsets: [{name: a}, {name: b}]}}`, "spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds", "295"},
+		"an operator (WS-035)": {
+			`{spec: {subsets: [{name: a}, {name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: Near}]}}]}}`,
+			"spec.subsets[1].requiredNodeSelector.matchExpressions[0].operator", "Near"},
+		"In without values (WS-035)": {
+			`{spec: {subsets: [{name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In}]}}]}}`,
+			"spec.subsets[0].requiredNodeSelector.matchExpressions[0].values", ""},
+		"a weight (WS-035)": {`{spec: {subsets: [{name: a}, {name: b, preferredNodeSelector: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: Exists}]}}, {weight: 101, preference: {matchExpressions: [{key: zone, operator: Exists}]}}]}]}}`, "spec.subsets[1].preferredNodeSelector[1].weight", "1-100"},
+		"a toleration (WS-035)": {
+			`{spec: {subsets: [{name: a, tolerations: [{key: k, operator: Exists}, {key: k, operator: Exists, value: v}]}]}}`,
+			"spec.subsets[0].tolerations[1].operator", "value must be empty"},
+		"a percentage (WS-037)": {`{spec: {subsets: [{name: a, maxReplicas: "x%"}, {name: b}]}}`,
+			"spec.subsets[0].maxReplicas", "percentage"},
+		"a patch that is none (WS-045)": {`{spec: {subsets: [{name: a, patch: text}]}}`, "spec.subsets[0].patch", "JSON object"},
+		"too long (WS-041)": {
+			`{spec: {scheduleStrategy: {type: Adaptive, adaptive: {rescheduleCriticalSeconds: 296}}, subsets: [{name: a}, {name: b}]}}`,
+			"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds", "295"},
 	} {
 		for _, version := range served {
 			t.Run(name+" "+version, func(t *testing.T) {
 				over := test.beta
 				if version == "v1alpha1" {
-					over = strings.NewReplacer("requiredNodeSelector:", "requiredNodeSelectorTerm:", "preferredNodeSelector:", "preferredNodeSelectorTerms:").Replace(over)
+					over = strings.NewReplacer("requiredNodeSelector:", "requiredNodeSelectorTerm:", "preferredNodeSelector:",
+						"preferredNodeSelectorTerms:").Replace(over)
 				}
 				err := kube.Create(t.Context(), operation(version, "WorkloadSpread", "bad", over), client.DryRunAll)
-				if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{test.field}) || !strings.Contains(err.Error(), test.text) {
+				if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{test.field}) ||
+					!strings.Contains(err.Error(), test.text) {
 					t.Errorf("fields %v: %v", fields, err)
 				}
 			})
@@ -83,7 +94,8 @@ func TestBadWorkloadSpreads(t *testing.T) {
 		t.Cleanup(func() { _ = kube.Delete(context.Background(), first) })
 		second := operation("v1alpha1", "WorkloadSpread", "second", `{spec: {targetRef: {apiVersion: apps/v1beta2, name: taken}}}`)
 		if err := wait(func() error { // until the cache of the webhook knows the first
-			if err := kube.Create(t.Context(), second.DeepCopy(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "WorkloadSpread first") {
+			if err := kube.Create(t.Context(), second.DeepCopy(), client.DryRunAll); err == nil ||
+				!strings.Contains(err.Error(), "WorkloadSpread first") {
 				return fmt.Errorf("answer %w", err)
 			}
 			return nil
@@ -124,7 +136,8 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 		"Advanced StatefulSet": {"apps.kruise.io/v1beta1", "StatefulSet", with("[]", "") + ", " + claims},
 		"Deployment":           {"apps/v1", "Deployment", own},
 		"ReplicaSet":           {"apps/v1", "ReplicaSet", own},
-		"Job":                  {"batch/v1", "Job", with(`[{name: data, emptyDir: {}}, {name: disk, persistentVolumeClaim: {claimName: d}}]`, "restartPolicy: Never,")},
+		"Job": {"batch/v1", "Job",
+			with(`[{name: data, emptyDir: {}}, {name: disk, persistentVolumeClaim: {claimName: d}}]`, "restartPolicy: Never,")},
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +146,9 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 				selector = "suspend: true,"
 			}
 			target := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal(fmt.Appendf(nil, `{apiVersion: %s, kind: %s, metadata: {namespace: default, name: patched}, spec: {%s %s}}`, kind.version, kind.kind, selector, kind.spec), &target.Object); err != nil {
+			if err := yaml.Unmarshal(fmt.Appendf(nil,
+				`{apiVersion: %s, kind: %s, metadata: {namespace: default, name: patched}, spec: {%s %s}}`, kind.version, kind.kind,
+				selector, kind.spec), &target.Object); err != nil {
 				t.Fatal(err)
 			}
 			if err := wait(func() error { return kube.Create(t.Context(), target) }); err != nil { // the new kind is served in a moment
@@ -142,7 +157,8 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 			t.Cleanup(func() { _ = kube.Delete(context.Background(), target) })
 			spread := func(patch string) error {
 				return kube.Create(t.Context(), operation("v1beta1", "WorkloadSpread", "patches", fmt.Sprintf(
-					`{spec: {targetRef: {apiVersion: %s, kind: %s, name: patched}, subsets: [{name: a}, {name: b, patch: %s}]}}`, kind.version, kind.kind, patch)), client.DryRunAll)
+					`{spec: {targetRef: {apiVersion: %s, kind: %s, name: patched}, subsets: [{name: a}, {name: b, patch: %s}]}}`,
+					kind.version, kind.kind, patch)), client.DryRunAll)
 			}
 			for _, good := range []string{`{metadata: {labels: {zone: a}}, spec: {priorityClassName: high, containers: [{name: app, resources: {limits: {cpu: "1"}}}]}}`,
 				`{spec: {containers: [{name: more, image: "i:1"}]}}`, `{metadata: {annotations: {note: "1"}}}`} {
@@ -164,7 +180,9 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 		})
 	}
 	t.Run("a target that does not exist (WS-022)", func(t *testing.T) {
-		if err := kube.Create(t.Context(), operation("v1beta1", "WorkloadSpread", "early", `{spec: {subsets: [{name: a, patch: {spec: {containers: [{name: x}]}}}]}}`), client.DryRunAll); err != nil {
+		if err := kube.Create(t.Context(),
+			operation("v1beta1", "WorkloadSpread", "early", `{spec: {subsets: [{name: a, patch: {spec: {containers: [{name: x}]}}}]}}`),
+			client.DryRunAll); err != nil {
 			t.Error(err)
 		}
 	})
@@ -191,7 +209,9 @@ func TestWorkloadSpreadVersions(t *testing.T) {
 	}
 	subset := beta.Object["spec"].(map[string]any)["subsets"].([]any)[0].(map[string]any)
 	original := sentSpec.(map[string]any)["subsets"].([]any)[0].(map[string]any)
-	for is, was := range map[string]string{"requiredNodeSelector": "requiredNodeSelectorTerm", "preferredNodeSelector": "preferredNodeSelectorTerms", "patch": "patch", "tolerations": "tolerations", "maxReplicas": "maxReplicas"} {
+	for is, was := range map[string]string{"requiredNodeSelector": "requiredNodeSelectorTerm",
+		"preferredNodeSelector": "preferredNodeSelectorTerms", "patch": "patch", "tolerations": "tolerations",
+		"maxReplicas": "maxReplicas"} {
 		if diff := cmp.Diff(asYAML(t, original[was]), asYAML(t, subset[is])); diff != "" {
 			t.Errorf("%s:\n%s", is, diff)
 		}

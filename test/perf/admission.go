@@ -104,16 +104,19 @@ func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) 
 	took := map[string][]time.Duration{}
 	for i := range n {
 		for _, kind := range kindsOfPods {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "other"}}, Spec: usualPodSpec(images[0])}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "other"}},
+				Spec: usualPodSpec(images[0])}
 			namespace := others
 			if kind == kindsOfPods[0] {
 				namespace = ours
-				pod.Labels = map[string]string{"app": "web", "apps.kruise.io/cloneset-instance-id": "abcde", "controller-revision-hash": "web-1"}
+				pod.Labels = map[string]string{"app": "web", "apps.kruise.io/cloneset-instance-id": "abcde",
+					"controller-revision-hash": "web-1"}
 				pod.OwnerReferences = []metav1.OwnerReference{*owner}
 				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}, {ConditionType: "KruisePodReady"}}
 			}
 			begin := time.Now()
-			if _, err := b.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			if _, err := b.kube.CoreV1().Pods(namespace).Create(ctx, pod,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 				return nil, fmt.Errorf("creating a %s: %w", kind, err)
 			}
 			took[kind] = append(took[kind], time.Since(begin))
@@ -170,7 +173,8 @@ func (b *bench) withoutWebhooks(ctx context.Context) (func(context.Context) erro
 	}
 	return func(ctx context.Context) error {
 		for _, kind := range webhookKinds {
-			client := b.sets.client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: kind})
+			client := b.sets.client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+				Resource: kind})
 			for i := range removed[kind] {
 				object := &removed[kind][i]
 				object.SetResourceVersion("")

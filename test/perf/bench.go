@@ -259,9 +259,11 @@ func (b *bench) add(p *phase) {
 	if p.Bare {
 		by = "bare client"
 	}
-	fmt.Printf("  %-12s %-28s %5d pods %7.1f s %7.1f pods/s %5.2f pod writes per pod", by, p.Name, p.Pods, p.Seconds, p.PodsPerSecond, p.PodWrites)
+	fmt.Printf("  %-12s %-28s %5d pods %7.1f s %7.1f pods/s %5.2f pod writes per pod", by, p.Name, p.Pods, p.Seconds, p.PodsPerSecond,
+		p.PodWrites)
 	if p.Memory != nil {
-		fmt.Printf(" %6.2f CPU ms per pod, %.0f MiB, peak %.0f MiB, %.0f reconciles", p.CPUPerPod, p.Memory.RSS, p.Memory.Peak, p.Reconciles)
+		fmt.Printf(" %6.2f CPU ms per pod, %.0f MiB, peak %.0f MiB, %.0f reconciles", p.CPUPerPod, p.Memory.RSS, p.Memory.Peak,
+			p.Reconciles)
 	}
 	fmt.Printf(", others used %.0f %% of the machine", 100*p.Others)
 	fmt.Println()

@@ -70,7 +70,8 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 	err = each(n, func(i int) error {
 		annotations := map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}
 		maps.Copy(annotations, c.annotations)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"}, Annotations: annotations}, Spec: podSpec(image)}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"},
+			Annotations: annotations}, Spec: podSpec(image)}
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 		if err := c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -146,7 +147,8 @@ func (c *bareClient) remove(ctx context.Context, n int) (begin, end time.Time, e
 func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 	ready := c.pods.expect("", func() bool { return c.pods.ready == n })
 	err := each(n, func(i int) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "other"}}, Spec: usualPodSpec(images[0])}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "other"}},
+			Spec: usualPodSpec(images[0])}
 		pod.Spec.NodeName = fmt.Sprintf("sim%d", i%nodes+1)
 		return c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -160,7 +162,8 @@ func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 }
 
 func (c *bareClient) patch(ctx context.Context, name, body string, subresource ...string) error {
-	_, err := c.kube.CoreV1().Pods(c.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subresource...)
+	_, err := c.kube.CoreV1().Pods(c.namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{},
+		subresource...)
 	return err
 }
 
@@ -168,7 +171,9 @@ func (c *bareClient) patch(ctx context.Context, name, body string, subresource .
 func newImage(image string) string {
 	state := fmt.Sprintf(`{"revision":"web-6d4cf56db6","updateTimestamp":%q,"lastContainerStatuses":{"app":{"imageID":"sim://before"}}}`,
 		time.Now().UTC().Format(time.RFC3339))
-	return fmt.Sprintf(`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":%q}},"spec":{"containers":[{"name":"app","image":%q}]}}`, state, image)
+	return fmt.Sprintf(
+		`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":%q}},"spec":{"containers":[{"name":"app","image":%q}]}}`, state,
+		image)
 }
 
 // conditions is a patch that sets the gate, and further conditions with it.

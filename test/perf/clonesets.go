@@ -23,8 +23,9 @@ var images = []string{"nginx:1.26", "nginx:1.27", "nginx:1.28"}
 func podSpec(image string) corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "app", Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
-		Ports:     []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("32Mi")}},
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"),
+			"memory": resource.MustParse("32Mi")}},
 	}}}
 }
 
@@ -34,7 +35,8 @@ func usualPodSpec(image string) corev1.PodSpec {
 	c := &spec.Containers[0]
 	c.Command = []string{"/bin/app", "--listen=:8080", "--log-level=info"}
 	c.Resources.Limits = corev1.ResourceList{"memory": resource.MustParse("64Mi")}
-	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}, PeriodSeconds: 10}
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz",
+		Port: intstr.FromString("http")}}, PeriodSeconds: 10}
 	c.LivenessProbe = c.ReadinessProbe
 	c.Env = []corev1.EnvVar{{Name: "REGION", Value: "north"}, {Name: "STAGE", Value: "production"}, {Name: "CACHE_SIZE", Value: "1024"},
 		{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}}
@@ -74,12 +76,14 @@ func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
 }
 
 func (s *sets) resource() dynamic.ResourceInterface {
-	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: "clonesets"}).Namespace(ours)
+	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: "clonesets"}).
+		Namespace(ours)
 }
 
 // object makes a CloneSet that is updated in place.
 func (s *sets) object(name string, replicas int, unavailable string) (*unstructured.Unstructured, error) {
-	strategy := map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}
+	strategy := map[string]any{"type": "RollingUpdate",
+		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}
 	if s.version == "v1alpha1" {
 		strategy = map[string]any{"type": "InPlaceOnly", "maxUnavailable": unavailable}
 	}
@@ -87,7 +91,8 @@ func (s *sets) object(name string, replicas int, unavailable string) (*unstructu
 		"apiVersion": "apps.kruise.io/" + s.version, "kind": "CloneSet", "metadata": map[string]any{"name": name, "namespace": ours},
 		"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "updateStrategy": strategy,
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations}, "spec": s.spec(images[0])},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations},
+				"spec": s.spec(images[0])},
 		},
 	}
 	complete := s.complete
@@ -124,7 +129,8 @@ func (s *sets) image(ctx context.Context, name, image string) error {
 
 // scale goes by the subresource, which needs no manager.
 func (s *sets) scale(ctx context.Context, name string, replicas int) error {
-	_, err := s.resource().Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{}, "scale")
+	_, err := s.resource().Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas),
+		metav1.PatchOptions{}, "scale")
 	return err
 }
 
@@ -142,7 +148,8 @@ func (s *sets) settled(ctx context.Context, name string, replicas int) error {
 		}
 		status = fmt.Sprint(set.Object["status"])
 		n := int64(replicas)
-		return of("observedGeneration") == set.GetGeneration() && of("replicas") == n && of("availableReplicas") == n && of("updatedReplicas") == n, nil
+		return of("observedGeneration") == set.GetGeneration() && of("replicas") == n && of("availableReplicas") == n &&
+			of("updatedReplicas") == n, nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, status)

@@ -60,8 +60,8 @@ func (s *servedWrites) read(counts *writes, agent string) error {
 // again begins the names of the steps of the bare client after the manager's.
 const again = "again: "
 
-// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, since on a machine that is
-// shared what others do matters more than on a slow server.
+// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, since on a machine that
+// is shared what others do matters more than on a slow server.
 func fast(ctx context.Context, b *bench) (err error) {
 	debug.SetGCPercent(400) // the server must not take time from the manager
 	dir, err := os.MkdirTemp("", "afloat-perf-")
@@ -152,7 +152,8 @@ func judgeFast(ctx context.Context, b *bench, count, size int) error {
 		name, bare string
 		writes     float64
 	}{{create, stepCreate, 2}, {update, updateStep(100), 3}} {
-		p, bare := b.report.find(step.name, false), (b.report.find(step.bare, true).PodsPerSecond+b.report.find(again+step.bare, true).PodsPerSecond)/2
+		p, bare := b.report.find(step.name, false),
+			(b.report.find(step.bare, true).PodsPerSecond+b.report.find(again+step.bare, true).PodsPerSecond)/2
 		b.report.target(step.name+", speed", "at least 400 pods/s", number(p.PodsPerSecond)+" pods/s", p.PodsPerSecond >= 400)
 		b.report.atLeast(step.name+", part of the bare client", 100*p.PodsPerSecond/bare, 95)
 		b.report.atMost(step.name+", pod writes per pod", p.PodWrites, step.writes, "")
@@ -189,7 +190,8 @@ func serveFast(ctx context.Context, b *bench, dir string) error {
 		return err
 	}
 	for _, name := range []string{ours, others, "kruise-system"} {
-		if _, err := b.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := b.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}
@@ -261,7 +263,8 @@ func install(ctx context.Context, config *rest.Config) error {
 		if err := yaml.Unmarshal(text, &object.Object); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		gvr := schema.GroupVersionResource{Version: "v1", Group: object.GroupVersionKind().Group, Resource: strings.ToLower(object.GetKind()) + "s"}
+		gvr := schema.GroupVersionResource{Version: "v1", Group: object.GroupVersionKind().Group,
+			Resource: strings.ToLower(object.GetKind()) + "s"}
 		if _, err := client.Resource(gvr).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -299,7 +302,8 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 	if err != nil {
 		return nil, err
 	}
-	m.command = []string{"env", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs", "WEBHOOK_CERT_DIR=" + filepath.Join(dir, "certificates"),
+	m.command = []string{"env", "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_CERT_WRITER=fs",
+		"WEBHOOK_CERT_DIR=" + filepath.Join(dir, "certificates"),
 		"WEBHOOK_PORT=" + port, binary, "--kubeconfig=" + kubeconfig, "--health-probe-addr=" + ports[0],
 		"--metrics-addr=" + ports[1], "--pprof-addr=" + ports[2], "--shutdown-delay-duration=0s", "--v=4"}
 	return m, nil

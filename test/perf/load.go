@@ -71,7 +71,8 @@ func (l load) others(before load) float64 {
 // disturbed notes in the report that others were computing during a step, or that the cluster itself disturbed it.
 func (r *report) disturbed(p *phase) {
 	if p.Lost > 0 {
-		r.note("During %q the cluster took pods out of service %d times because simulated nodes were late: repeat the measurement.", p.Name, p.Lost)
+		r.note("During %q the cluster took pods out of service %d times because simulated nodes were late: repeat the measurement.", p.Name,
+			p.Lost)
 	}
 	if p.Others > 0.1 {
 		by := "manager"

@@ -28,7 +28,8 @@ func TestAuditLogCountsWritesOfOneClient(t *testing.T) {
 	log := &auditLog{path: filepath.Join(t.TempDir(), "audit.log")}
 	line := func(agent, verb, resource, code string) string {
 		resource, subresource, _ := strings.Cut(resource, "/")
-		return `{"verb":"` + verb + `","userAgent":"` + agent + `","objectRef":{"resource":"` + resource + `","subresource":"` + subresource +
+		return `{"verb":"` + verb + `","userAgent":"` + agent + `","objectRef":{"resource":"` + resource + `","subresource":"` +
+			subresource +
 			`"},"responseStatus":{"code":` + code + "}}\n"
 	}
 	appendTo(t, log.path, line("kruise-manager", "patch", "pods", "200"))
@@ -46,7 +47,8 @@ func TestAuditLogCountsWritesOfOneClient(t *testing.T) {
 	if err := log.read(&w, "kruise-manager"); err != nil {
 		t.Fatal(err)
 	}
-	want := writes{done: map[string]int{"create pods": 1, "patch clonesets/status": 1, "patch pods/status": 1}, refused: map[string]int{"patch pods/status: 409": 1}}
+	want := writes{done: map[string]int{"create pods": 1, "patch clonesets/status": 1, "patch pods/status": 1},
+		refused: map[string]int{"patch pods/status: 409": 1}}
 	if diff := cmp.Diff(want, w, cmp.AllowUnexported(writes{})); diff != "" {
 		t.Error(diff)
 	}
@@ -61,7 +63,8 @@ func seen(name, image string, ready bool) *corev1.Pod {
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}},
-		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}}}
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}}}
 }
 
 func TestObserverCountsAndMeasuresTheBudget(t *testing.T) {
@@ -106,7 +109,8 @@ go_memstats_heap_alloc_bytes 2.097152e+06
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&metrics{requests: map[string]float64{"GET": 4}, reconciles: 5, heap: 2}, m, cmp.AllowUnexported(metrics{})); diff != "" {
+	if diff := cmp.Diff(&metrics{requests: map[string]float64{"GET": 4}, reconciles: 5, heap: 2}, m,
+		cmp.AllowUnexported(metrics{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -117,7 +121,8 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 	r.atLeast("speed", 90, 80)
 	r.disturbed(&phase{Name: "create", Others: 0.5})
 	text := r.markdown()
-	for _, want := range []string{"| memory | at most 60 MiB | 61 MiB | **no** |", "| speed | at least 80 % | 90 % | yes |", `Others used 50 % of the machine during "create"`} {
+	for _, want := range []string{"| memory | at most 60 MiB | 61 MiB | **no** |", "| speed | at least 80 % | 90 % | yes |",
+		`Others used 50 % of the machine during "create"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -166,7 +171,8 @@ Duration: 5s, Total samples = 100ms
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]time.Duration{"garbage collection": 1220 * time.Millisecond, "requests: encoding, sending, decoding the answer": 30 * time.Millisecond, "other": 10 * time.Millisecond}
+	want := map[string]time.Duration{"garbage collection": 1220 * time.Millisecond,
+		"requests: encoding, sending, decoding the answer": 30 * time.Millisecond, "other": 10 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

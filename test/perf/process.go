@@ -105,7 +105,8 @@ func newManager() (*manager, error) {
 		return nil, fmt.Errorf("folder for the manager: %w", err)
 	}
 	m.dir = dir
-	m.command = []string{"perf-manager", "--", "/bin/sh", "-c", `echo $$ >"` + m.pidFile() + `.tmp" && mv "` + m.pidFile() + `.tmp" "` + m.pidFile() + `" && exec ` + line}
+	m.command = []string{"perf-manager", "--", "/bin/sh", "-c", `echo $$ >"` + m.pidFile() + `.tmp" && mv "` + m.pidFile() + `.tmp" "` +
+		m.pidFile() + `" && exec ` + line}
 	return m, nil
 }
 

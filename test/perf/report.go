@@ -199,7 +199,8 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n", r.Scenario, r.About)
 	m := r.Machine
-	fmt.Fprintf(&b, "%s, %s, in %.0f s. %d cores %s, %.0f GiB, %s, %s", r.Manager, r.Date, r.Seconds, m.Cores, m.CPU, m.MemoryGiB, m.System, m.Go)
+	fmt.Fprintf(&b, "%s, %s, in %.0f s. %d cores %s, %.0f GiB, %s, %s", r.Manager, r.Date, r.Seconds, m.Cores, m.CPU, m.MemoryGiB, m.System,
+		m.Go)
 	if m.Kubernetes != "" {
 		fmt.Fprintf(&b, ", Kubernetes %s", m.Kubernetes)
 	}
@@ -211,9 +212,12 @@ func (r *report) markdown() string {
 		}
 	}
 	if len(r.Phases) > 0 {
-		b.WriteString("\n| step | by | pods | s | pods/s | pod writes per pod | CPU s | CPU ms per pod | RSS MiB | peak MiB | reconciles |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+		b.WriteString(
+			"\n| step | by | pods | s | pods/s | pod writes per pod | CPU s | CPU ms per pod | RSS MiB | peak MiB | reconciles " +
+				"|\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 		for _, p := range r.Phases {
-			fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %.1f | %.2f |", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare], p.Pods, p.Seconds, p.PodsPerSecond, p.PodWrites)
+			fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %.1f | %.2f |", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare],
+				p.Pods, p.Seconds, p.PodsPerSecond, p.PodWrites)
 			if p.Memory != nil {
 				fmt.Fprintf(&b, " %.2f | %.2f | %.0f | %.0f | %.0f |\n", p.CPU, p.CPUPerPod, p.Memory.RSS, p.Memory.Peak, p.Reconciles)
 			} else {
@@ -224,10 +228,13 @@ func (r *report) markdown() string {
 		for _, p := range r.Phases {
 			budget := ""
 			if u := p.Budget; u != nil {
-				budget = fmt.Sprintf("most %d of %d; in use %.0f %% on average, nine tenths of it %.0f %% of the time; each pod out of service for %.1f s on average",
+				budget = fmt.Sprintf(
+					"most %d of %d; in use %.0f %% on average, nine tenths of it %.0f %% of the time; each pod out of service "+
+						"for %.1f s on average",
 					u.Most, u.Budget, 100*u.Mean, 100*u.Full, u.Down)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare], counts(p.Writes), counts(p.Refused), counts(p.Requests), budget)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare],
+				counts(p.Writes), counts(p.Refused), counts(p.Requests), budget)
 		}
 	}
 	if len(r.Figures) > 0 {

@@ -47,16 +47,17 @@ func podEvents(ctx context.Context, b *bench, pods *observer, names []string) er
 	for pod := range pods.snapshot() {
 		one[pod[:len(names[0])]] = pod
 	}
-	touched, err := b.managerStep(ctx, "one event of one pod of every set", len(one), func(ctx context.Context) (begin, end time.Time, err error) {
-		begin = time.Now()
-		for _, pod := range one {
-			body := fmt.Appendf(nil, `{"metadata":{"annotations":{"perf":%q}}}`, begin.Format(time.RFC3339Nano))
-			if _, err := b.kube.CoreV1().Pods(ours).Patch(ctx, pod, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
-				return begin, end, err
+	touched, err := b.managerStep(ctx, "one event of one pod of every set", len(one),
+		func(ctx context.Context) (begin, end time.Time, err error) {
+			begin = time.Now()
+			for _, pod := range one {
+				body := fmt.Appendf(nil, `{"metadata":{"annotations":{"perf":%q}}}`, begin.Format(time.RFC3339Nano))
+				if _, err := b.kube.CoreV1().Pods(ours).Patch(ctx, pod, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+					return begin, end, err
+				}
 			}
-		}
-		return begin, time.Now(), nil
-	})
+			return begin, time.Now(), nil
+		})
 	if err != nil {
 		return err
 	}

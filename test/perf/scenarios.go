@@ -26,17 +26,25 @@ func scenarios() []scenario {
 	for _, n := range []int{100, 1000, 5000} {
 		all = append(all,
 			scenario{name: fmt.Sprintf("cloneset-%d", n), run: func(ctx context.Context, b *bench) error { return oneSet(ctx, b, n, 100) },
-				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 100 %%, scaled down to nothing.", n)},
+				about: fmt.Sprintf(
+					"One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 100 %%, scaled down to nothing.",
+					n)},
 			scenario{name: fmt.Sprintf("budget-%d", n), run: func(ctx context.Context, b *bench) error { return oneSet(ctx, b, n, 10) },
-				about: fmt.Sprintf("One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 10 %%, scaled down to nothing.", n)})
+				about: fmt.Sprintf(
+					"One CloneSet of %d pods: scaled up from nothing, updated in place at maxUnavailable 10 %%, scaled down to nothing.",
+					n)})
 	}
 	return append(all,
-		scenario{name: "fast", about: "One CloneSet of 1,000 pods, then 100 of 10, created and updated in place at maxUnavailable 100 %, on an API server of the benchmark's own " +
-			"that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
-		scenario{name: "paced-1000", about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
-			"the pace is that of the pods, not that of the API server.", run: paced},
+		scenario{name: "fast",
+			about: "One CloneSet of 1,000 pods, then 100 of 10, created and updated in place at maxUnavailable 100 %, on an API server " +
+				"of the benchmark's own " +
+				"that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
+		scenario{name: "paced-1000",
+			about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
+				"the pace is that of the pods, not that of the API server.", run: paced},
 		scenario{name: "many", about: "200 CloneSets of 25 pods, all updated in place at once.", run: manySets},
-		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.", run: startUp},
+		scenario{name: "start", about: "Start of the manager in a cluster with 10,000 pods, 2,000 of them of CloneSets: time and memory.",
+			run: startUp},
 		scenario{name: "rest", about: "5,000 pods of CloneSets at rest for one minute, then events of single pods.", run: atRest},
 		scenario{name: "admission", about: "What webhooks add to the creation of pods.", run: admission},
 	)
@@ -60,7 +68,8 @@ func ceilingOf(ctx context.Context, b *bench, what string, n, percent int) error
 	if b.sets != nil {
 		c.annotations = b.sets.annotations
 	}
-	if _, err := b.bareStep(ctx, what+stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+	if _, err := b.bareStep(ctx, what+stepCreate, n,
+		func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
 	if err := bareUpdate(ctx, b, c, what+updateStep(percent), n, percent, images[1]); err != nil {
@@ -103,7 +112,8 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 	}
 	defer pods.close()
 	c := newBareClient(b.bare, others, pods)
-	if _, err := b.bareStep(ctx, stepCreate, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
+	if _, err := b.bareStep(ctx, stepCreate, n,
+		func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
 	}
 	for i, percent := range percents {
@@ -111,7 +121,8 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 			return err
 		}
 	}
-	if _, err = b.bareStep(ctx, stepDelete, n, func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) }); err == nil {
+	if _, err = b.bareStep(ctx, stepDelete, n,
+		func(ctx context.Context) (time.Time, time.Time, error) { return c.remove(ctx, n) }); err == nil {
 		judgeBare(b.report, n, percents)
 	}
 	return err
@@ -233,10 +244,12 @@ func updateSets(ctx context.Context, b *bench, pods *observer, name, profile str
 		}
 	}
 	if use.Most > budget {
-		return fmt.Errorf("budget violated: %d of %d pods were out of service at once, %d may be (the cluster itself took pods out of service %d times)",
+		return fmt.Errorf(
+			"budget violated: %d of %d pods were out of service at once, %d may be (the cluster itself took pods out of service %d times)",
 			use.Most, n, budget, p.Lost)
 	}
-	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average, a pod %.1f s\n", use.Most, budget, 100*use.Mean, use.Down)
+	fmt.Printf("  most %d of %d out of service at once, in use %.0f %% on average, a pod %.1f s\n", use.Most, budget, 100*use.Mean,
+		use.Down)
 	return nil
 }
 
@@ -256,7 +269,8 @@ func judge(r *report, percent int) {
 	} else {
 		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90)
 		r.atLeast("update, budget in use, part of what the bare client has in use", 100*p.Budget.Mean/bare.Budget.Mean, 90)
-		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.", 100*bare.Budget.Mean, bare.PodsPerSecond)
+		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.",
+			100*bare.Budget.Mean, bare.PodsPerSecond)
 	}
 	r.atMost("update, pod writes per pod", p.PodWrites, 3, "")
 	r.atMost("update, manager CPU per pod", p.CPUPerPod, 4, "ms")

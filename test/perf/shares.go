@@ -16,12 +16,14 @@ var areas = []struct {
 	name  string
 	parts []string
 }{
-	{"garbage collection", []string{"runtime.gcBgMarkWorker", "runtime.gcAssist", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcStart"}},
+	{"garbage collection", []string{"runtime.gcBgMarkWorker", "runtime.gcAssist", "runtime.bgsweep", "runtime.bgscavenge",
+		"runtime.gcStart"}},
 	{"planning", []string{"cloneset.Make"}},
 	{"reading the snapshot", []string{"cloneset.(*Kube).Snapshot", "cloneset.(*Kube).Set"}},
 	{"own writes laid over the caches", []string{"reconcile.(*Own)", "reconcile.Overlay"}},
 	{"events for users", []string{"tools/events.", "tools/record.", "cloneset.recorder"}},
-	{"requests: encoding, sending, decoding the answer", []string{"rest.(*Request)", "http2.(*", "http2ClientConn", "http2client", "http2Transport"}},
+	{"requests: encoding, sending, decoding the answer",
+		[]string{"rest.(*Request)", "http2.(*", "http2ClientConn", "http2client", "http2Transport"}},
 	{"what passes do beside requests", []string{"cloneset.(*application)", "cloneset.(*Pass)", "parallel.Do"}},
 	{"watches: receiving and decoding", []string{"watch.(*StreamWatcher)", "cache.(*Reflector)"}},
 	{"caches and handlers", []string{"client-go/tools/cache.", "controller-runtime/pkg/internal", "podindex."}},

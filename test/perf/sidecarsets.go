@@ -78,7 +78,8 @@ func (b *bench) injectionIs(ctx context.Context, n int) error {
 }
 
 func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("paced-%d", i), Labels: map[string]string{"app": "other"}}, Spec: usualPodSpec(images[0])}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("paced-%d", i), Labels: map[string]string{"app": "other"}},
+		Spec: usualPodSpec(images[0])}
 	if sidecar != "" {
 		pod.Labels["sidecar"] = sidecar
 	}
@@ -95,7 +96,8 @@ func (b *bench) measurePaced(ctx context.Context, situation string) error {
 }
 
 // paced creates pods of the kinds in turn at a pace, and reports how long each took.
-func (b *bench) paced(ctx context.Context, situation string, perSecond int, kinds []string, create func(ctx context.Context, kind string, i int) error) error {
+func (b *bench) paced(ctx context.Context, situation string, perSecond int, kinds []string,
+	create func(ctx context.Context, kind string, i int) error) error {
 	var (
 		mu      sync.Mutex
 		took    = map[string][]time.Duration{}

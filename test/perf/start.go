@@ -91,9 +91,11 @@ func startUp(ctx context.Context, b *bench) error {
 	b.report.figure("full-object cache of all pods, RSS", full.RSS-emptyCache.RSS, "MiB")
 	b.report.figure("full-object cache of all pods, peak RSS while it fills", full.Peak-emptyCache.Peak, "MiB")
 	if now.heap > 0 {
-		b.report.atMost("heap for 10,000 pods, part of what a full-object cache takes", 100*(now.heap-empty.heap)/(full.Heap-emptyCache.Heap), 100./3, "%")
+		b.report.atMost("heap for 10,000 pods, part of what a full-object cache takes",
+			100*(now.heap-empty.heap)/(full.Heap-emptyCache.Heap), 100./3, "%")
 	}
-	b.report.atMost("RSS for 10,000 pods, part of what a full-object cache takes", 100*(now.rss-empty.rss)/(full.RSS-emptyCache.RSS), 100./3, "%")
+	b.report.atMost("RSS for 10,000 pods, part of what a full-object cache takes", 100*(now.rss-empty.rss)/(full.RSS-emptyCache.RSS),
+		100./3, "%")
 	return nil
 }
 
@@ -159,7 +161,8 @@ func holdFullCache(ctx context.Context) error {
 		return err
 	}
 	watch := cache.NewListWatchFromClient(kube.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: watch, ObjectType: &corev1.Pod{}, Handler: cache.ResourceEventHandlerFuncs{}})
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: watch, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{}})
 	go informer.RunWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return context.Cause(ctx)

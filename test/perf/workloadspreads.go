@@ -25,26 +25,30 @@ const realPace = 25
 // since dry runs are not booked. Their workloads are of a kind that has no controller, so that nobody else creates or deletes their pods.
 func withWorkloadSpreads(ctx context.Context, b *bench) error {
 	var owners []metav1.OwnerReference
-	if err := b.apply(ctx, "apiextensions.k8s.io/v1", "customresourcedefinitions", "", `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: idles.perf.example.com},
+	if err := b.apply(ctx, "apiextensions.k8s.io/v1", "customresourcedefinitions", "",
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: idles.perf.example.com},
 		spec: {group: perf.example.com, scope: Namespaced, names: {kind: Idle, plural: idles, singular: idle}, versions: [{name: v1, served: true, storage: true,
 		schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`, nil); err != nil {
 		return err
 	}
-	if err := b.apply(ctx, "v1", "configmaps", "kruise-system", `{apiVersion: v1, kind: ConfigMap, metadata: {name: kruise-configuration}, data: {
+	if err := b.apply(ctx, "v1", "configmaps", "kruise-system",
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: kruise-configuration}, data: {
 		WorkloadSpread_Watch_Custom_Workload_WhiteList: '{"workloads":[{"Group":"perf.example.com","Kind":"Idle","replicasPath":"spec.replicas"}]}'}}`, nil); err != nil {
 		return err
 	}
 	for i := range spreads {
 		var made unstructured.Unstructured
 		if err := poll(ctx, "the kind without controller is served", 100*time.Millisecond, func(ctx context.Context) (bool, error) {
-			err := b.apply(ctx, "perf.example.com/v1", "idles", others, fmt.Sprintf(`{apiVersion: perf.example.com/v1, kind: Idle, metadata: {name: idle-%d}, spec: {replicas: 10000}}`, i), &made)
+			err := b.apply(ctx, "perf.example.com/v1", "idles", others,
+				fmt.Sprintf(`{apiVersion: perf.example.com/v1, kind: Idle, metadata: {name: idle-%d}, spec: {replicas: 10000}}`, i), &made)
 			return err == nil, nil
 		}); err != nil {
 			return err
 		}
 		owners = append(owners, *metav1.NewControllerRef(&made, made.GroupVersionKind()))
 		if err := poll(ctx, "the kind without controller is listed", 100*time.Millisecond, func(ctx context.Context) (bool, error) {
-			err := b.apply(ctx, "apps.kruise.io/v1beta1", "workloadspreads", others, fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: spread-%d},
+			err := b.apply(ctx, "apps.kruise.io/v1beta1", "workloadspreads", others,
+				fmt.Sprintf(`{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {name: spread-%d},
 				spec: {targetRef: {apiVersion: perf.example.com/v1, kind: Idle, name: idle-%d}, subsets: [{name: first, maxReplicas: 9000}, {name: rest}]}}`, i, i), nil)
 			return err == nil, nil
 		}); err != nil {
@@ -52,39 +56,44 @@ func withWorkloadSpreads(ctx context.Context, b *bench) error {
 		}
 	}
 	create := func(ctx context.Context, name string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "spread"}}, Spec: usualPodSpec(images[0])}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "spread"}},
+			Spec: usualPodSpec(images[0])}
 		if owner != nil {
 			pod.OwnerReferences = []metav1.OwnerReference{*owner}
 		}
 		return b.kube.CoreV1().Pods(others).Create(ctx, pod, metav1.CreateOptions{})
 	}
 	tries := 0
-	if err := poll(ctx, fmt.Sprintf("%d WorkloadSpreads are in force", spreads), 100*time.Millisecond, func(ctx context.Context) (bool, error) {
-		tries++
-		pod, err := create(ctx, fmt.Sprintf("try-%d", tries), &owners[spreads-1])
-		return err == nil && pod.Annotations["apps.kruise.io/matched-workloadspread"] != "", nil
-	}); err != nil {
+	if err := poll(ctx, fmt.Sprintf("%d WorkloadSpreads are in force", spreads), 100*time.Millisecond,
+		func(ctx context.Context) (bool, error) {
+			tries++
+			pod, err := create(ctx, fmt.Sprintf("try-%d", tries), &owners[spreads-1])
+			return err == nil && pod.Annotations["apps.kruise.io/matched-workloadspread"] != "", nil
+		}); err != nil {
 		return err
 	}
 	situation := fmt.Sprintf("%d WorkloadSpreads", spreads)
-	if err := b.paced(ctx, situation, realPace, []string{"pod that is spread", "pod of others"}, func(ctx context.Context, kind string, i int) error {
-		var owner *metav1.OwnerReference
-		if kind == "pod that is spread" {
-			owner = &owners[i/2%spreads]
-		}
-		pod, err := create(ctx, fmt.Sprintf("spread-%d", i), owner)
-		if err == nil && owner != nil && pod.Annotations["apps.kruise.io/matched-workloadspread"] == "" {
-			return errors.New("it was not spread")
-		}
-		return err
-	}); err != nil {
+	if err := b.paced(ctx, situation, realPace, []string{"pod that is spread", "pod of others"},
+		func(ctx context.Context, kind string, i int) error {
+			var owner *metav1.OwnerReference
+			if kind == "pod that is spread" {
+				owner = &owners[i/2%spreads]
+			}
+			pod, err := create(ctx, fmt.Sprintf("spread-%d", i), owner)
+			if err == nil && owner != nil && pod.Annotations["apps.kruise.io/matched-workloadspread"] == "" {
+				return errors.New("it was not spread")
+			}
+			return err
+		}); err != nil {
 		return err
 	}
 	grace := int64(0)
-	if err := b.kube.CoreV1().Pods(others).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace}, metav1.ListOptions{LabelSelector: "app=spread"}); err != nil {
+	if err := b.kube.CoreV1().Pods(others).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &grace},
+		metav1.ListOptions{LabelSelector: "app=spread"}); err != nil {
 		return fmt.Errorf("deleting the pods that were spread: %w", err)
 	}
-	resource := b.sets.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1beta1", Resource: "workloadspreads"})
+	resource := b.sets.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1beta1",
+		Resource: "workloadspreads"})
 	if err := resource.Namespace(others).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting WorkloadSpreads: %w", err)
 	}

@@ -85,7 +85,8 @@ func Apply(ctx context.Context, c client.Client, manifest string) error {
 	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
 		return fmt.Errorf("reading manifest: %w", err)
 	}
-	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("afloat-demo"), client.ForceOwnership); err != nil {
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("afloat-demo"),
+		client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
@@ -108,9 +109,11 @@ func (s *Story) Play(ctx context.Context) ([]Pod, error) {
 	if err := Apply(ctx, s.Client, Update); err != nil {
 		return nil, err
 	}
-	after, notReady, err := s.follow(ctx, "replicas 5 to 4, nginx:perl to nginx:latest, in place, one pod at a time", func(set *appsv1beta1.CloneSet, pods []corev1.Pod) bool {
-		return len(pods) == 4 && set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedAvailableReplicas == 4 && set.Status.Replicas == 4
-	})
+	after, notReady, err := s.follow(ctx, "replicas 5 to 4, nginx:perl to nginx:latest, in place, one pod at a time",
+		func(set *appsv1beta1.CloneSet, pods []corev1.Pod) bool {
+			return len(pods) == 4 && set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedAvailableReplicas == 4 &&
+				set.Status.Replicas == 4
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +137,8 @@ func (s *Story) Clean(ctx context.Context) error {
 }
 
 // follow shows frames until the condition holds. It returns the pods and how long each was not ready.
-func (s *Story) follow(ctx context.Context, title string, done func(*appsv1beta1.CloneSet, []corev1.Pod) bool) ([]corev1.Pod, map[string]time.Duration, error) {
+func (s *Story) follow(ctx context.Context, title string,
+	done func(*appsv1beta1.CloneSet, []corev1.Pod) bool) ([]corev1.Pod, map[string]time.Duration, error) {
 	start := time.Now()
 	notReady, since := map[string]time.Duration{}, map[string]time.Time{}
 	var last []corev1.Pod
@@ -208,7 +212,8 @@ func compare(before, after []corev1.Pod, notReady map[string]time.Duration) []Po
 	var pods []Pod
 	for i := range after {
 		now := &after[i]
-		pod := Pod{Name: now.Name, UID: string(now.UID), Node: now.Spec.NodeName, IP: now.Status.PodIP, ImageAfter: now.Spec.Containers[0].Image,
+		pod := Pod{Name: now.Name, UID: string(now.UID), Node: now.Spec.NodeName, IP: now.Status.PodIP,
+			ImageAfter:    now.Spec.Containers[0].Image,
 			RestartsAfter: restarts(now), NotReady: notReady[now.Name], Recreated: true}
 		for j := range before {
 			if then := &before[j]; then.Name == now.Name {

@@ -197,7 +197,8 @@ func TestPlainForms(t *testing.T) {
 // CS-252: each type of v1alpha1 is a policy of v1beta1, none is ReCreate, and OnDelete is a type in both.
 func TestTypesBecomePolicies(t *testing.T) {
 	for alpha, want := range map[string][2]string{"": {"RollingUpdate", "ReCreate"}, "ReCreate": {"RollingUpdate", "ReCreate"},
-		"InPlaceIfPossible": {"RollingUpdate", "InPlaceIfPossible"}, "InPlaceOnly": {"RollingUpdate", "InPlaceOnly"}, "OnDelete": {"OnDelete", ""}} {
+		"InPlaceIfPossible": {"RollingUpdate", "InPlaceIfPossible"}, "InPlaceOnly": {"RollingUpdate", "InPlaceOnly"},
+		"OnDelete": {"OnDelete", ""}} {
 		beta := fromJSON[CloneSet](t, `{"spec":{"updateStrategy":{"type":"`+alpha+`"}}}`).ToV1beta1().Spec.UpdateStrategy
 		policy := ""
 		if beta.RollingUpdate != nil {
@@ -250,12 +251,14 @@ func TestChangesWinOverWhatWasPutAside(t *testing.T) {
 	})
 	t.Run("v1alpha1 field wins over annotation", func(t *testing.T) {
 		alpha := fromJSON[CloneSet](t, `{"metadata":{"annotations":{"apps.kruise.io/image-predownload-timeout-seconds":"60"}},"spec":{"updateStrategy":{"inPlaceUpdateStrategy":{"imagePreDownloadTimeoutSeconds":90}}}}`)
-		if got := alpha.ToV1beta1().Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy.ImagePreDownloadTimeoutSeconds; got == nil || *got != 90 {
+		if got := alpha.ToV1beta1().Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy.ImagePreDownloadTimeoutSeconds; got == nil ||
+			*got != 90 {
 			t.Errorf("timeout %v", got)
 		}
 	})
 	t.Run("type changed in v1alpha1 wins over the remembered policy", func(t *testing.T) {
-		beta := fromJSON[v1beta1.CloneSet](t, `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}}}`)
+		beta := fromJSON[v1beta1.CloneSet](t,
+			`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}}}`)
 		alpha := CloneSetFromV1beta1(beta)
 		alpha.Spec.UpdateStrategy.Type = RecreateCloneSetUpdateStrategyType
 		got := alpha.ToV1beta1().Spec.UpdateStrategy

@@ -56,9 +56,10 @@ func (in *ContainerRecreateRequest) ToV1beta1() *v1beta1.ContainerRecreateReques
 		}
 	}
 	for _, s := range in.Status.ContainerRecreateStates {
-		out.Status.ContainerRecreateStates = append(out.Status.ContainerRecreateStates, v1beta1.ContainerRecreateRequestContainerRecreateState{
-			Name: s.Name, Phase: v1beta1.ContainerRecreateRequestPhase(s.Phase), Message: s.Message, IsKilled: s.IsKilled,
-		})
+		out.Status.ContainerRecreateStates = append(out.Status.ContainerRecreateStates,
+			v1beta1.ContainerRecreateRequestContainerRecreateState{
+				Name: s.Name, Phase: v1beta1.ContainerRecreateRequestPhase(s.Phase), Message: s.Message, IsKilled: s.IsKilled,
+			})
 	}
 	if snapshot, ok := readSnapshot(out.Annotations); ok {
 		delete(out.Annotations, pub.RecreateContainerStatuses)
@@ -123,7 +124,8 @@ func ContainerRecreateRequestFromV1beta1(in *v1beta1.ContainerRecreateRequest) *
 	} else if _, ok := readSnapshot(out.Annotations); ok {
 		delete(out.Annotations, pub.RecreateContainerStatuses)
 	}
-	if grace := meta.FindStatusCondition(in.Status.Conditions, v1beta1.ContainerRecreateRequestPreRecreateGrace); grace != nil && grace.Status == metav1.ConditionTrue {
+	if grace := meta.FindStatusCondition(in.Status.Conditions, v1beta1.ContainerRecreateRequestPreRecreateGrace); grace != nil &&
+		grace.Status == metav1.ConditionTrue {
 		setKey(&out.Annotations, pub.RecreateUnreadyAcquired, grace.LastTransitionTime.UTC().Format(time.RFC3339))
 	} else if _, ok := readGrace(out.Annotations); ok {
 		delete(out.Annotations, pub.RecreateUnreadyAcquired)

@@ -99,7 +99,8 @@ func TestRecreateAnnotations(t *testing.T) {
 	other := `{"type":"Other","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-01T09:00:00Z"}`
 	cases := map[string]struct{ alpha, beta string }{
 		"CRR-146, CRR-148 the snapshot": {
-			`{"metadata":{"annotations":{"crr.apps.kruise.io/sync-container-statuses":` + quote(snapshot) + `}},"spec":{"podName":"p","containers":null}}`,
+			`{"metadata":{"annotations":{"crr.apps.kruise.io/sync-container-statuses":` + quote(snapshot) +
+				`}},"spec":{"podName":"p","containers":null}}`,
 			`{"metadata":{},"spec":{"podName":"p","containers":null},"status":{"containerStatusSnapshot":` + snapshot + `}}`,
 		},
 		"CRR-147, CRR-148, CRR-017 since when the pod is not ready": {
@@ -157,12 +158,14 @@ func TestUnreadableAnnotationsAreNamed(t *testing.T) {
 // was put aside.
 func TestRecreateStaleValuesDoNotReappear(t *testing.T) {
 	beta := &v1beta1.ContainerRecreateRequest{}
-	beta.Annotations = map[string]string{pub.RecreateContainerStatuses: `[{"name":"old"}]`, pub.RecreateUnreadyAcquired: "2020-01-01T00:00:00Z"}
+	beta.Annotations = map[string]string{pub.RecreateContainerStatuses: `[{"name":"old"}]`,
+		pub.RecreateUnreadyAcquired: "2020-01-01T00:00:00Z"}
 	alpha := ContainerRecreateRequestFromV1beta1(beta)
 	if len(alpha.Annotations) != 0 {
 		t.Errorf("stale: %v", alpha.Annotations)
 	}
-	beta.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "Own", LastTransitionTime: metav1.NewTime(time.Unix(100, 0))}}
+	beta.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "Own",
+		LastTransitionTime: metav1.NewTime(time.Unix(100, 0))}}
 	alpha = ContainerRecreateRequestFromV1beta1(beta)
 	alpha.Annotations[pub.RecreateUnreadyAcquired] = "2026-01-01T10:00:00Z"
 	got := alpha.ToV1beta1().Status.Conditions
@@ -196,14 +199,16 @@ func TestNodeImageConversionLosesNothing(t *testing.T) {
 			t.Fatalf("seed %d: v1alpha1 -> v1beta1 -> v1alpha1 (-in +out):\n%s", seed, diff)
 		}
 	}
-	for _, text := range []string{`{"metadata":{},"spec":{},"status":{"desired":0}}`, `{"metadata":{},"spec":{"images":{}},"status":{"desired":0,"imageStatuses":{}}}`} {
+	for _, text := range []string{`{"metadata":{},"spec":{},"status":{"desired":0}}`,
+		`{"metadata":{},"spec":{"images":{}},"status":{"desired":0,"imageStatuses":{}}}`} {
 		in := fromJSON[NodeImage](t, text)
 		if diff := cmp.Diff(plainJSON(t, in), plainJSON(t, in.ToV1beta1())); diff != "" {
 			t.Errorf("%s:\n%s", text, diff)
 		}
 	}
 	beta := &v1beta1.NodeImage{}
-	beta.Spec.Images = map[string]v1beta1.ImageSpec{"a": {PullSecrets: []v1beta1.ReferenceObject{{Namespace: "n", Name: "x", Mode: "batch"}, {Namespace: "n", Name: "y"}}}}
+	beta.Spec.Images = map[string]v1beta1.ImageSpec{
+		"a": {PullSecrets: []v1beta1.ReferenceObject{{Namespace: "n", Name: "x", Mode: "batch"}, {Namespace: "n", Name: "y"}}}}
 	alpha := NodeImageFromV1beta1(beta)
 	image := alpha.Spec.Images["a"]
 	image.PullSecrets = []ReferenceObject{{Namespace: "n", Name: "z"}, {Namespace: "n", Name: "x"}}

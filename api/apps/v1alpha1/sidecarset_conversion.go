@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Conversion of SidecarSets (SS-270 to SS-276). Both directions are total. spec.namespace is a namespaceSelector in v1beta1, and an annotation
-// there remembers it (SS-271, SS-274). The custom version is a label in v1alpha1; a v1beta1 object may have that label beside another version,
-// or without one: what cannot be told apart is put aside in pub.ConversionData (SS-275).
+// Conversion of SidecarSets (SS-270 to SS-276). Both directions are total. spec.namespace is a namespaceSelector in v1beta1, and an
+// annotation there remembers it (SS-271, SS-274). The custom version is a label in v1alpha1; a v1beta1 object may have that label beside
+// another version, or without one: what cannot be told apart is put aside in pub.ConversionData (SS-275).
 
 // sidecarRemainder is what pub.ConversionData of a v1alpha1 object holds.
 type sidecarRemainder struct {
@@ -33,7 +33,8 @@ func (r sidecarRemainder) presented() string {
 // ToV1beta1 returns the SidecarSet in the v1beta1 form. It does not modify in (SS-275).
 func (in *SidecarSet) ToV1beta1() *v1beta1.SidecarSet {
 	in = in.DeepCopy()
-	out := &v1beta1.SidecarSet{ObjectMeta: in.ObjectMeta, Spec: v1beta1.SidecarSetSpec{SidecarSetTemplate: in.Spec.SidecarSetTemplate}, Status: in.Status}
+	out := &v1beta1.SidecarSet{ObjectMeta: in.ObjectMeta, Spec: v1beta1.SidecarSetSpec{SidecarSetTemplate: in.Spec.SidecarSetTemplate},
+		Status: in.Status}
 	delete(out.Annotations, pub.SidecarSetV1alpha1Namespace)
 	if in.Spec.Namespace != "" {
 		out.Spec.NamespaceSelector = selectorOf(in.Spec.Namespace)
@@ -59,7 +60,8 @@ func (in *SidecarSet) ToV1beta1() *v1beta1.SidecarSet {
 func SidecarSetFromV1beta1(in *v1beta1.SidecarSet) *SidecarSet {
 	in = in.DeepCopy()
 	out := &SidecarSet{ObjectMeta: in.ObjectMeta, Spec: SidecarSetSpec{SidecarSetTemplate: in.Spec.SidecarSetTemplate}, Status: in.Status}
-	if namespace := in.Annotations[pub.SidecarSetV1alpha1Namespace]; namespace != "" && equality.Semantic.DeepEqual(in.Spec.NamespaceSelector, selectorOf(namespace)) {
+	if namespace := in.Annotations[pub.SidecarSetV1alpha1Namespace]; namespace != "" &&
+		equality.Semantic.DeepEqual(in.Spec.NamespaceSelector, selectorOf(namespace)) {
 		out.Spec.Namespace, out.Spec.NamespaceSelector = namespace, nil
 	}
 	delete(out.Annotations, pub.SidecarSetV1alpha1Namespace)

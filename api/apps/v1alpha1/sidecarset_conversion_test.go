@@ -70,11 +70,15 @@ func TestSidecarSetConversionLosesNothing(t *testing.T) {
 func TestSidecarSetConversion(t *testing.T) {
 	const derived = `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ns}}`
 	toBeta := map[string]struct{ alpha, beta string }{
-		"SS-081, SS-271, SS-274 a namespace": {`{spec: {namespace: ns}}`, `{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: ns}}, spec: {` + derived + `}}`},
+		"SS-081, SS-271, SS-274 a namespace": {`{spec: {namespace: ns}}`,
+			`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: ns}}, spec: {` + derived + `}}`},
 		"SS-273 it wins over a selector": {`{spec: {namespace: ns, namespaceSelector: {matchLabels: {a: b}}}}`,
 			`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: ns}}, spec: {` + derived + `}}`},
-		"a selector, and an annotation that means nothing": {`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: x}}, spec: {` + derived + `}}`, `{spec: {` + derived + `}}`},
-		"SS-271 the label becomes the version":             {`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r1, a: b}}}`, `{metadata: {labels: {a: b}}, spec: {customVersion: r1}}`},
+		"a selector, and an annotation that means nothing": {
+			`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: x}}, spec: {` + derived + `}}`,
+			`{spec: {` + derived + `}}`},
+		"SS-271 the label becomes the version": {`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r1, a: b}}}`,
+			`{metadata: {labels: {a: b}}, spec: {customVersion: r1}}`},
 		"SS-275 a version that is changed, beside a label": {
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r3}, annotations: {apps.kruise.io/conversion-data: '{"customVersionLabel":"r1","customVersion":"r2"}'}}}`,
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r1}}, spec: {customVersion: r3}}`},
@@ -98,9 +102,12 @@ func TestSidecarSetConversion(t *testing.T) {
 		})
 	}
 	toAlpha := map[string]struct{ beta, alpha string }{
-		"SS-272 a version":            {`{spec: {customVersion: r1, ` + derived + `}}`, `{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r1}}, spec: {` + derived + `}}`},
-		"SS-274 a namespace":          {`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: ns}}, spec: {` + derived + `}}`, `{spec: {namespace: ns}}`},
-		"SS-274 one that was changed": {`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: other}}, spec: {` + derived + `}}`, `{spec: {` + derived + `}}`},
+		"SS-272 a version": {`{spec: {customVersion: r1, ` + derived + `}}`,
+			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: r1}}, spec: {` + derived + `}}`},
+		"SS-274 a namespace": {`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: ns}}, spec: {` + derived +
+			`}}`, `{spec: {namespace: ns}}`},
+		"SS-274 one that was changed": {`{metadata: {annotations: {apps.kruise.io/sidecarset-v1alpha1-namespace: other}}, spec: {` +
+			derived + `}}`, `{spec: {` + derived + `}}`},
 	}
 	for name, test := range toAlpha {
 		t.Run(name, func(t *testing.T) {

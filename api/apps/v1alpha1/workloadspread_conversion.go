@@ -17,7 +17,8 @@ const unknownReason = "Unknown"
 func (in *WorkloadSpread) ToV1beta1() *v1beta1.WorkloadSpread {
 	in = in.DeepCopy()
 	up := func(from WorkloadSpreadSubsetCondition) metav1.Condition {
-		to := metav1.Condition{Type: string(from.Type), Status: metav1.ConditionStatus(from.Status), Reason: from.Reason, Message: from.Message,
+		to := metav1.Condition{Type: string(from.Type), Status: metav1.ConditionStatus(from.Status), Reason: from.Reason,
+			Message:            from.Message,
 			LastTransitionTime: from.LastTransitionTime}
 		if to.Reason == "" {
 			to.Reason = unknownReason
@@ -29,7 +30,8 @@ func (in *WorkloadSpread) ToV1beta1() *v1beta1.WorkloadSpread {
 	}
 	statuses := func(from []WorkloadSpreadSubsetStatus) []v1beta1.WorkloadSpreadSubsetStatus {
 		return each(from, func(s WorkloadSpreadSubsetStatus) v1beta1.WorkloadSpreadSubsetStatus {
-			return v1beta1.WorkloadSpreadSubsetStatus{Name: s.Name, WorkloadSpreadSubsetCounters: s.WorkloadSpreadSubsetCounters, Conditions: each(s.Conditions, up)}
+			return v1beta1.WorkloadSpreadSubsetStatus{Name: s.Name, WorkloadSpreadSubsetCounters: s.WorkloadSpreadSubsetCounters,
+				Conditions: each(s.Conditions, up)}
 		})
 	}
 	return &v1beta1.WorkloadSpread{ObjectMeta: in.ObjectMeta,
@@ -38,7 +40,8 @@ func (in *WorkloadSpread) ToV1beta1() *v1beta1.WorkloadSpread {
 				return v1beta1.WorkloadSpreadSubset{Name: s.Name, RequiredNodeSelector: s.RequiredNodeSelectorTerm,
 					PreferredNodeSelector: s.PreferredNodeSelectorTerms, WorkloadSpreadSubsetRest: s.WorkloadSpreadSubsetRest}
 			})},
-		Status: v1beta1.WorkloadSpreadStatus{ObservedGeneration: in.Status.ObservedGeneration, SubsetStatuses: statuses(in.Status.SubsetStatuses),
+		Status: v1beta1.WorkloadSpreadStatus{ObservedGeneration: in.Status.ObservedGeneration,
+			SubsetStatuses:          statuses(in.Status.SubsetStatuses),
 			VersionedSubsetStatuses: eachValue(in.Status.VersionedSubsetStatuses, statuses)}}
 }
 
@@ -46,12 +49,14 @@ func (in *WorkloadSpread) ToV1beta1() *v1beta1.WorkloadSpread {
 func WorkloadSpreadFromV1beta1(in *v1beta1.WorkloadSpread) *WorkloadSpread {
 	in = in.DeepCopy()
 	down := func(from metav1.Condition) WorkloadSpreadSubsetCondition {
-		return WorkloadSpreadSubsetCondition{Type: v1beta1.WorkloadSpreadSubsetConditionType(from.Type), Status: corev1.ConditionStatus(from.Status),
+		return WorkloadSpreadSubsetCondition{Type: v1beta1.WorkloadSpreadSubsetConditionType(from.Type),
+			Status:             corev1.ConditionStatus(from.Status),
 			LastTransitionTime: from.LastTransitionTime, Reason: from.Reason, Message: from.Message}
 	}
 	statuses := func(from []v1beta1.WorkloadSpreadSubsetStatus) []WorkloadSpreadSubsetStatus {
 		return each(from, func(s v1beta1.WorkloadSpreadSubsetStatus) WorkloadSpreadSubsetStatus {
-			return WorkloadSpreadSubsetStatus{Name: s.Name, WorkloadSpreadSubsetCounters: s.WorkloadSpreadSubsetCounters, Conditions: each(s.Conditions, down)}
+			return WorkloadSpreadSubsetStatus{Name: s.Name, WorkloadSpreadSubsetCounters: s.WorkloadSpreadSubsetCounters,
+				Conditions: each(s.Conditions, down)}
 		})
 	}
 	return &WorkloadSpread{ObjectMeta: in.ObjectMeta,

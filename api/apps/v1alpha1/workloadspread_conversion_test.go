@@ -22,14 +22,16 @@ func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 		pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }
 		f := randfill.NewWithSeed(seed).NilChance(0.4).NumElements(1, 3).Funcs(
 			func(o *metav1.ObjectMeta, _ randfill.Continue) {
-				*o = metav1.ObjectMeta{Name: "o", Annotations: map[string]string{"c": "d"}, CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0))}
+				*o = metav1.ObjectMeta{Name: "o", Annotations: map[string]string{"c": "d"},
+					CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0))}
 			},
 			func(o *metav1.Time, c randfill.Continue) {
 				*o = metav1.NewTime(time.Unix(int64(1+c.Intn(2_000_000_000)), 0))
 			},
 			func(o *metav1.Condition, c randfill.Continue) {
 				c.FillNoCustom(o)
-				o.Status, o.ObservedGeneration, o.Reason = metav1.ConditionStatus(pick(c, "True", "False", "Unknown")), 0, pick(c, "Sufficient", "Unknown")
+				o.Status, o.ObservedGeneration, o.Reason = metav1.ConditionStatus(pick(c, "True", "False", "Unknown")), 0,
+					pick(c, "Sufficient", "Unknown")
 			},
 			func(o *WorkloadSpreadSubsetCondition, c randfill.Continue) {
 				c.FillNoCustom(o)
@@ -69,16 +71,19 @@ func TestWorkloadSpreadConversionLosesNothing(t *testing.T) {
 func statusesAreAlike(t *testing.T, beta *v1beta1.WorkloadSpread, alpha *WorkloadSpread) {
 	t.Helper()
 	beta, alpha = beta.DeepCopy(), alpha.DeepCopy()
-	lists, alphaLists := [][]v1beta1.WorkloadSpreadSubsetStatus{beta.Status.SubsetStatuses}, [][]WorkloadSpreadSubsetStatus{alpha.Status.SubsetStatuses}
+	lists, alphaLists := [][]v1beta1.WorkloadSpreadSubsetStatus{beta.Status.SubsetStatuses},
+		[][]WorkloadSpreadSubsetStatus{alpha.Status.SubsetStatuses}
 	for version := range beta.Status.VersionedSubsetStatuses {
-		lists, alphaLists = append(lists, beta.Status.VersionedSubsetStatuses[version]), append(alphaLists, alpha.Status.VersionedSubsetStatuses[version])
+		lists, alphaLists = append(lists, beta.Status.VersionedSubsetStatuses[version]),
+			append(alphaLists, alpha.Status.VersionedSubsetStatuses[version])
 	}
 	for i := range lists {
 		if len(lists[i]) != len(alphaLists[i]) || (lists[i] == nil) != (alphaLists[i] == nil) {
 			t.Fatalf("%d statuses, %d", len(lists[i]), len(alphaLists[i]))
 		}
 		for j := range lists[i] {
-			if (lists[i][j].CreatingPods == nil) != (alphaLists[i][j].CreatingPods == nil) || (lists[i][j].DeletingPods == nil) != (alphaLists[i][j].DeletingPods == nil) {
+			if (lists[i][j].CreatingPods == nil) != (alphaLists[i][j].CreatingPods == nil) ||
+				(lists[i][j].DeletingPods == nil) != (alphaLists[i][j].DeletingPods == nil) {
 				t.Errorf("%+v, %+v", lists[i][j], alphaLists[i][j])
 			}
 			lists[i][j].Conditions, alphaLists[i][j].Conditions = nil, nil
@@ -100,8 +105,9 @@ func statusesAreAlike(t *testing.T, beta *v1beta1.WorkloadSpread, alpha *Workloa
 // WS-182: what v1beta1 requires of a condition and v1alpha1 does not.
 func TestWorkloadSpreadConditions(t *testing.T) {
 	created := metav1.NewTime(time.Unix(1_700_000_000, 0))
-	alpha := &WorkloadSpread{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created}, Status: WorkloadSpreadStatus{SubsetStatuses: []WorkloadSpreadSubsetStatus{
-		{Name: "a", Conditions: []WorkloadSpreadSubsetCondition{{Type: v1beta1.SubsetSchedulable, Status: corev1.ConditionTrue}}}}}}
+	alpha := &WorkloadSpread{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created},
+		Status: WorkloadSpreadStatus{SubsetStatuses: []WorkloadSpreadSubsetStatus{
+			{Name: "a", Conditions: []WorkloadSpreadSubsetCondition{{Type: v1beta1.SubsetSchedulable, Status: corev1.ConditionTrue}}}}}}
 	want := []metav1.Condition{{Type: "Schedulable", Status: metav1.ConditionTrue, Reason: "Unknown", LastTransitionTime: created}}
 	if diff := cmp.Diff(want, alpha.ToV1beta1().Status.SubsetStatuses[0].Conditions); diff != "" {
 		t.Error(diff)

@@ -80,7 +80,8 @@ func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 					w.clock.Step(settleTime / 2)
 				}
 				after := w.secret(t)
-				if taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert]); taken != (needed || name == "without its timestamp") || after.Data[keyNextCA] != nil {
+				if taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert]); taken != (needed ||
+					name == "without its timestamp") || after.Data[keyNextCA] != nil {
 					t.Errorf("another authority took over: %v; one is staged: %v", taken, after.Data[keyNextCA] != nil)
 				}
 			})
@@ -93,7 +94,8 @@ func TestADamagedPreviousAuthorityIsNotPublished(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
 	pass(t, k)
-	w.put(t, map[string][]byte{keyPreviousCA: []byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"), keyPreviousSince: timestamp(w.clock.Now())})
+	w.put(t, map[string][]byte{keyPreviousCA: []byte("-----BEGIN CERTIFICATE-----\nZm9v\n-----END CERTIFICATE-----\n"),
+		keyPreviousSince: timestamp(w.clock.Now())})
 	pass(t, k)
 	for _, bundle := range w.bundles(t) {
 		if authorities(bundle) != 1 {
@@ -175,12 +177,14 @@ func TestAWrongClockDoesNotShortenAChangeOfTheAuthority(t *testing.T) {
 // stubborn makes patches of one kind fail until it is told otherwise.
 func (w *world) stubborn(kind string) (allow func()) {
 	refused := true
-	w.WithWatch = interceptor.NewClient(w.WithWatch, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-		if refused && o.GetObjectKind().GroupVersionKind().Kind == kind {
-			return errors.New("a policy forbids it")
-		}
-		return c.Patch(ctx, o, p, options...)
-	}})
+	w.WithWatch = interceptor.NewClient(w.WithWatch,
+		interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			options ...client.PatchOption) error {
+			if refused && o.GetObjectKind().GroupVersionKind().Kind == kind {
+				return errors.New("a policy forbids it")
+			}
+			return c.Patch(ctx, o, p, options...)
+		}})
 	return func() { refused = false }
 }
 
@@ -200,7 +204,8 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := k.Pass(context.Background()); err == nil || !strings.Contains(err.Error(), "MutatingWebhookConfiguration mutating in line: a policy forbids it") {
+		if _, err := k.Pass(context.Background()); err == nil ||
+			!strings.Contains(err.Error(), "MutatingWebhookConfiguration mutating in line: a policy forbids it") {
 			t.Errorf("error: %v", err)
 		}
 		if err := k.inLine(); err != nil {
@@ -246,8 +251,8 @@ func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w.assertTrusted(t, k)
 }
 
-// OPS-064: somebody applies a configuration without entries. That is not remembered as the original list, in whatever form it was by an older
-// release; the right one is, as soon as it comes.
+// OPS-064: somebody applies a configuration without entries. That is not remembered as the original list, in whatever form it was by an
+// older release; the right one is, as soon as it comes.
 func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 	for _, remembered := range []string{"", "null", "[]"} {
 		w := newWorld(t)
@@ -274,7 +279,8 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 		config.Webhooks = nil
 		write()
 		if got := w.entries(t); got != "vx.kb.io" {
-			t.Errorf("remembered as %q before: entries %q come back, annotation %s", remembered, got, config.Annotations[templateAnnotation])
+			t.Errorf("remembered as %q before: entries %q come back, annotation %s", remembered, got,
+				config.Annotations[templateAnnotation])
 		}
 	}
 }

@@ -37,15 +37,16 @@ func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	return all
 }
 
-// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and nothing else, so that it is enough if tools that put
-// back what others write ignore that field; with certificates of somebody else it changes nothing. The manual says both. What versions are stored it leaves
-// alone, before and after.
+// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and nothing else, so that it is enough
+// if tools that put back what others write ignore that field; with certificates of somebody else it changes nothing. The manual says both.
+// What versions are stored it leaves alone, before and after.
 func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 	manual, err := os.ReadFile("../../../docs/manual/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"A GitOps tool", "| the CRDs with conversion | `spec.conversion.webhook.clientConfig.caBundle` |", "With gate `EnableExternalCerts` the manager writes neither certificates nor configurations."} {
+	for _, text := range []string{"A GitOps tool", "| the CRDs with conversion | `spec.conversion.webhook.clientConfig.caBundle` |",
+		"With gate `EnableExternalCerts` the manager writes neither certificates nor configurations."} {
 		if !strings.Contains(string(manual), text) {
 			t.Errorf("the manual does not say %q", text)
 		}
@@ -66,7 +67,8 @@ func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 				}
 			}
 			k := w.with(t, func(o *Options) {
-				o.CRDs, o.Target, o.External, o.FilesOnly = names, Target{Namespace: "kruise-system", Service: "kruise-webhook-service"}, external, external
+				o.CRDs, o.Target, o.External, o.FilesOnly = names, Target{Namespace: "kruise-system", Service: "kruise-webhook-service"},
+					external, external
 			})
 			pass(t, k)
 			written := 0
@@ -81,7 +83,8 @@ func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 				}
 				after.ResourceVersion, after.TypeMeta = before.ResourceVersion, before.TypeMeta
 				if !cmp.Equal(before, after) { // their schemas are long
-					t.Errorf("%s is changed (-shipped +after a pass):\n%s", before.Name, cmp.Diff(before.ObjectMeta, after.ObjectMeta)+cmp.Diff(before.Spec.Conversion, after.Spec.Conversion)+cmp.Diff(before.Status, after.Status))
+					t.Errorf("%s is changed (-shipped +after a pass):\n%s", before.Name, cmp.Diff(before.ObjectMeta, after.ObjectMeta)+
+						cmp.Diff(before.Spec.Conversion, after.Spec.Conversion)+cmp.Diff(before.Status, after.Status))
 				}
 			}
 			if want := map[bool]int{false: 5, true: 0}[external]; written != want {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
 )
 
-// Derived is an entry of the mutating configuration that the leader makes: it is like the entry From and stands right before it, with a name, a
-// path and a scope of its own. The manifests do not have it, so that applying them again never takes its conditions back, nor needs to be forced
-// (OPS-062).
+// Derived is an entry of the mutating configuration that the leader makes: it is like the entry From and stands right before it, with a
+// name, a path and a scope of its own. The manifests do not have it, so that applying them again never takes its conditions back, nor needs
+// to be forced (OPS-062).
 type Derived struct{ From, Name, Path string }
 
 // derive makes the derived entry anew. As long as its scope is not known it stays as it is, or is not there.
@@ -38,8 +38,8 @@ func (p *publisher) derive(entries []any, found *report) []any {
 	return slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 }
 
-// template returns the entries that are kept in the annotation, as OPS-064 tells, and fills in the annotation if they change: one that is new, or
-// not as it was, comes from manifests that were applied since. The leader alone changes what is kept.
+// template returns the entries that are kept in the annotation, as OPS-064 tells, and fills in the annotation if they change: one that is
+// new, or not as it was, comes from manifests that were applied since. The leader alone changes what is kept.
 func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
 	annotations := object.GetAnnotations()
 	var kept []any
@@ -52,7 +52,8 @@ func (p *publisher) template(object *unstructured.Unstructured, present []any, f
 	fresh, news := len(kept) == 0, false
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
-		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh || p.recent != nil && entry["name"] == p.recent.Name || p.derived != nil && entry["name"] == p.derived.Name {
+		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh || p.recent != nil && entry["name"] == p.recent.Name ||
+			p.derived != nil && entry["name"] == p.derived.Name {
 			continue
 		}
 		bare := runtime.DeepCopyJSON(entry)

@@ -74,7 +74,8 @@ func TestExternalCertificates(t *testing.T) {
 		want   string // in the message; empty is ready
 	}{
 		{"nothing injected yet", func() {}, "mx.kb.io of mutating does not carry exactly the authority"},
-		{"all but the CRD", func() { w.inject(t, secret.Data["ca.crt"], "mutating", "validating") }, "conversion of xs.example.io does not"},
+		{"all but the CRD", func() { w.inject(t, secret.Data["ca.crt"], "mutating", "validating") },
+			"conversion of xs.example.io does not"},
 		{"all", func() { w.inject(t, secret.Data["ca.crt"], "xs.example.io") }, ""},
 		{"old and new", func() { w.inject(t, append(secret.Data["ca.crt"], other...), "validating") }, "vx.kb.io of validating does not"},
 		{"another one", func() { w.inject(t, other, "validating") }, "vx.kb.io of validating does not"},
@@ -91,7 +92,8 @@ func TestExternalCertificates(t *testing.T) {
 			t.Errorf("%s: %d writes", test.name, w.writes)
 		}
 	}
-	for file, want := range map[string][]byte{"tls.crt": secret.Data["tls.crt"], "tls.key": secret.Data["tls.key"], "ca-cert.pem": secret.Data["ca.crt"]} {
+	for file, want := range map[string][]byte{"tls.crt": secret.Data["tls.crt"], "tls.key": secret.Data["tls.key"],
+		"ca-cert.pem": secret.Data["ca.crt"]} {
 		if got, err := os.ReadFile(filepath.Join(k.options.Directory, file)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("file %s: %v", file, err)
 		}

@@ -205,7 +205,8 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	}
 	m := stored.external()
 	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
-		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)", k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
+		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)", k.options.Secret,
+			cmp.Or(err, errors.New("there is no ca.crt")))
 	}
 	var mismatched []string
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
@@ -404,7 +405,8 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 	for ctx.Err() == nil {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(object.kind.GroupVersion().WithKind(object.kind.Kind + "List"))
-		stream, err := k.client.Watch(ctx, list, client.MatchingFields{"metadata.name": object.key.Name}, client.InNamespace(object.key.Namespace))
+		stream, err := k.client.Watch(ctx, list, client.MatchingFields{"metadata.name": object.key.Name},
+			client.InNamespace(object.key.Namespace))
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != said {
 				said = err.Error() // once for each obstacle (OPS-096)
@@ -464,7 +466,8 @@ func (k *Keeper) inLine() error {
 	case k.last == nil:
 		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
 	case now.Sub(k.lastPass) > staleTime:
-		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339), k.lastError)
+		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339),
+			k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
 	case k.found.lacking != "" && !k.wasReady: // until then objects are not admitted for whose pods nobody would be asked

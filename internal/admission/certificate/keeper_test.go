@@ -60,18 +60,24 @@ func newWorld(t *testing.T) *world {
 	}
 	path, other := "/mutate-x", "/mutate-off"
 	service := func(path *string) admissionv1.WebhookClientConfig {
-		return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "elsewhere", Name: "placeholder", Path: path}}
+		return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "elsewhere", Name: "placeholder",
+			Path: path}}
 	}
 	timeout := int32(7)
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mutating", Annotations: map[string]string{"template": ""}},
-			Webhooks: []admissionv1.MutatingWebhook{{Name: "mx.kb.io", ClientConfig: service(&path), TimeoutSeconds: &timeout}, {Name: "mother.kb.io", ClientConfig: service(&other)}}},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mutating",
+			Annotations: map[string]string{"template": ""}},
+			Webhooks: []admissionv1.MutatingWebhook{{Name: "mx.kb.io", ClientConfig: service(&path), TimeoutSeconds: &timeout},
+				{Name: "mother.kb.io", ClientConfig: service(&other)}}},
 		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "validating"},
 			Webhooks: []admissionv1.ValidatingWebhook{{Name: "vx.kb.io", ClientConfig: service(&path)}}},
-		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "xs.example.io"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.io",
-			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"}}}}},
-		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "plain.example.io"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}}},
+		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "xs.example.io"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "example.io",
+				Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+					Webhook: &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"}}}}},
+		&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "plain.example.io"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}}},
 	).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			count()
@@ -94,7 +100,8 @@ func (w *world) keeper(t *testing.T) *Keeper {
 	return New(w, w.clock, logr.Discard(), Options{
 		Secret: types.NamespacedName{Namespace: "sys", Name: "certs"}, Directory: filepath.Join(t.TempDir(), "certs"),
 		Target: Target{Namespace: "sys", Service: "hook"}, RenewBefore: 180 * day,
-		Mutating: "mutating", Validating: "validating", Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false}, CRDs: []string{"xs.example.io", "plain.example.io", "missing.example.io"},
+		Mutating: "mutating", Validating: "validating", Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false},
+		CRDs:      []string{"xs.example.io", "plain.example.io", "missing.example.io"},
 		OtherCRDs: []string{"others.example.io", "absent.example.io"},
 	})
 }
@@ -120,7 +127,8 @@ func (w *world) secret(t *testing.T) *corev1.Secret {
 // bundles are those of all configurations and CRDs.
 func (w *world) bundles(t *testing.T) [][]byte {
 	t.Helper()
-	m, v, crd := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}, &apiextensionsv1.CustomResourceDefinition{}
+	m, v, crd := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
+		&apiextensionsv1.CustomResourceDefinition{}
 	for name, object := range map[string]client.Object{"mutating": m, "validating": v, "xs.example.io": crd} {
 		if err := w.Get(context.Background(), types.NamespacedName{Name: name}, object); err != nil {
 			t.Fatal(err)
@@ -201,7 +209,8 @@ func TestFirstPassMakesAndPublishesEverything(t *testing.T) {
 		t.Errorf("OPS-064: the annotation must keep the original list: %s", text)
 	}
 	plain := &apiextensionsv1.CustomResourceDefinition{}
-	if err := w.Get(context.Background(), types.NamespacedName{Name: "plain.example.io"}, plain); err != nil || plain.Spec.Conversion.Webhook != nil {
+	if err := w.Get(context.Background(), types.NamespacedName{Name: "plain.example.io"}, plain); err != nil ||
+		plain.Spec.Conversion.Webhook != nil {
 		t.Errorf("OPS-071: a CRD without strategy Webhook was touched: %v", err)
 	}
 }
@@ -258,7 +267,8 @@ func TestForeignEditsAreRepaired(t *testing.T) {
 	if w.writes != 1 {
 		t.Errorf("%d writes for one edit", w.writes)
 	}
-	if err := w.Get(context.Background(), types.NamespacedName{Name: "validating"}, config); err != nil || *config.Webhooks[0].FailurePolicy != fail {
+	if err := w.Get(context.Background(), types.NamespacedName{Name: "validating"}, config); err != nil ||
+		*config.Webhooks[0].FailurePolicy != fail {
 		t.Errorf("what is not ours was changed: %v", err)
 	}
 }
@@ -278,7 +288,8 @@ func TestEmptiedSecretIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			pass(t, k)
-			if after := w.secret(t); !bytes.Equal(before.Data["cert.pem"], after.Data["cert.pem"]) || !bytes.Equal(before.Data["ca-key.pem"], after.Data["ca-key.pem"]) {
+			if after := w.secret(t); !bytes.Equal(before.Data["cert.pem"], after.Data["cert.pem"]) ||
+				!bytes.Equal(before.Data["ca-key.pem"], after.Data["ca-key.pem"]) {
 				t.Error("new material was made")
 			}
 		})
@@ -318,7 +329,8 @@ func TestRotation(t *testing.T) {
 	w.clock.Step(time.Second)
 	again := pass(t, other)
 	promoted := w.secret(t)
-	if bytes.Equal(promoted.Data["cert.pem"], first.Data["cert.pem"]) || bytes.Equal(promoted.Data["ca-cert.pem"], first.Data["ca-cert.pem"]) {
+	if bytes.Equal(promoted.Data["cert.pem"], first.Data["cert.pem"]) ||
+		bytes.Equal(promoted.Data["ca-cert.pem"], first.Data["ca-cert.pem"]) {
 		t.Error("the new authority did not take over")
 	}
 	w.assertTrusted(t, other)
@@ -382,13 +394,16 @@ func TestMaterialOfTheReferenceIsKept(t *testing.T) {
 	}
 	delete(made, keyTLSCert)
 	delete(made, keyTLSKey)
-	if err := w.Create(context.Background(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "certs", Labels: map[string]string{"helm": "yes"}}, Data: made}); err != nil {
+	if err := w.Create(context.Background(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "certs", Labels: map[string]string{"helm": "yes"}},
+			Data: made}); err != nil {
 		t.Fatal(err)
 	}
 	k := w.keeper(t)
 	pass(t, k)
 	after := w.secret(t)
-	if !bytes.Equal(after.Data["cert.pem"], made["cert.pem"]) || !bytes.Equal(after.Data["tls.crt"], made["cert.pem"]) || after.Labels["helm"] != "yes" {
+	if !bytes.Equal(after.Data["cert.pem"], made["cert.pem"]) || !bytes.Equal(after.Data["tls.crt"], made["cert.pem"]) ||
+		after.Labels["helm"] != "yes" {
 		t.Error("the Secret was not kept")
 	}
 }

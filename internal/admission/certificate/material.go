@@ -101,7 +101,8 @@ func (m material) expected(now, previousSince time.Time) []byte {
 
 // external reads m as a Secret of somebody else.
 func (m material) external() material {
-	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert], keyTLSKey: m[keyTLSKey]}
+	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert],
+		keyTLSKey: m[keyTLSKey]}
 }
 
 // next returns the material as it should be now; the same if nothing has to be done. published tells that the present bundle is
@@ -181,7 +182,8 @@ func (m material) checkAt(p policy, now, until time.Time) error {
 		return errors.New("there is no certificate of the authority")
 	}
 	for _, at := range []time.Time{now, until} {
-		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := pair.Leaf.Verify(options); err != nil {
 			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339), err)
 		}

@@ -126,7 +126,8 @@ type published struct {
 }
 
 func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External, derived: o.Derived, recent: o.Recent, now: time.Now}
+	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External,
+		derived: o.Derived, recent: o.Recent, now: time.Now}
 	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
@@ -203,7 +204,8 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 // adopt fills in the client configuration of something that this manager serves.
 func (p *publisher) adopt(config map[string]any, path string, bundle []byte, what string, found *report) {
 	if present, _ := config["caBundle"].(string); p.readOnly && present != encodeBundle(bundle) {
-		if data, err := base64.StdEncoding.DecodeString(present); err != nil || !bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(bundle)) {
+		if data, err := base64.StdEncoding.DecodeString(present); err != nil ||
+			!bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(bundle)) {
 			found.mismatched = append(found.mismatched, what+" does not carry exactly the authority of the Secret")
 		}
 	}

@@ -20,13 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Recent says how pods are sent that a rule asks for which was admitted a moment ago: by an entry of their own, next to the one that sends what
-// all known rules ask for. Whoever admits a rule announces it before it is stored, so that the API server asks about its first pod too; and the
-// path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
+// Recent says how pods are sent that a rule asks for which was admitted a moment ago: by an entry of their own, next to the one that sends
+// what all known rules ask for. Whoever admits a rule announces it before it is stored, so that the API server asks about its first pod
+// too; and the path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
 type Recent struct {
 	// Of is the entry for known rules. The other one is made like it, with this name and path, while there are recent rules.
 	Of, Name, Path string
-	// Probe makes a request that the new entry answers in a way that tells that it is in force; Found tells whether an error is that answer.
+	// Probe makes a request that the new entry answers in a way that tells that it is in force; Found tells whether an error is that
+	// answer.
 	Probe func(ctx context.Context, token string) error
 	Found func(err error, token string) bool
 }
@@ -45,8 +46,8 @@ const (
 	recentTime = 30 * time.Second
 	// maxRecentLength and maxRecentRules bound what recent rules ask for. Above them all pods are sent by their entry for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
-	// servedTime is how long the API server may take to serve a changed entry. It is asked again after servedSoon, and after twice the time each time,
-	// up to servedLate.
+	// servedTime is how long the API server may take to serve a changed entry. It is asked again after servedSoon, and after twice the time
+	// each time, up to servedLate.
 	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
 	// othersTime is how much longer other API servers may take than the one that was asked.
 	othersTime = 100 * time.Millisecond
@@ -55,20 +56,21 @@ const (
 // recentRules is what the annotation holds.
 type recentRules []recentRule
 
-// recentRule is one rule: which pods it asks for, and when that was announced, by the clock of who did, in RFC 3339. By its token one can tell
-// whether it is served.
+// recentRule is one rule: which pods it asks for, and when that was announced, by the clock of who did, in RFC 3339. By its token one can
+// tell whether it is served.
 type recentRule struct {
 	Expression string `json:"expression"`
 	At         string `json:"at"`
 	Token      string `json:"token"`
 }
 
-// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods; it stays as long as they
-// would have.
+// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods; it stays as
+// long as they would have.
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
-		if covers := rule.Expression == expression || rule.Expression == "true"; covers && err == nil && now.Sub(announced).Abs() < recentTime/3 {
+		if covers := rule.Expression == expression || rule.Expression == "true"; covers && err == nil &&
+			now.Sub(announced).Abs() < recentTime/3 {
 			return nil, rule.Token
 		}
 	}
@@ -101,16 +103,18 @@ func (r recentRules) expression() string {
 	}
 	slices.Sort(parts)
 	slices.Sort(tokens)
-	parts = append(parts, fmt.Sprintf("has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
-		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '")))
+	parts = append(parts,
+		fmt.Sprintf(
+			"has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
+			ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '")))
 	if text := "(" + strings.Join(parts, ") || (") + ")"; len(text) <= maxRecentLength {
 		return text
 	}
 	return "true"
 }
 
-// weave puts the entry of the recent rules before the one of the known rules, and keeps both from sending the same pod. Without recent rules there
-// is no such entry.
+// weave puts the entry of the recent rules before the one of the known rules, and keeps both from sending the same pod. Without recent
+// rules there is no such entry.
 func (r Recent) weave(entries []any, rules recentRules) []any {
 	entries = slices.DeleteFunc(slices.Clone(entries), named(r.Name))
 	at := slices.IndexFunc(entries, named(r.Of))
@@ -185,9 +189,9 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	return nil
 }
 
-// Announce lets the API server ask about the pods of a rule that is about to be stored, and returns when it does. The expression tells which
-// pods the rule asks for. The entry is then served by the API server that was asked; others have it within moments. An error says why the
-// first pods may be missed.
+// Announce lets the API server ask about the pods of a rule that is about to be stored, and returns when it does. The expression tells
+// which pods the rule asks for. The entry is then served by the API server that was asked; others have it within moments. An error says why
+// the first pods may be missed.
 func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.options.Recent == nil || k.options.External || expression == "false" {
 		return nil

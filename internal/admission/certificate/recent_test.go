@@ -34,7 +34,8 @@ func newSender(t *testing.T) *sender {
 	config := s.mutating(t)
 	path, all := "/mutate-pod-all", admissionv1.Fail
 	config.Webhooks = append(config.Webhooks, admissionv1.MutatingWebhook{Name: "all.kb.io", FailurePolicy: &all,
-		ClientConfig:    admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook", Path: &path}},
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook",
+			Path: &path}},
 		MatchConditions: []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}})
 	if err := s.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -85,7 +86,8 @@ func (s *sender) recent(t *testing.T) string {
 	t.Helper()
 	for _, entry := range s.mutating(t).Webhooks {
 		if entry.Name == "recent.kb.io" {
-			if *entry.ClientConfig.Service.Path != "/mutate-pod-recent" || *entry.FailurePolicy != admissionv1.Fail || len(entry.MatchConditions) != 1 {
+			if *entry.ClientConfig.Service.Path != "/mutate-pod-recent" || *entry.FailurePolicy != admissionv1.Fail ||
+				len(entry.MatchConditions) != 1 {
 				t.Errorf("%+v", entry)
 			}
 			return entry.MatchConditions[0].Expression
@@ -104,8 +106,9 @@ func (s *sender) known(t *testing.T) []admissionv1.MatchCondition {
 	return nil
 }
 
-// TestAnnouncedRuleIsServedBeforeItIsStored: whoever admits a rule has the API server ask about its pods first, on a replica that does not lead
-// too. Such pods come by an entry of their own and by no other; the leader keeps it, and drops it when every replica has the rule (SS-006 (part)).
+// TestAnnouncedRuleIsServedBeforeItIsStored: whoever admits a rule has the API server ask about its pods first, on a replica that does not
+// lead too. Such pods come by an entry of their own and by no other; the leader keeps it, and drops it when every replica has the rule
+// (SS-006 (part)).
 func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	s := newSender(t)
 	leader, other := s.replica(t, nil), s.replica(t, make(chan struct{}))
@@ -125,7 +128,8 @@ func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	if diff := cmp.Diff([]string{"mx.kb.io", "recent.kb.io", "all.kb.io"}, names); diff != "" {
 		t.Error(diff)
 	}
-	apart := []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}, {Name: "not-asked-for-recently", Expression: "!(" + s.recent(t) + ")"}}
+	apart := []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"},
+		{Name: "not-asked-for-recently", Expression: "!(" + s.recent(t) + ")"}}
 	if diff := cmp.Diff(apart, s.known(t)); diff != "" {
 		t.Error(diff)
 	}
@@ -221,8 +225,8 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyRulesAreAllAskedFor: a hundred rules were announced at once, so that all pods are sent. One that is announced some seconds later does not end
-// that: the others are recent still, and a replica may not have them in its cache (SS-006).
+// TestManyRulesAreAllAskedFor: a hundred rules were announced at once, so that all pods are sent. One that is announced some seconds later
+// does not end that: the others are recent still, and a replica may not have them in its cache (SS-006).
 func TestManyRulesAreAllAskedFor(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var rules recentRules
@@ -248,8 +252,8 @@ func TestManyRulesAreAllAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime: something of somebody else refuses the pods that probe, or the entry does not send them. Each rule that
-// a user writes then costs some requests, and not as many as fit into the time.
+// TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime: something of somebody else refuses the pods that probe, or the entry does not send
+// them. Each rule that a user writes then costs some requests, and not as many as fit into the time.
 func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender(t)
@@ -266,8 +270,8 @@ func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsThatComeToNothing: where pods are not sent here, or the configurations are somebody else's, there is nothing to announce; where
-// the API server does not serve the entry, the user is told.
+// TestAnnouncementsThatComeToNothing: where pods are not sent here, or the configurations are somebody else's, there is nothing to
+// announce; where the API server does not serve the entry, the user is told.
 func TestAnnouncementsThatComeToNothing(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)

@@ -111,16 +111,20 @@ func TestConversionOfOtherKindsIsReported(t *testing.T) {
 	}{"by our Service": {"hook", true}, "by another": {"else", false}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "others.example.io"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-					ClientConfig: &apiextensionsv1.WebhookClientConfig{CABundle: []byte("theirs"), Service: &apiextensionsv1.ServiceReference{Namespace: "sys", Name: test.service}}}}}}
+			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "others.example.io"},
+				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+					Conversion: &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+						Webhook: &apiextensionsv1.WebhookConversion{
+							ClientConfig: &apiextensionsv1.WebhookClientConfig{CABundle: []byte("theirs"),
+								Service: &apiextensionsv1.ServiceReference{Namespace: "sys", Name: test.service}}}}}}
 			if err := w.Create(context.Background(), crd); err != nil {
 				t.Fatal(err)
 			}
 			k := w.keeper(t)
 			pass(t, k)
 			after := &apiextensionsv1.CustomResourceDefinition{}
-			if err := w.Get(context.Background(), types.NamespacedName{Name: crd.Name}, after); err != nil || after.ResourceVersion != crd.ResourceVersion {
+			if err := w.Get(context.Background(), types.NamespacedName{Name: crd.Name}, after); err != nil ||
+				after.ResourceVersion != crd.ResourceVersion {
 				t.Errorf("the CRD was changed: %v", err)
 			}
 			if err := k.inLine(); (err != nil) != test.reported {
@@ -143,12 +147,20 @@ func TestManagersThatDifferComeToRest(t *testing.T) {
 		add    string // path of an entry that a new manifest brings
 		expect string
 	}{
-		"a newer release comes up":              {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
-		"a newer release leads":                 {set: serves(map[string]bool{"/mutate-x": true, "/y": true}, map[string]bool{"/mutate-x": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
-		"a gate is being turned off":            {set: serves(map[string]bool{"/mutate-x": true, "/y": true}, map[string]bool{"/mutate-x": true, "/y": false}), add: "/y", expect: "vx.kb.io new.kb.io"},
-		"a gate is being turned on, or is off":  {set: serves(map[string]bool{"/mutate-x": true, "/y": false}, map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io"},
-		"neither knows the entry":               {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
-		"a release that converts another kind":  {set: func(a, b *Options) { b.CRDs, b.OtherCRDs = append(b.CRDs, "others.example.io"), nil }, expect: "vx.kb.io"},
+		"a newer release comes up": {set: serves(map[string]bool{"/mutate-x": true},
+			map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a newer release leads": {set: serves(map[string]bool{"/mutate-x": true, "/y": true},
+			map[string]bool{"/mutate-x": true}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a gate is being turned off": {set: serves(map[string]bool{"/mutate-x": true, "/y": true},
+			map[string]bool{"/mutate-x": true, "/y": false}), add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a gate is being turned on, or is off": {set: serves(map[string]bool{"/mutate-x": true, "/y": false},
+			map[string]bool{"/mutate-x": true, "/y": true}), add: "/y", expect: "vx.kb.io"},
+		"neither knows the entry": {set: serves(map[string]bool{"/mutate-x": true}, map[string]bool{"/mutate-x": true}),
+			add: "/y", expect: "vx.kb.io new.kb.io"},
+		"a release that converts another kind": {set: func(a, b *Options) {
+			b.CRDs, b.OtherCRDs = append(b.CRDs, "others.example.io"),
+				nil
+		}, expect: "vx.kb.io"},
 		"another entry of the same old release": {set: func(*Options, *Options) {}, add: "/mutate-x", expect: "vx.kb.io new.kb.io"},
 	}
 	for name, test := range cases {
@@ -212,8 +224,8 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 }
 
-// OPS-064: manifests that are applied again bring new entries, and others than before; the template follows them, and does not bring back what they
-// had before. What the manager itself writes into entries does not go there.
+// OPS-064: manifests that are applied again bring new entries, and others than before; the template follows them, and does not bring back
+// what they had before. What the manager itself writes into entries does not go there.
 func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -237,7 +249,8 @@ func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	}
 	pass(t, w.with(t, narrowed))
 	pass(t, w.with(t, narrowed))
-	if text := w.validating(t).Annotations["template"]; !strings.Contains(text, `"timeoutSeconds":10`) || !strings.Contains(text, "/validate-new") ||
+	if text := w.validating(t).Annotations["template"]; !strings.Contains(text, `"timeoutSeconds":10`) ||
+		!strings.Contains(text, "/validate-new") ||
 		strings.Contains(text, "matchConditions") || strings.Contains(text, "caBundle") {
 		t.Errorf("annotation: %s", text)
 	}
@@ -270,7 +283,8 @@ func TestConfigurationsRaceSafely(t *testing.T) {
 		}
 	}
 	pass(t, k)
-	if after := w.validating(t); after.Labels["edited"] != "yes" || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, k.lastMaterial().bundle()) {
+	if after := w.validating(t); after.Labels["edited"] != "yes" ||
+		!bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, k.lastMaterial().bundle()) {
 		t.Errorf("%+v", after)
 	}
 }
@@ -298,7 +312,8 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
 		t.Errorf("left behind: %v", err)
 	}
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 || staleTime >= overlapTime {
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 ||
+		staleTime >= overlapTime {
 		t.Error("the server must have the new certificate while callers still trust both")
 	}
 }
@@ -312,7 +327,8 @@ func TestScopes(t *testing.T) {
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected = true, elected
-			o.Scopes = map[string]Scope{"all": {Policy: policy, Conditions: func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}}
+			o.Scopes = map[string]Scope{"all": {Policy: policy,
+				Conditions: func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}}
 		})
 	}
 	entry := func() admissionv1.ValidatingWebhook {
@@ -337,7 +353,8 @@ func TestScopes(t *testing.T) {
 	}
 	known = true
 	for _, expression := range []string{"false", "object.kind == 'x'"} {
-		for _, policy = range []admissionv1.FailurePolicyType{admissionv1.Ignore, admissionv1.Fail} { // WS-106: not all that is asked must be answered
+		// WS-106: not all that is asked must be answered
+		for _, policy = range []admissionv1.FailurePolicyType{admissionv1.Ignore, admissionv1.Fail} {
 			conditions[0].Expression = expression
 			pass(t, scoped(nil))
 			if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != policy {
@@ -347,8 +364,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// OPS-062: an entry that the manifests do not have is made by the leader, like another one, as soon as its scope is known. It follows that one, and a
-// replica that starts is not ready before it is there: nothing is admitted before for whose pods nobody would be asked.
+// OPS-062: an entry that the manifests do not have is made by the leader, like another one, as soon as its scope is known. It follows that
+// one, and a replica that starts is not ready before it is there: nothing is admitted before for whose pods nobody would be asked.
 func TestDerivedEntry(t *testing.T) {
 	s := newSender(t)
 	known := false
@@ -357,9 +374,10 @@ func TestDerivedEntry(t *testing.T) {
 			o.Elected = elected
 			o.Paths["/mutate-pod-all"], o.Paths["/mutate-derived"] = true, true
 			o.Derived = &Derived{From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}
-			o.Scopes = map[string]Scope{"derived.kb.io": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return []admissionv1.MatchCondition{{Name: "some", Expression: "object.x"}}, known
-			}}}
+			o.Scopes = map[string]Scope{"derived.kb.io": {Policy: admissionv1.Fail,
+				Conditions: func() ([]admissionv1.MatchCondition, bool) {
+					return []admissionv1.MatchCondition{{Name: "some", Expression: "object.x"}}, known
+				}}}
 		})
 	}
 	names := func() string {
@@ -371,7 +389,8 @@ func TestDerivedEntry(t *testing.T) {
 	}
 	entry := func(name string) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.MutatingWebhook) {
 		config := s.mutating(t)
-		return config, &config.Webhooks[slices.IndexFunc(config.Webhooks, func(hook admissionv1.MutatingWebhook) bool { return hook.Name == name })]
+		return config,
+			&config.Webhooks[slices.IndexFunc(config.Webhooks, func(hook admissionv1.MutatingWebhook) bool { return hook.Name == name })]
 	}
 	follower, leader := replica(make(chan struct{})), replica(nil)
 	for _, k := range []*Keeper{follower, leader} {
@@ -388,7 +407,8 @@ func TestDerivedEntry(t *testing.T) {
 	for range 2 {
 		pass(t, leader)
 		_, hook := entry("derived.kb.io")
-		if !strings.Contains(names(), " derived.kb.io all.kb.io") || *hook.ClientConfig.Service.Path != "/mutate-derived" || hook.MatchConditions[0].Expression != "object.x" ||
+		if !strings.Contains(names(), " derived.kb.io all.kb.io") || *hook.ClientConfig.Service.Path != "/mutate-derived" ||
+			hook.MatchConditions[0].Expression != "object.x" ||
 			*hook.FailurePolicy != admissionv1.Fail || leader.inLine() != nil {
 			t.Errorf("%s %v", names(), leader.inLine())
 		}
@@ -400,7 +420,8 @@ func TestDerivedEntry(t *testing.T) {
 		}
 	}
 	pass(t, leader)
-	if _, hook := entry("derived.kb.io"); hook.TimeoutSeconds == nil || *hook.TimeoutSeconds != 10 || strings.Contains(s.mutating(t).Annotations["template"], "derived") {
+	if _, hook := entry("derived.kb.io"); hook.TimeoutSeconds == nil || *hook.TimeoutSeconds != 10 ||
+		strings.Contains(s.mutating(t).Annotations["template"], "derived") {
 		t.Errorf("%+v", hook)
 	}
 	known = false // a manager that starts does not take back what another has made

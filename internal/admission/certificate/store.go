@@ -68,7 +68,8 @@ type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
 	m := material{}
-	for _, key := range []string{keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince, keyPreviousCA, keyPreviousSince} {
+	for _, key := range []string{keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
+		keyPreviousCA, keyPreviousSince} {
 		data, err := os.ReadFile(filepath.Join(s.dir, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -95,7 +96,8 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 
 // servedFiles are what a replica has in its directory. The keys of the authority are none of it.
 func servedFiles(m material) map[string][]byte {
-	return map[string][]byte{keyCACert: m[keyCACert], keyKey: m[keyKey], keyCert: m[keyCert], keyTLSKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert]}
+	return map[string][]byte{keyCACert: m[keyCACert], keyKey: m[keyKey], keyCert: m[keyCert], keyTLSKey: m[keyTLSKey],
+		keyTLSCert: m[keyTLSCert]}
 }
 
 // writeFiles writes what differs, each file at once, readable by nobody else (OPS-047). Keys come before their certificates: the

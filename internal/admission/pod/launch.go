@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Launch returns the step that holds containers back until those of higher launch priority have started: each reads a key of the pod's barrier ConfigMap into
-// its environment, and kubelet starts no container whose keys are missing (ND-120, ND-121, ND-130). It comes after all steps that add
-// containers (ND-125).
+// Launch returns the step that holds containers back until those of higher launch priority have started: each reads a key of the pod's
+// barrier ConfigMap into its environment, and kubelet starts no container whose keys are missing (ND-120, ND-121, ND-130). It comes after
+// all steps that add containers (ND-125).
 func Launch() Step { return simple("launch", launch) }
 
 func launch(pod *corev1.Pod) ([]operations.Operation, error) {
@@ -40,13 +40,16 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 	barrier := pub.LaunchBarrierName(name)
 	if len(barrier) > validation.DNS1123SubdomainMaxLength { // ND-133
 		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
-			"launch priority needs a ConfigMap %s, whose name must have no more than %d characters", barrier, validation.DNS1123SubdomainMaxLength))}.ToAggregate()
+			"launch priority needs a ConfigMap %s, whose name must have no more than %d characters", barrier,
+			validation.DNS1123SubdomainMaxLength))}.ToAggregate()
 	}
 	if _, ok := pod.Annotations[pub.LaunchCompleted]; ok { // from the manifest of another pod
-		changes = append(changes, operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
+		changes = append(changes,
+			operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
 	}
 	for i := range pod.Spec.Containers {
-		changes = append(changes, hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier, pub.LaunchBarrierKey(priorities[i]))...)
+		changes = append(changes,
+			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier, pub.LaunchBarrierKey(priorities[i]))...)
 	}
 	return changes, nil
 }
@@ -74,12 +77,17 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 		}
 		env, path := &container.Env[at], field.NewPath("spec", "containers").Index(i).Child("env").Index(at)
 		if env.ValueFrom != nil {
-			errs = append(errs, field.Invalid(path.Child("valueFrom"), env.ValueFrom, fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference", pub.LaunchPriorityEnv, container.Name)))
+			errs = append(errs,
+				field.Invalid(path.Child("valueFrom"), env.ValueFrom,
+					fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference", pub.LaunchPriorityEnv,
+						container.Name)))
 			continue
 		}
 		priority, err := strconv.Atoi(env.Value)
 		if err != nil {
-			errs = append(errs, field.Invalid(path.Child("value"), env.Value, fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv, container.Name)))
+			errs = append(errs,
+				field.Invalid(path.Child("value"), env.Value,
+					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv, container.Name)))
 		}
 		all[i] = priority
 	}

@@ -60,7 +60,8 @@ func barriers(containers []corev1.Container) []string {
 			if env.Name != pub.ContainerBarrierEnv {
 				continue
 			}
-			if env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil || env.ValueFrom.ConfigMapKeyRef.Optional != nil || env.Value != "" {
+			if env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil || env.ValueFrom.ConfigMapKeyRef.Optional != nil ||
+				env.Value != "" {
 				own = append(own, "broken")
 				continue
 			}
@@ -79,17 +80,23 @@ func TestLaunch(t *testing.T) {
 		"Ordered (ND-120, ND-127)": {`{metadata: {name: p, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
 			spec: {initContainers: [{name: i}], containers: [{name: a}, {name: b, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "7"}]}, {name: c}]}}`,
 			[]string{"p-barrier/p_0", "p-barrier/p_-1", "p-barrier/p_-2"}},
-		"Ordered wins over a value that is none (ND-127)": {`{metadata: {name: p, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
-			spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}]}, {name: b}]}}`, []string{"p-barrier/p_0", "p-barrier/p_-1"}},
+		"Ordered wins over a value that is none (ND-127)": {
+			`{metadata: {name: p, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
+			spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}]}, {name: b}]}}`,
+			[]string{"p-barrier/p_0", "p-barrier/p_-1"}},
 		"another value of the annotation": {`{metadata: {name: p, annotations: {apps.kruise.io/container-launch-priority: ordered}}, spec: {containers: [{name: a}, {name: b}]}}`, []string{"", ""}},
 		"by environment (ND-121, ND-128, ND-130)": {`{metadata: {name: p}, spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "-2147483647"}]}, {name: b, env: []},
 			{name: c, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "2147483647"}]}, {name: d, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "+5"}]}]}}`,
 			[]string{"p-barrier/p_-2147483647", "p-barrier/p_0", "p-barrier/p_2147483647", "p-barrier/p_5"}},
 		"the last of one name counts": {`{metadata: {name: p}, spec: {containers: [{name: a},
-			{name: b, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}, {name: KRUISE_CONTAINER_PRIORITY, value: "3"}]}]}}`, []string{"p-barrier/p_0", "p-barrier/p_3"}},
+			{name: b, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}, {name: KRUISE_CONTAINER_PRIORITY, value: "3"}]}]}}`,
+			[]string{"p-barrier/p_0", "p-barrier/p_3"}},
 		"one container (ND-126)": {`{metadata: {name: p, annotations: {apps.kruise.io/container-launch-priority: Ordered}},
-			spec: {initContainers: [{name: i}], containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}]}]}}`, []string{""}},
-		"all zero (ND-129)":  {`{metadata: {name: p}, spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "0"}]}, {name: b}]}}`, []string{"", ""}},
+			spec: {initContainers: [{name: i}], containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: x}]}]}}`,
+			[]string{""}},
+		"all zero (ND-129)": {
+			`{metadata: {name: p}, spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "0"}]}, {name: b}]}}`,
+			[]string{"", ""}},
 		"all equal (ND-129)": {`{metadata: {name: p}, spec: {containers: [{name: a, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "5"}]}, {name: b, env: [{name: KRUISE_CONTAINER_PRIORITY, value: "5"}]}]}}`, []string{"", ""}},
 		"barriers of somebody else are overwritten (ND-132)": {`{metadata: {name: p}, spec: {containers: [
 			{name: a, env: [{name: KRUISE_CONTAINER_BARRIER, value: x}, {name: A, value: "1"}, {name: KRUISE_CONTAINER_BARRIER, value: z}, {name: KRUISE_CONTAINER_BARRIER, value: "y"}]},
@@ -139,16 +146,18 @@ func TestLaunchIsRefused(t *testing.T) {
 		return `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"1"},{"name":"KRUISE_CONTAINER_PRIORITY",` + env + `}]}]}}`
 	}
 	named := func(name string) string {
-		return `{"metadata":{"name":"` + name + `","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
+		return `{"metadata":{"name":"` + name +
+			`","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
 	}
 	cases := map[string]struct {
 		pod, field string
 		want       []string
 	}{
-		"no integer":         {container(`"value":"high"`), "spec.containers[1].env[1].value", []string{"container b ", `"high"`}},
-		"a fraction":         {container(`"value":"1.5"`), "spec.containers[1].env[1].value", []string{"container b ", `"1.5"`}},
-		"nothing":            {container(`"value":""`), "spec.containers[1].env[1].value", []string{"container b ", `""`}},
-		"a reference":        {container(`"valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}`), "spec.containers[1].env[1].valueFrom", []string{"container b ", "metadata.name"}},
+		"no integer": {container(`"value":"high"`), "spec.containers[1].env[1].value", []string{"container b ", `"high"`}},
+		"a fraction": {container(`"value":"1.5"`), "spec.containers[1].env[1].value", []string{"container b ", `"1.5"`}},
+		"nothing":    {container(`"value":""`), "spec.containers[1].env[1].value", []string{"container b ", `""`}},
+		"a reference": {container(`"valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}`), "spec.containers[1].env[1].valueFrom",
+			[]string{"container b ", "metadata.name"}},
 		"a name of 246":      {named(strings.Repeat("p", 246)), "metadata.name", []string{"253"}},
 		"a name of 245 goes": {named(strings.Repeat("p", 245)), "", nil},
 	}
@@ -181,7 +190,8 @@ func TestLaunchIsRefused(t *testing.T) {
 // ND-125: containers that an earlier step adds take part.
 func TestInjectedContainersTakePart(t *testing.T) {
 	inject := simple("inject", func(*corev1.Pod) ([]operations.Operation, error) {
-		return []operations.Operation{{Operation: "add", Path: "/spec/containers/-", Value: map[string]any{"name": "side", "env": []any{map[string]any{"name": pub.LaunchPriorityEnv, "value": "1"}}}}}, nil
+		return []operations.Operation{{Operation: "add", Path: "/spec/containers/-",
+			Value: map[string]any{"name": "side", "env": []any{map[string]any{"name": pub.LaunchPriorityEnv, "value": "1"}}}}}, nil
 	})
 	changes, err := mutate([]byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`), inject, Launch())
 	if err != nil || len(changes) != 3 || changes[1].Path != "/spec/containers/0/env" || changes[2].Path != "/spec/containers/1/env/-" {

@@ -77,7 +77,8 @@ var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05
 // Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
 func (c *Chain) Metric() prometheus.Collector { return c.latency }
 
-// Mutate applies the steps, and returns one patch of all, and warnings, or all errors of fields, or the first other error. Pod of the request need not be set.
+// Mutate applies the steps, and returns one patch of all, and warnings, or all errors of fields, or the first other error. Pod of the
+// request need not be set.
 func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
 	admitted := false
 	defer func() {

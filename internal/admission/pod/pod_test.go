@@ -14,9 +14,11 @@ import (
 // CRR-087: the gate is given once, to pods of workloads of ours, or with feature gate KruisePodReadinessGate to all.
 func TestGate(t *testing.T) {
 	owned := func(version, controller string) string {
-		return `{"metadata":{"ownerReferences":[{"apiVersion":"` + version + `","kind":"X","controller":` + controller + `}]},"spec":{"future":12345678901234567890}}`
+		return `{"metadata":{"ownerReferences":[{"apiVersion":"` + version + `","kind":"X","controller":` + controller +
+			`}]},"spec":{"future":12345678901234567890}}`
 	}
-	const fresh, more = `[{"op":"add","path":"/spec/readinessGates","value":[{"conditionType":"KruisePodReady"}]}]`, `[{"op":"add","path":"/spec/readinessGates/-","value":{"conditionType":"KruisePodReady"}}]`
+	const fresh, more = `[{"op":"add","path":"/spec/readinessGates","value":[{"conditionType":"KruisePodReady"}]}]`,
+		`[{"op":"add","path":"/spec/readinessGates/-","value":{"conditionType":"KruisePodReady"}}]`
 	cases := map[string]struct {
 		pod  string
 		all  bool
@@ -47,7 +49,8 @@ func TestGate(t *testing.T) {
 		})
 	}
 	no := errors.New("no")
-	if _, err := mutate([]byte(`{}`), simple("no", func(*corev1.Pod) ([]operations.Operation, error) { return nil, no })); !errors.Is(err, no) {
+	if _, err := mutate([]byte(`{}`), simple("no", func(*corev1.Pod) ([]operations.Operation, error) { return nil, no })); !errors.Is(err,
+		no) {
 		t.Errorf("a refusal: %v", err)
 	}
 	if _, err := mutate([]byte(`[]`), Gate(true)); err == nil {

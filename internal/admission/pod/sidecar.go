@@ -32,7 +32,8 @@ type Sidecars struct {
 // NewSidecars returns what injects; sortByName is gate EnableSortSidecarContainerByName (SS-100), now the time of what is recorded.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
 	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."}, []string{"sidecarset", "result"})}
+		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."},
+		[]string{"sidecarset", "result"})}
 }
 
 // Metric returns the counter afloat_sidecarset_pods_total, for the registry.

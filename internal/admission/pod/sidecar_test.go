@@ -34,7 +34,8 @@ func template(t *testing.T, name string, containers ...corev1.Container) *inject
 	t.Helper()
 	spec := &appsv1beta1.SidecarSetSpec{}
 	for _, c := range containers {
-		spec.Containers = append(spec.Containers, appsv1beta1.SidecarContainer{SidecarContainerSpec: appsv1beta1.SidecarContainerSpec{Container: c}})
+		spec.Containers = append(spec.Containers,
+			appsv1beta1.SidecarContainer{SidecarContainerSpec: appsv1beta1.SidecarContainerSpec{Container: c}})
 	}
 	out, err := inject.NewTemplate(name, spec, "", "", "")
 	if err != nil {
@@ -46,7 +47,8 @@ func template(t *testing.T, name string, containers ...corev1.Container) *inject
 // SS-080, SS-090, SS-094, SS-103: the namespace is that of the request, launch priority counts the injected containers, warnings are told,
 // and pods are counted by SidecarSet, but not what was only tried.
 func TestSidecars(t *testing.T) {
-	chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"}), template(t, "second", corev1.Container{Name: "b", Image: "i"})}}
+	chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"}),
+		template(t, "second", corev1.Container{Name: "b", Image: "i"})}}
 	sidecars := NewSidecars(chooser, false, time.Now)
 	chain := NewChain(Gate(true), sidecars.Step(), Launch())
 	raw := []byte(`{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)
@@ -61,11 +63,13 @@ func TestSidecars(t *testing.T) {
 				paths = append(paths, change.Path)
 			}
 		}
-		want := []string{"/spec/readinessGates", "/spec/containers/1", "/spec/containers/0", "/spec/containers/0/env/-", "/spec/containers/1/env", "/spec/containers/2/env/-"}
+		want := []string{"/spec/readinessGates", "/spec/containers/1", "/spec/containers/0", "/spec/containers/0/env/-",
+			"/spec/containers/1/env", "/spec/containers/2/env/-"}
 		if diff := cmp.Diff(want, paths); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"spec.containers[1]: container b of the pod is replaced by that of SidecarSet second"}, warnings); diff != "" {
+		if diff := cmp.Diff([]string{"spec.containers[1]: container b of the pod is replaced by that of SidecarSet second"},
+			warnings); diff != "" {
 			t.Error(diff)
 		}
 		if n := testutil.ToFloat64(sidecars.pods.WithLabelValues("first", "injected")); dry && n != 0 || !dry && n != 1 {
@@ -94,14 +98,15 @@ func TestSidecars(t *testing.T) {
 func TestNoPartOfAPatch(t *testing.T) {
 	chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"})}}
 	no := simple("no", func(*corev1.Pod) ([]operations.Operation, error) { return nil, errors.New("no") })
-	changes, _, err := NewChain(NewSidecars(chooser, false, time.Now).Step(), no).Mutate(t.Context(), Request{Raw: []byte(`{"spec":{"containers":[{"name":"a"}]}}`)})
+	changes, _, err := NewChain(NewSidecars(chooser, false, time.Now).Step(), no).Mutate(t.Context(),
+		Request{Raw: []byte(`{"spec":{"containers":[{"name":"a"}]}}`)})
 	if err == nil || len(changes) != 0 {
 		t.Errorf("%v, %v", changes, err)
 	}
 }
 
-// TestPodsAreCountedOnce: a pod with launch priority comes by two entries, one after the other, and is one pod all the same; one that comes by the
-// second alone, since the first does not ask for it yet, counts too, and one that a later step refuses does not (SS-264).
+// TestPodsAreCountedOnce: a pod with launch priority comes by two entries, one after the other, and is one pod all the same; one that comes
+// by the second alone, since the first does not ask for it yet, counts too, and one that a later step refuses does not (SS-264).
 func TestPodsAreCountedOnce(t *testing.T) {
 	const ordered = `{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
 	const odd = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"high"}]}]}}`

@@ -33,7 +33,8 @@ type SpreadMatcher interface {
 
 // SpreadBooker books pods in the status of WorkloadSpreads.
 type SpreadBooker interface {
-	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation, prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
+	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+		prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
 	Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error)
 	Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error
 }
@@ -72,7 +73,8 @@ const tellEvery = time.Minute
 // NewSpreads returns what spreads pods.
 func NewSpreads(options SpreadOptions) *Spreads {
 	return &Spreads{SpreadOptions: options, left: map[types.UID]*left{}, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "afloat_workloadspread_pods_total", Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place."},
+		Name: "afloat_workloadspread_pods_total",
+		Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place."},
 		[]string{"namespace", "workloadspread", "subset"})}
 }
 
@@ -136,7 +138,8 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		s.count(request, spread, "")
 		s.tell(spread, decision.Reason)
 		if _, claimed := pod.Annotations[pub.MatchedWorkloadSpread]; claimed { // by the manifest of another pod
-			return []operations.Operation{operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
+			return []operations.Operation{operations.NewOperation("remove",
+				"/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
 		return nil, nil
 	}
@@ -161,7 +164,8 @@ func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // who asked may have no time left
 	defer cancel()
 	if err := s.Booker.Release(ctx, spread, pod); err != nil { // it expires
-		s.Log.Error(err, "The place of a pod that is refused is not given back yet", "workloadspread", types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name})
+		s.Log.Error(err, "The place of a pod that is refused is not given back yet", "workloadspread",
+			types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name})
 	}
 }
 
@@ -207,7 +211,8 @@ func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
 	if !workloadspread.Claims(spread, pod) { // it may be of a former one of that name
 		return nil
 	}
-	decision, err := s.Booker.Delete(ctx, spread, workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})
+	decision, err := s.Booker.Delete(ctx, spread,
+		workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})
 	switch {
 	case err != nil: // the controller counts the pod when it is gone (WS-106)
 		s.Log.Error(err, "The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name)

@@ -49,7 +49,8 @@ func (w *spreadWorld) Match(_ context.Context, _ *corev1.Pod, namespace string) 
 	return w.spread, w.matchErr
 }
 
-func (w *spreadWorld) Create(_ context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Creation, prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
+func (w *spreadWorld) Create(_ context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+	prepare func(workloadspread.Decision) error) (workloadspread.Decision, error) {
 	w.created = append(w.created, pod)
 	if w.bookErr != nil {
 		return workloadspread.Decision{}, w.bookErr
@@ -61,7 +62,8 @@ func (w *spreadWorld) Create(_ context.Context, _ *appsv1beta1.WorkloadSpread, p
 	return d, prepare(d)
 }
 
-func (w *spreadWorld) Delete(_ context.Context, _ *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error) {
+func (w *spreadWorld) Delete(_ context.Context, _ *appsv1beta1.WorkloadSpread,
+	pod workloadspread.Deletion) (workloadspread.Decision, error) {
 	w.deleted = append(w.deleted, pod)
 	return workloadspread.Decision{Booked: true}, w.bookErr
 }
@@ -73,13 +75,15 @@ func (w *spreadWorld) spreads(now func() time.Time, recorder events.EventRecorde
 		}
 		return nil
 	}
-	return NewSpreads(SpreadOptions{Matcher: w, Booker: w, Known: known, Versioned: workloadspread.ParseVersioned("deployment"), Recorder: recorder, Log: logr.Discard(), Now: now})
+	return NewSpreads(SpreadOptions{Matcher: w, Booker: w, Known: known, Versioned: workloadspread.ParseVersioned("deployment"),
+		Recorder: recorder, Log: logr.Discard(), Now: now})
 }
 
 func shopSpread(t *testing.T) *appsv1beta1.WorkloadSpread {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
-	if err := yaml.UnmarshalStrict([]byte(`{metadata: {name: shop, namespace: d, uid: u}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: shop},
+	if err := yaml.UnmarshalStrict(
+		[]byte(`{metadata: {name: shop, namespace: d, uid: u}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: shop},
 		subsets: [{name: a, maxReplicas: 2, patch: {metadata: {labels: {pool: a}}}}, {name: bad, patch: [1]}]}}`), spread); err != nil {
 		t.Fatal(err)
 	}
@@ -103,17 +107,29 @@ func TestSpreads(t *testing.T) {
 		want, created string
 		counted       string
 	}{
-		"WS-076: booked by its name":             {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, `{"name":"shop","subset":"a"}`, "p h1", "a"},
-		"WS-076: or by an id":                    {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"generateName":"p-",`))}, `{"name":"shop","subset":"a","uid":"ID"}`, "ID h1", "a"},
-		"WS-075: not booked":                     {&spreadWorld{spread: spread, decide: into(0, false)}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, `{"name":"shop","subset":"a"}`, "ID h1", "a"},
-		"WS-050: a dry run":                      {&spreadWorld{spread: spread, decide: into(0, true)}, Request{DryRun: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
-		"by the other entry":                     {&spreadWorld{spread: spread, decide: into(0, true)}, Request{Again: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
-		"WS-054: no match":                       {&spreadWorld{}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
-		"WS-053: an owner is missing":            {&spreadWorld{matchErr: apierrors.NewNotFound(schema.GroupResource{Resource: "replicasets"}, "r")}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "error", "", ""},
-		"WS-077: no place":                       {&spreadWorld{spread: spread, decide: full}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", "-"},
-		"WS-113: gone":                           {&spreadWorld{spread: spread, decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Gone: true} }}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", ""},
-		"WS-112: not booked, so refused":         {&spreadWorld{spread: spread, bookErr: workloadspread.ErrNotBooked}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
-		"WS-094: a patch that cannot be applied": {&spreadWorld{spread: spread, decide: into(1, false)}, Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
+		"WS-076: booked by its name": {&spreadWorld{spread: spread, decide: into(0, true)},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, `{"name":"shop","subset":"a"}`, "p h1", "a"},
+		"WS-076: or by an id": {&spreadWorld{spread: spread, decide: into(0, true)},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"generateName":"p-",`))}, `{"name":"shop","subset":"a","uid":"ID"}`, "ID h1", "a"},
+		"WS-075: not booked": {&spreadWorld{spread: spread, decide: into(0, false)},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, `{"name":"shop","subset":"a"}`, "ID h1", "a"},
+		"WS-050: a dry run": {&spreadWorld{spread: spread, decide: into(0, true)},
+			Request{DryRun: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"by the other entry": {&spreadWorld{spread: spread, decide: into(0, true)},
+			Request{Again: true, Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"WS-054: no match": {&spreadWorld{}, Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "", "", ""},
+		"WS-053: an owner is missing": {
+			&spreadWorld{matchErr: apierrors.NewNotFound(schema.GroupResource{Resource: "replicasets"}, "r")},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, ``))}, "error", "", ""},
+		"WS-077: no place": {&spreadWorld{spread: spread, decide: full},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", "-"},
+		"WS-113: gone": {&spreadWorld{spread: spread,
+			decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Gone: true} }},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", ""},
+		"WS-112: not booked, so refused": {&spreadWorld{spread: spread, bookErr: workloadspread.ErrNotBooked},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
+		"WS-094: a patch that cannot be applied": {&spreadWorld{spread: spread, decide: into(1, false)},
+			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spreads := test.world.spreads(time.Now, events.NewFakeRecorder(1))
@@ -167,7 +183,8 @@ func TestSidecarSetsSeeTheLabelsOfSubsets(t *testing.T) {
 	}}
 	seen := &seenLabels{}
 	chain := NewChain(world.spreads(time.Now, nil).Step(), NewSidecars(seen, false, time.Now).Step())
-	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || seen.labels["pool"] != "a" {
+	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil ||
+		seen.labels["pool"] != "a" {
 		t.Errorf("%v, %v", seen.labels, err)
 	}
 }
@@ -189,14 +206,16 @@ func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
 		chain := NewChain(world.spreads(time.Now, recorder).Step())
 		told := func(n int, during time.Duration) (got []string) {
 			for range n {
-				if changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
+				if changes, _, err := chain.Mutate(t.Context(),
+					Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
 					t.Errorf("%v, %v", changes, err)
 				}
 			}
 			time.Sleep(during) // of the bubble's clock
 			synctest.Wait()
 			for len(recorder.Events) > 0 {
-				got = append(got, strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset Pods created without the rules of a subset: "))
+				got = append(got,
+					strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset Pods created without the rules of a subset: "))
 			}
 			return got
 		}
@@ -232,17 +251,25 @@ func TestRemovals(t *testing.T) {
 		err    error
 		want   []workloadspread.Deletion
 	}{
-		"booked":                               {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
-		"WS-106: the booking fails":            {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, workloadspread.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
-		"WS-101: a dry run":                    {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, true, nil, nil},
-		"WS-102: no annotation":                {shopSpread(t), `{metadata: {name: p, namespace: d, ` + of + `}}`, false, nil, nil},
-		"WS-102: an unreadable annotation":     {shopSpread(t), `{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: "{"}, ` + of + `}}`, false, nil, nil},
-		"WS-102: not active":                   {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}, status: {phase: Succeeded}}`, false, nil, nil},
-		"WS-102: ending already":               {shopSpread(t), `{metadata: {name: p, namespace: d, deletionTimestamp: "2026-01-01T00:00:00Z", ` + placed + `, ` + of + `}}`, false, nil, nil},
-		"WS-102: no controller":                {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `}}`, false, nil, nil},
-		"WS-102: no WorkloadSpread":            {nil, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
-		"WS-102: one of another namespace":     {shopSpread(t), `{metadata: {name: p, namespace: e, ` + placed + `, ` + of + `}}`, false, nil, nil},
-		"WS-102: of another workload":          {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: former, controller: true}]}}`, false, nil, nil},
+		"booked": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
+			nil, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+		"WS-106: the booking fails": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
+			workloadspread.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+		"WS-101: a dry run": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, true,
+			nil, nil},
+		"WS-102: no annotation": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + of + `}}`, false, nil, nil},
+		"WS-102: an unreadable annotation": {shopSpread(t),
+			`{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: "{"}, ` + of + `}}`, false, nil, nil},
+		"WS-102: not active": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of +
+			`}, status: {phase: Succeeded}}`, false, nil, nil},
+		"WS-102: ending already": {shopSpread(t),
+			`{metadata: {name: p, namespace: d, deletionTimestamp: "2026-01-01T00:00:00Z", ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: no controller":     {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `}}`, false, nil, nil},
+		"WS-102: no WorkloadSpread": {nil, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
+		"WS-102: one of another namespace": {shopSpread(t), `{metadata: {name: p, namespace: e, ` + placed + `, ` + of + `}}`, false,
+			nil, nil},
+		"WS-102: of another workload": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed +
+			`, ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: former, controller: true}]}}`, false, nil, nil},
 		"WS-102: a terminating WorkloadSpread": {going, `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +292,8 @@ func TestRemovals(t *testing.T) {
 // WS-104: what an earlier check refuses is not booked.
 func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	world, reason := &spreadWorld{spread: shopSpread(t)}, errors.New("too many are away")
-	chain := NewRemovals(Check{Name: "budget", Apply: func(context.Context, *Removal) error { return reason }}, world.spreads(time.Now, nil).Check())
+	chain := NewRemovals(Check{Name: "budget", Apply: func(context.Context, *Removal) error { return reason }},
+		world.spreads(time.Now, nil).Check())
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal([]byte(`{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, controller: true}]}}`), pod); err != nil {
 		t.Fatal(err)
@@ -275,8 +303,8 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	}
 }
 
-// What the API server refuses anyway, but only after admission, is not written into the status: a name or a label of a megabyte would be the last that it
-// takes (WS-076, WS-082).
+// What the API server refuses anyway, but only after admission, is not written into the status: a name or a label of a megabyte would be
+// the last that it takes (WS-076, WS-082).
 func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, test := range map[string]struct {
@@ -288,14 +316,17 @@ func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 		"as long as a label may be": {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(63)+`"`), 1},
 		"a longer label":            {strings.ReplaceAll(fmt.Sprintf(shopPod, ``), `"h1"`, `"`+long(1<<20)+`"`), 0},
 	} {
-		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{} }}
-		if _, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(), Request{Raw: []byte(test.pod), Namespace: "d"}); err != nil || len(world.created) != test.want {
+		world := &spreadWorld{spread: shopSpread(t),
+			decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{} }}
+		if _, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(),
+			Request{Raw: []byte(test.pod), Namespace: "d"}); err != nil || len(world.created) != test.want {
 			t.Errorf("%s: booked %d times, %v", name, len(world.created), err)
 		}
 	}
 }
 
-// WS-152: a pod that a later step of ours refuses gives its place back at once, unless the place is that of an earlier request; and it does not count.
+// WS-152: a pod that a later step of ours refuses gives its place back at once, unless the place is that of an earlier request; and it does
+// not count.
 func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	spread := shopSpread(t)
 	for name, test := range map[string]struct {
@@ -305,17 +336,21 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 		admitted bool
 		want     int
 	}{
-		"a name":                                {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true}, want: 1},
-		"an id":                                 {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true, Made: true}, want: 1},
-		"an id, after an answer was lost":       {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true}, want: 1},
-		"an id, where the outcome is not known": {pod: `"generateName":"p-",`, err: fmt.Errorf("%w in time", workloadspread.ErrNotBooked), want: 1},
-		"a name that was booked before":         {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true}, want: 0},
-		"not booked":                            {pod: `"name":"p",`, decision: workloadspread.Decision{}, want: 0},
-		"admitted":                              {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true}, admitted: true, want: 0},
+		"a name": {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true}, want: 1},
+		"an id": {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true, Made: true},
+			want: 1},
+		"an id, after an answer was lost": {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true}, want: 1},
+		"an id, where the outcome is not known": {pod: `"generateName":"p-",`, err: fmt.Errorf("%w in time", workloadspread.ErrNotBooked),
+			want: 1},
+		"a name that was booked before": {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true}, want: 0},
+		"not booked":                    {pod: `"name":"p",`, decision: workloadspread.Decision{}, want: 0},
+		"admitted": {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true, Made: true},
+			admitted: true, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.decision.Subset = &spread.Spec.Subsets[0]
-			world := &spreadWorld{spread: spread, bookErr: test.err, decide: func(workloadspread.Creation) workloadspread.Decision { return test.decision }}
+			world := &spreadWorld{spread: spread, bookErr: test.err,
+				decide: func(workloadspread.Creation) workloadspread.Decision { return test.decision }}
 			spreads := world.spreads(time.Now, events.NewFakeRecorder(1))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -346,11 +381,14 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 
 // WS-077: a pod that no subset takes says of itself that it is in none, whatever manifest it was made from.
 func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
-	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }}
+	world := &spreadWorld{spread: shopSpread(t),
+		decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }}
 	chain := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step())
-	raw := fmt.Sprintf(shopPod, `"name":"p","annotations":{"apps.kruise.io/matched-workloadspread":"{\"name\":\"shop\",\"subset\":\"a\"}","other":"x"},`)
+	raw := fmt.Sprintf(shopPod,
+		`"name":"p","annotations":{"apps.kruise.io/matched-workloadspread":"{\"name\":\"shop\",\"subset\":\"a\"}","other":"x"},`)
 	changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(raw), Namespace: "d"})
-	if err != nil || len(changes) != 1 || changes[0].Json() != `{"op":"remove","path":"/metadata/annotations/apps.kruise.io~1matched-workloadspread"}` {
+	if err != nil || len(changes) != 1 ||
+		changes[0].Json() != `{"op":"remove","path":"/metadata/annotations/apps.kruise.io~1matched-workloadspread"}` {
 		t.Errorf("%v, %v", changes, err)
 	}
 }

@@ -76,19 +76,27 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// SS-137, SS-139, SS-140, SS-142: what is no expression is found when it is read, whatever the variable is.
+// SS-137, SS-139, SS-140, SS-142: a text that is not an expression is refused when it is parsed, whatever the variable is.
 func TestMistakes(t *testing.T) {
 	cases := map[string]string{
-		"cpu*cpu": "multiplication of two quantities", "100m*(1+cpu)": "multiplication of two quantities", "max(1,cpu)*cpu": "multiplication of two quantities",
-		"10/cpu": "division by quantity", "cpu/100m": "division by quantity", "cpu/max(1,1m)": "division by quantity",
+		"cpu*cpu": "multiplication of two quantities", "100m*(1+cpu)": "multiplication of two quantities",
+		"max(1,cpu)*cpu": "multiplication of two quantities",
+		"10/cpu":         "division by quantity", "cpu/100m": "division by quantity", "cpu/max(1,1m)": "division by quantity",
 		"cpu/0": "division by zero", "1/(2-2)": "division by zero", "1/0%": "division by zero",
-		"max(1,2,3)": "max takes two arguments, found 3", "max(1)": "max takes two arguments, found 1", "min()": "min takes two arguments, found 0",
-		"+1": `expected a value, found "+"`, "cpu 2": `unexpected "2"`, "foo+1": "undefined variable: foo", "memory": "undefined variable: memory",
-		"()": `expected a value, found ")"`, "": "expected a value, found the end", " ": "expected a value, found the end", "(1": `expected ")", found the end`,
-		"1)": `unexpected ")"`, "abs(1)": "unknown function: abs", "cpu(1)": "unknown function: cpu", "max": "undefined variable: max", "max(1,": "expected a value, found the end",
-		"max(1 2)": `expected ","`, "200MB": `malformed number "200MB"`, "5x": "malformed number", "1E": "malformed number", "1Ei": "malformed number", "5u": "malformed number", "100n": "malformed number",
-		"1.2.3": "malformed number", ".": "malformed number", "1e": "malformed number", "5%%": "malformed number", "1K": "malformed number", "1mi": "malformed number", "1MiB": "malformed number",
-		"1e101": "the exponent", "cpu % 2": "unexpected character '%'", "cpu^2": "unexpected character '^'", "cpü": "unexpected character 'ü'", "2cpu": "malformed number",
+		"max(1,2,3)": "max takes two arguments, found 3", "max(1)": "max takes two arguments, found 1",
+		"min()": "min takes two arguments, found 0",
+		"+1":    `expected a value, found "+"`, "cpu 2": `unexpected "2"`, "foo+1": "undefined variable: foo",
+		"memory": "undefined variable: memory",
+		"()":     `expected a value, found ")"`, "": "expected a value, found the end", " ": "expected a value, found the end",
+		"(1": `expected ")", found the end`,
+		"1)": `unexpected ")"`, "abs(1)": "unknown function: abs", "cpu(1)": "unknown function: cpu", "max": "undefined variable: max",
+		"max(1,":   "expected a value, found the end",
+		"max(1 2)": `expected ","`, "200MB": `malformed number "200MB"`, "5x": "malformed number", "1E": "malformed number",
+		"1Ei": "malformed number", "5u": "malformed number", "100n": "malformed number",
+		"1.2.3": "malformed number", ".": "malformed number", "1e": "malformed number", "5%%": "malformed number", "1K": "malformed number",
+		"1mi": "malformed number", "1MiB": "malformed number",
+		"1e101": "the exponent", "cpu % 2": "unexpected character '%'", "cpu^2": "unexpected character '^'",
+		"cpü": "unexpected character 'ü'", "2cpu": "malformed number",
 		strings.Repeat("(", 501) + "1": "nested", strings.Repeat("-", 501) + "1": "nested", strings.Repeat("1+", 5000) + "1": "longer",
 	}
 	for text, want := range cases {
@@ -107,7 +115,8 @@ func TestNegative(t *testing.T) {
 	if got, err := e.Evaluate(resource.MustParse("101Mi")); err != nil || got.String() != "1Mi" {
 		t.Errorf("%s, %v", got.String(), err)
 	}
-	if _, err := e.Evaluate(resource.MustParse("1Mi")); !errors.Is(err, ErrNegative) || !strings.HasPrefix(err.Error(), "calculation result is negative: -103809024") {
+	if _, err := e.Evaluate(resource.MustParse("1Mi")); !errors.Is(err, ErrNegative) ||
+		!strings.HasPrefix(err.Error(), "calculation result is negative: -103809024") {
 		t.Errorf("%v", err)
 	}
 	if e, err = Parse("cpu-2", CPU); err != nil {
@@ -124,9 +133,10 @@ func TestNegative(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing makes it panic, names are alike in any case, and a result is the exact one, cut.
+// FuzzParse: no text makes it panic, the case of names does not matter, and a result is the exact value, cut.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"max(cpu*50%, 50m)", "0.5 * cpu + max(0, cpu-2Gi)", "2.5E-1/(1-1)", "-(-cpu)", "1e100*1e100*cpu", "1e-100*cpu", "((", "5x", "1e+"} {
+	for _, text := range []string{"max(cpu*50%, 50m)", "0.5 * cpu + max(0, cpu-2Gi)", "2.5E-1/(1-1)", "-(-cpu)", "1e100*1e100*cpu",
+		"1e-100*cpu", "((", "5x", "1e+"} {
 		f.Add(text, int64(1500))
 	}
 	f.Fuzz(func(t *testing.T, text string, milli int64) {

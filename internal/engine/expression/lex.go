@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What is longer, or a number with a larger exponent, is no resource, and would only take time to compute.
+// Longer texts and numbers with larger exponents are refused: no resource needs them, and they would take long to compute.
 const (
 	maxLength   = 10000
 	maxExponent = 100
@@ -89,14 +89,15 @@ func lex(text string) ([]token, error) {
 	return append(tokens, token{kind: tokenEnd, at: len(text)}), nil
 }
 
-// sign tells whether the character is the sign of an exponent, not an operator: it stands between e and a digit, and the e behind a digit
-// or a dot.
+// sign tells whether the character is the sign of an exponent, not an operator: an e that follows a digit or a dot is before it, and a
+// digit is after it.
 func sign(text string, at int) bool {
 	return (text[at] == '+' || text[at] == '-') && at >= 2 && at+1 < len(text) && (text[at-1] == 'e' || text[at-1] == 'E') &&
 		(isDigit(text[at-2]) || text[at-2] == '.') && isDigit(text[at+1])
 }
 
-// literal reads a number, percentage or quantity; text is all that could belong to it, so that nothing is cut off silently (SS-142).
+// literal reads a number, percentage or quantity; text holds all characters that could belong to it, so that nothing is cut off silently
+// (SS-142).
 func literal(text string, at int) (token, error) {
 	out := token{kind: tokenNumber, text: text, at: at}
 	malformed := fmt.Errorf("malformed number %s", out)
@@ -155,7 +156,7 @@ func literal(text string, at int) (token, error) {
 	return out, nil
 }
 
-// setMantissa reads digits with at most one dot; base 10, whatever they start with.
+// setMantissa reads digits with at most one dot, always in base 10, also with leading zeros.
 func (t *token) setMantissa(text string) bool {
 	whole, fraction, _ := strings.Cut(text, ".")
 	digits, ok := new(big.Int).SetString(whole+fraction, 10)

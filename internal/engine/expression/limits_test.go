@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What is as long, as large or as deep as the bounds allow is read; one more is not.
+// An expression that is as long, as large or as deep as the bounds allow is parsed; one that exceeds a bound by one is refused.
 func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 	for name, text := range map[string]string{
 		"length":                  "1" + strings.Repeat(" ", maxLength-1),
@@ -26,14 +26,15 @@ func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, text := range map[string]string{"length": "1" + strings.Repeat(" ", maxLength), "exponent": "1e101", "depth": strings.Repeat("(", maxDepth) + "1" + strings.Repeat(")", maxDepth)} {
+	for name, text := range map[string]string{"length": "1" + strings.Repeat(" ", maxLength), "exponent": "1e101",
+		"depth": strings.Repeat("(", maxDepth) + "1" + strings.Repeat(")", maxDepth)} {
 		if _, err := Parse(text, CPU); err == nil {
 			t.Errorf("%s is not bounded", name)
 		}
 	}
 }
 
-// The error of a mistake says where it is, counted from 1.
+// The error of a mistake says at which character it is, counted from 1.
 func TestAMistakeIsToldWithItsPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpu 2":         `unexpected "2" at character 5`,
@@ -60,7 +61,7 @@ func TestAMistakeIsToldWithItsPlace(t *testing.T) {
 	}
 }
 
-// SS-141 (part): the largest result that a quantity holds is one, and what has no variable is known to.
+// SS-141 (part): the largest result that a quantity can hold is valid, also in an expression without the variable.
 func TestTheLargestResult(t *testing.T) {
 	e, err := Parse("memory", Memory)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Variable is the name of what an expression is about, and its unit.
+// Variable is the variable of an expression; its unit is cores or bytes.
 type Variable string
 
 // Variables: cores and bytes (SS-138, SS-139).
@@ -62,7 +62,7 @@ func (n *node) evaluate(variable *big.Rat) *big.Rat {
 	return out
 }
 
-// combine makes the node of an operation, which is computed at once where the variable does not occur.
+// combine makes the node of an operation. The operation is computed at once if the variable does not occur in it.
 func combine(quantity bool, operation operation, left, right *node) *node {
 	n := &node{quantity: quantity, operation: operation, left: left, right: right}
 	if left.constant != nil && right.constant != nil {

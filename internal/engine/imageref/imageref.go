@@ -24,9 +24,9 @@ func Parse(image string) (name, tag string, err error) {
 	return name, "latest", nil
 }
 
-// Full is the reference to pull.
+// Full returns the reference to pull: name:tag, or name@digest.
 func Full(name, tag string) string {
-	if strings.Contains(tag, ":") { // no tag has one, every digest has
+	if strings.Contains(tag, ":") { // only a digest contains a colon
 		return name + "@" + tag
 	}
 	return name + ":" + tag

@@ -15,14 +15,14 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// barrier is the environment that makes a container start by the key.
+// barrier is the environment variable that gives a container the launch priority in the key.
 func barrier(key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "p-barrier"}, Key: key}}}
 }
 
-// IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container without that variable has none. When the
-// variable is given to a pod is shown by TestLaunch of the admission of pods.
+// IPU-100: the priority is the integer behind p_ in the key that the barrier's variable reads; a container without that variable has none.
+// TestLaunch in internal/admission/pod shows which pods get the variable.
 func TestLaunchPriority(t *testing.T) {
 	other := barrier("p_7")
 	other.Name = "MINE"
@@ -31,10 +31,12 @@ func TestLaunchPriority(t *testing.T) {
 		priority int
 		has      bool
 	}{
-		"no environment":            {nil, 0, false},
-		"another variable":          {[]corev1.EnvVar{other, {Name: "X", Value: "p_7"}}, 0, false},
-		"a literal value":           {[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv, Value: "p_7"}}, 0, false},
-		"another source":            {[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "p_7"}}}}, 0, false},
+		"no environment":   {nil, 0, false},
+		"another variable": {[]corev1.EnvVar{other, {Name: "X", Value: "p_7"}}, 0, false},
+		"a literal value":  {[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv, Value: "p_7"}}, 0, false},
+		"another source": {
+			[]corev1.EnvVar{{Name: pub.ContainerBarrierEnv,
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "p_7"}}}}, 0, false},
 		"the key of something else": {[]corev1.EnvVar{barrier("q_7")}, 0, false},
 		"no integer":                {[]corev1.EnvVar{barrier("p_x")}, 0, false},
 		"a priority":                {[]corev1.EnvVar{{Name: "X", Value: "1"}, barrier("p_7")}, 7, true},
@@ -48,8 +50,9 @@ func TestLaunchPriority(t *testing.T) {
 	}
 }
 
-// IPU-065, IPU-101, IPU-104, IPU-303: whatever a container has to change, those without priority and those of the highest one go first, together, and what
-// is left is in the members of the state for later batches; each of these is chosen from what is left in the same way, until all is written.
+// IPU-065, IPU-101, IPU-104, IPU-303: whatever a container has to change, those without priority and those of the highest one go first,
+// together, and what is left is in the members of the state for later batches; each of these is chosen from what is left in the same way,
+// until all is written.
 func TestBatchesOfAllKindsOfChange(t *testing.T) {
 	keys := map[string]string{"free": "", "bare": "", "top": "p_10", "peak": "p_10", "mid": "p_5", "centre": "p_5", "low": "p_-1"}
 	value := "2"
@@ -78,7 +81,7 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 			{[]string{"free", "top", "mid", "low"}, []string{"free top", "mid", "low"}},
 			{[]string{"peak", "bare", "top", "centre", "free", "mid", "low"}, []string{"bare free peak top", "centre mid", "low"}},
 			{[]string{"mid", "centre"}, []string{"centre mid"}},
-			{[]string{"low", "mid"}, []string{"mid", "low"}}, // others are higher, but have nothing to change
+			{[]string{"low", "mid"}, []string{"mid", "low"}}, // containers with a higher priority have nothing to change
 			{[]string{"free", "bare"}, []string{"bare free"}},
 			{[]string{"low", "free"}, []string{"free low"}},
 		} {
@@ -90,7 +93,8 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					c.Env = []corev1.EnvVar{barrier(keys[container])}
 				}
 				pod.Spec.Containers = append(pod.Spec.Containers, c)
-				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, runs(container, c.Image, "sha-1", "c-"+container, noon.Add(-time.Hour)))
+				pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+					runs(container, c.Image, "sha-1", "c-"+container, noon.Add(-time.Hour)))
 			}
 			parts := Parts{Images: map[string]string{}, Refs: map[string]RefMetadata{}, Resources: map[string]corev1.ResourceRequirements{}}
 			for _, container := range test.changed {
@@ -116,18 +120,21 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					t.Fatal(err)
 				}
 				next := state.remaining()
-				batch := slices.DeleteFunc(slices.Clone(left), func(container string) bool { return slices.Contains(next.Names(), container) })
+				batch := slices.DeleteFunc(slices.Clone(left),
+					func(container string) bool { return slices.Contains(next.Names(), container) })
 				written, left = append(written, batch), next.Names()
-				if (state.PreCheckBeforeNext == nil) != (len(left) == 0) || state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
+				if (state.PreCheckBeforeNext == nil) != (len(left) == 0) ||
+					state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
 					t.Errorf("%s of %v, batch %d: check %+v", name, test.changed, round, state.PreCheckBeforeNext)
 				}
-				// What is left is what was asked for, under the member of its kind, and nothing of it is written yet; the rest is.
+				// What later batches have to write stands under the member of its kind and is not written yet; the rest is written.
 				kept := parts.only(func(container string) bool { return slices.Contains(left, container) })
 				var members map[string]json.RawMessage
 				if err := json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateState]), &members); err != nil {
 					t.Fatal(err)
 				}
-				for member, kind := range map[string]any{"nextContainerImages": kept.Images, "nextContainerRefMetadata": kept.Refs, "nextContainerResources": kept.Resources} {
+				for member, kind := range map[string]any{"nextContainerImages": kept.Images, "nextContainerRefMetadata": kept.Refs,
+					"nextContainerResources": kept.Resources} {
 					want, _ := json.Marshal(kind)
 					empty := string(want) == "{}" || string(want) == "null"
 					if got, there := members[member]; there == empty || !empty && string(got) != string(want) {
@@ -140,17 +147,19 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					if _, changes := parts.Images[container.Name]; changes && (container.Image == container.Name+":1") != waits {
 						t.Errorf("%s of %v, batch %d: %s has %s", name, test.changed, round, container.Name, container.Image)
 					}
-					if _, changes := parts.Refs[container.Name]; changes && (pod.Annotations["of-"+container.Name]+pod.Labels["of-"+container.Name] == "") != waits {
+					if _, changes := parts.Refs[container.Name]; changes &&
+						(pod.Annotations["of-"+container.Name]+pod.Labels["of-"+container.Name] == "") != waits {
 						t.Errorf("%s of %v, batch %d: metadata %v %v", name, test.changed, round, pod.Labels, pod.Annotations)
 					}
-					if _, changes := parts.Resources[container.Name]; changes && (container.Resources.Limits.Cpu().String() != "2") != waits {
+					if _, changes := parts.Resources[container.Name]; changes &&
+						(container.Resources.Limits.Cpu().String() != "2") != waits {
 						t.Errorf("%s of %v, batch %d: %s has %v", name, test.changed, round, container.Name, container.Resources)
 					}
 				}
 				if len(left) == 0 {
 					break
 				}
-				for i := range pod.Status.ContainerStatuses { // kubelet and the node daemon do all that was written
+				for i := range pod.Status.ContainerStatuses { // kubelet and the node daemon carry out all that was written
 					status := &pod.Status.ContainerStatuses[i]
 					image := containerOf(pod, status.Name).Image
 					*status = runs(status.Name, image, "sha-"+image, status.ContainerID+"'", noon.Add(time.Minute))

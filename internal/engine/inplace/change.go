@@ -23,11 +23,11 @@ type RefMetadata struct {
 type Parts struct {
 	// Images are the new images (IPU-033, IPU-318).
 	Images map[string]string
-	// Refs is the metadata whose change restarts the container that reads it.
+	// Refs is the metadata that restarts a container when it changes, since the container reads it.
 	Refs map[string]RefMetadata
 	// Resources holds the changed quantities alone (IPU-035).
 	Resources map[string]corev1.ResourceRequirements
-	// Restarts names containers to be restarted as they are, sorted (IPU-322).
+	// Restarts names containers to be restarted without any other change, sorted (IPU-322).
 	Restarts []string
 }
 
@@ -54,7 +54,7 @@ func (p *Parts) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// only returns the parts of the containers that keep accepts.
+// only returns the parts of the containers for which keep is true.
 func (p *Parts) only(keep func(name string) bool) Parts {
 	return Parts{Images: filter(p.Images, keep), Refs: filter(p.Refs, keep), Resources: filter(p.Resources, keep),
 		Restarts: slices.DeleteFunc(slices.Clone(p.Restarts), func(name string) bool { return !keep(name) })}
@@ -73,12 +73,14 @@ func filter[V any](m map[string]V, keep func(name string) bool) map[string]V {
 	return out
 }
 
-// over returns these parts completed by what earlier ones left undone: of the same container and kind the newer wins (IPU-327).
+// over returns these parts together with earlier ones that were not written: for the same container and kind, the newer part wins
+// (IPU-327).
 func (p *Parts) over(earlier Parts) Parts {
 	merged := Parts{Images: merge(earlier.Images, p.Images), Resources: maps.Clone(earlier.Resources), Refs: maps.Clone(earlier.Refs)}
 	for name, resources := range p.Resources {
 		before := merged.Resources[name]
-		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits), Requests: merge(before.Requests, resources.Requests)}
+		resources = corev1.ResourceRequirements{Limits: merge(before.Limits, resources.Limits),
+			Requests: merge(before.Requests, resources.Requests)}
 		merged.Resources = merge(merged.Resources, map[string]corev1.ResourceRequirements{name: resources})
 	}
 	for name, refs := range p.Refs {
@@ -97,7 +99,7 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// put sets a value of a map, which is made if there is none.
+// put sets a value of a map, and makes the map if it is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -124,25 +126,25 @@ type Change struct {
 	AddFinalizers, RemoveFinalizers []string
 	// Stops names the containers that the change stops, sorted.
 	Stops []string
-	// Mends and MendsResources name the containers whose image, or quantities, are written again, because the pod has another revision's
+	// Mends and MendsResources name the containers whose image, or quantities, are written again because they are those of another revision
 	// (IPU-326).
 	Mends, MendsResources []string
 	// KeepReady names containers whose restart leaves the pod ready (IPU-308).
 	KeepReady []string
 }
 
-// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308). A
-// changed label may take the pod out of Services or policies that select by it, so that it keeps the pace of the rollout (IPU-080).
+// Quiet tells whether the change touches neither containers nor labels. It needs neither budget nor grace nor a lifecycle state (IPU-308).
+// A changed label may take the pod out of Services or policies that select by it, so such a change keeps the pace of the rollout (IPU-080).
 func (c *Change) Quiet() bool { return c.Empty() && len(c.Labels) == 0 }
 
-// Holds tells whether the pod is taken out of service for the change: a container is stopped that the user did not declare
-// unimportant (IPU-136, IPU-308).
+// Holds tells whether the pod is taken out of service for the change: it stops a container that is not listed in KeepReady (IPU-136,
+// IPU-308).
 func (c *Change) Holds() bool {
 	return slices.ContainsFunc(c.Stops, func(name string) bool { return !slices.Contains(c.KeepReady, name) })
 }
 
-// NeedsDaemon names the containers that only a node daemon can restart: those whose environment changes, or that shall be
-// restarted as they are, while their image stays (IPU-130, IPU-312, IPU-322).
+// NeedsDaemon names the containers that only a node daemon can restart: those whose image stays, while their environment changes or a
+// restart is asked for (IPU-130, IPU-312, IPU-322).
 func (c *Change) NeedsDaemon() []string {
 	return slices.DeleteFunc(c.Names(), func(name string) bool {
 		_, image := c.Images[name]
@@ -151,11 +153,11 @@ func (c *Change) NeedsDaemon() []string {
 	})
 }
 
-// DaemonPatience is how long a node daemon may take to tell of a pod for the first time.
+// DaemonPatience is how long a node daemon may take until its first report of a pod.
 const DaemonPatience = 30 * time.Second
 
-// Unrestartable names the containers that would have to be restarted by a node daemon, on a pod that has run for long enough for one to
-// tell of it, and none has (IPU-312). A younger pod may yet be told of; see Status.NoDaemonSince.
+// Unrestartable names the containers that only a node daemon could restart, if no daemon has reported the pod although it has run for
+// DaemonPatience (IPU-312). A younger pod may still be reported; see Status.NoDaemonSince.
 func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	if Reported(pod) {
 		return nil
@@ -168,7 +170,7 @@ func (c *Change) Unrestartable(pod *corev1.Pod, now time.Time) []string {
 	return nil
 }
 
-// With returns the change with images and resources that must be written, too.
+// With returns the change together with images and resources to be written again.
 func (c *Change) With(images map[string]string, resources map[string]corev1.ResourceRequirements) *Change {
 	if len(images)+len(resources) == 0 {
 		return c

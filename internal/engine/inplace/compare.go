@@ -22,7 +22,7 @@ type Blocker struct {
 
 func (b Blocker) String() string { return b.Path + ": " + b.Rule }
 
-// Options are what qualifies beside images and metadata.
+// Options say which changes qualify besides images and metadata.
 type Options struct {
 	// EnvFromMetadata ties metadata that containers read through their environment to these containers, which are restarted for it
 	// (gate InPlaceUpdateEnvFromMetadata, IPU-091, IPU-094).
@@ -32,8 +32,8 @@ type Options struct {
 	Resize bool
 }
 
-// Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042). The change may be
-// applied in place if there is no blocker. It fails if either document is no pod template.
+// Compare compares two revisions' templates as documents and classifies every difference (IPU-031 to 042). The change may be applied in
+// place if there is no blocker. It returns an error if either document is not a pod template.
 func Compare(oldTemplate, newTemplate []byte, options Options) (*Change, []Blocker, error) {
 	oldDoc, err := revision.Canonical(oldTemplate)
 	if err != nil {
@@ -135,14 +135,16 @@ func (c *comparison) image(path []string, old, new any) {
 	switch name, _ := container["name"].(string); {
 	case oldImage == "" || newImage == "":
 		c.block(path, "an image can only be replaced by another one")
-	case path[1] == "initContainers" && !restartable(container) && object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
-		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
+	case path[1] == "initContainers" && !restartable(container) &&
+		object(object(c.new["metadata"])["annotations"])[pub.InPlaceUpdateInitContainers] != "true":
+		c.block(path, "an init container that has ended does not run again; annotation "+pub.InPlaceUpdateInitContainers+
+			": \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox")
 	default:
 		put(&c.change.Images, name, newImage)
 	}
 }
 
-// restartable tells whether the document is a container that runs as long as the pod: not an ordinary init container.
+// restartable tells whether the init container runs as long as the pod, that is, whether it is a native sidecar.
 func restartable(container revision.Document) bool { return container["restartPolicy"] == "Always" }
 
 func (c *comparison) metadata(old, new revision.Document) {
@@ -158,7 +160,7 @@ func (c *comparison) metadata(old, new revision.Document) {
 	c.change.RemoveFinalizers = minus(oldFinalizers, newFinalizers)
 }
 
-// own are labels and annotations by which controllers know a pod, and what they note on it.
+// own are the labels and annotations that controllers write on pods.
 var own = map[string]bool{
 	pub.CloneSetInstanceID: true, pub.ControllerRevisionHash: true, pub.PodTemplateHash: true, pub.SpecifiedDelete: true,
 	pub.LifecycleState: true, pub.LifecycleTimestamp: true,
@@ -166,8 +168,8 @@ var own = map[string]bool{
 	pub.InPlaceUpdateRestarts: true, pub.RuntimeContainersMeta: true,
 }
 
-// Own tells whether a label or an annotation belongs to the controllers: a template that has it, since it was made from a running pod, sets
-// it neither in new pods nor in those that there are (IPU-082, CS-041, CS-050).
+// Own tells whether a label or an annotation belongs to the controllers. A template may have it because it was copied from a running pod;
+// it is then set neither in new pods nor in present ones (IPU-082, CS-041, CS-050).
 func Own(key string) bool { return own[key] }
 
 func mapChange(old, new revision.Document) map[string]*string {

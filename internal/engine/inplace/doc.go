@@ -9,6 +9,6 @@
 //   - [Progress]: how far is a pod, and what is it waiting for? (IPU-107, IPU-121 to 127, IPU-300, IPU-328)
 //   - [Continue]: which patch writes the content when its grace period is over? (IPU-107)
 //
-// All that must be remembered lives on the pod (IPU-003), so a manager may die between any two writes: the plan made from what is
-// found then goes on where it stopped.
+// All that must be remembered is kept on the pod (IPU-003). So the manager may die between any two writes: the next plan goes on from what
+// the pod says.
 package inplace

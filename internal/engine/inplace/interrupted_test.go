@@ -25,8 +25,8 @@ func begin(t *testing.T, pod *corev1.Pod, u *Update) *corev1.Pod {
 	return pod
 }
 
-// TestImageInTheMiddleIsNotTheLast: three images are asked for while the first is pulled. When the first or the second comes up, the
-// update to the third is not complete, whether or not the kubelet tells which generation of the pod it has seen (IPU-300 (part)).
+// TestImageInTheMiddleIsNotTheLast: three images are asked for while the first is pulled. When the first or the second comes up, the update
+// to the third is not complete, whether or not kubelet reports which generation of the pod it has seen (IPU-300 (part)).
 func TestImageInTheMiddleIsNotTheLast(t *testing.T) {
 	tests := map[string]struct {
 		runs     string
@@ -58,8 +58,8 @@ func TestImageInTheMiddleIsNotTheLast(t *testing.T) {
 	}
 }
 
-// TestImageTakenBackToOneThatNeverRan: the spec went from 1 to 2 to 3, image 2 came up, and now 3 becomes 4 and 3 again. The container
-// of image 2 is not taken for one of image 3, although 3 stood in the spec when it was recorded (IPU-300 (part)).
+// TestImageTakenBackToOneThatNeverRan: the spec went from 1 to 2 to 3, image 2 came up, and now 3 becomes 4 and 3 again. The container of
+// image 2 is not mistaken for one of image 3, although the spec had 3 when the container was recorded (IPU-300 (part)).
 func TestImageTakenBackToOneThatNeverRan(t *testing.T) {
 	pod := webPod()
 	for _, tag := range []string{"2", "3"} {
@@ -74,7 +74,7 @@ func TestImageTakenBackToOneThatNeverRan(t *testing.T) {
 	}
 }
 
-// TestOvertakenImagesAreBounded: a rollout that is changed a hundred times leaves a record of bounded size.
+// TestOvertakenImagesAreBounded: after a hundred changes of a rollout the record still has a bounded size.
 func TestOvertakenImagesAreBounded(t *testing.T) {
 	pod := webPod()
 	for i := range 100 {
@@ -91,20 +91,26 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	value := "x"
 	cpu := map[string]corev1.ResourceRequirements{"main": {Limits: quantities("cpu", "2")}}
 	tests := map[string]*Update{
-		"that changes an annotation":       to("web-3", &Change{Annotations: map[string]*string{"note": &value}}, 0),
-		"that changes the size of main":    to("web-3", &Change{Parts: Parts{Resources: cpu}}, 0),
-		"with a grace period":              to("web-3", &Change{Parts: Parts{Images: map[string]string{"main": "main:3"}}, Stops: []string{"main"}}, 10),
-		"of what stands between them":      to("web-3", &Change{Parts: Parts{Images: map[string]string{"proxy": "proxy:3"}}, Stops: []string{"proxy"}}, 0),
-		"of a container without priority":  to("web-3", &Change{Parts: Parts{Images: map[string]string{"logs": "logs:3"}}, Stops: []string{"logs"}}, 0),
+		"that changes an annotation":    to("web-3", &Change{Annotations: map[string]*string{"note": &value}}, 0),
+		"that changes the size of main": to("web-3", &Change{Parts: Parts{Resources: cpu}}, 0),
+		"with a grace period": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"main": "main:3"}}, Stops: []string{"main"}}, 10),
+		"of what stands between them": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"proxy": "proxy:3"}}, Stops: []string{"proxy"}}, 0),
+		"of a container without priority": to("web-3",
+			&Change{Parts: Parts{Images: map[string]string{"logs": "logs:3"}}, Stops: []string{"logs"}}, 0),
 		"that restarts main, not only now": to("web-3", &Change{Parts: Parts{Restarts: []string{"main"}}, Stops: []string{"main"}}, 0),
 	}
 	for name, further := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := prioritized()
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "logs", Image: "logs:1"})
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, runs("logs", "logs:1", "sha-l", "c-l", noon.Add(-time.Hour)))
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				runs("logs", "logs:1", "sha-l", "c-l", noon.Add(-time.Hour)))
 			pod.Status.ContainerStatuses[len(pod.Status.ContainerStatuses)-1].Ready = true
-			pod = begin(t, pod, to("web-2", &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"}}, Stops: []string{"agent", "main"}}, 0))
+			pod = begin(t, pod,
+				to("web-2", &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"}},
+					Stops: []string{"agent", "main"}}, 0))
 			resize, err := further.Resize(pod, noon)
 			if err != nil || !resize.Empty() {
 				t.Errorf("resized before agent is up: %s %v", resize, err)
@@ -122,7 +128,8 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 			}
 			image := func(name string) string { return containerOf(pod, name).Image }
 			if image("main") != "main:1" || image("proxy") != "proxy:1" {
-				t.Errorf("main has %s, proxy has %s, although agent of a higher priority has not been replaced", image("main"), image("proxy"))
+				t.Errorf("main has %s, proxy has %s, although agent of a higher priority has not been replaced", image("main"),
+					image("proxy"))
 			}
 			if _, asked := further.Change.Images["logs"]; asked && image("logs") != "logs:3" {
 				t.Errorf("logs, which has no priority, has %s", image("logs"))
@@ -151,8 +158,8 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestUnreadableEnvironment: the daemon tells of a container whose environment it cannot read (ND-106). Once the container is another
-// one than that which had the old environment, the update is complete; before that it is not (IPU-126 (part)).
+// TestUnreadableEnvironment: the daemon reports a container whose environment it cannot read (ND-106). The update is complete as soon as
+// the container that had the old environment is replaced by another one, and not before (IPU-126 (part)).
 func TestUnreadableEnvironment(t *testing.T) {
 	const recorded = `"lastContainerStatuses":null,"envContainers":{"nginx":"c-1"},"updateEnvFromMetadata":true`
 	const byReference = `"lastContainerStatuses":null,"updateEnvFromMetadata":true`
@@ -168,9 +175,12 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := webPod(annotated("a", "foo"), annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`",`+tt.record+`}`),
-				annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"nginx","containerID":"`+tt.runs+`","restartCount":1,"hashes":{"plainHash":1}}]}`))
-			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
+			pod := webPod(annotated("a", "foo"),
+				annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`",`+tt.record+`}`),
+				annotated(pub.RuntimeContainersMeta, `{"containers":[{"name":"nginx","containerID":"`+tt.runs+
+					`","restartCount":1,"hashes":{"plainHash":1}}]}`))
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
 			pod.Status.ContainerStatuses[1] = runs("nginx", "nginx:1", "sha-1", tt.runs, tt.since)
 			if status, err := Progress(pod, noon.Add(24*time.Hour)); err != nil || status.Complete != tt.complete {
 				t.Errorf("%+v %v", status, err)
@@ -179,8 +189,8 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
-// TestLimitsAlone: of a template with limits alone the API server makes requests in the pod; a changed limit takes its request along,
-// so that the pod keeps its QoS class. What the user asked for, and what does not change, is left alone (IPU-035, IPU-037).
+// TestLimitsAlone: for a template that has only limits, the API server sets equal requests in the pod. A changed limit changes its request
+// too, so that the pod keeps its QoS class. Requests that the template has, and those of unchanged limits, stay (IPU-035, IPU-037).
 func TestLimitsAlone(t *testing.T) {
 	template := func(resources string) []byte {
 		return []byte(`{"spec":{"containers":[{"name":"nginx","image":"nginx:1","resources":` + resources + `}]}}`)
@@ -193,8 +203,10 @@ func TestLimitsAlone(t *testing.T) {
 		"limits alone": {`{"limits":{"cpu":"1","memory":"1Gi"}}`, `{"limits":{"cpu":"2","memory":"1Gi"}}`,
 			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"), Requests: quantities("cpu", "1", "memory", "1Gi")},
 			`{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}`},
-		"a request of one of them": {`{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}`, `{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"500m"}}`,
-			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"), Requests: quantities("cpu", "500m", "memory", "1Gi")},
+		"a request of one of them": {`{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"500m"}}`,
+			`{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"cpu":"500m"}}`,
+			corev1.ResourceRequirements{Limits: quantities("cpu", "1", "memory", "1Gi"),
+				Requests: quantities("cpu", "500m", "memory", "1Gi")},
 			`{"limits":{"cpu":"2","memory":"2Gi"},"requests":{"memory":"2Gi"}}`},
 		"what an autoscaler changed meanwhile": {`{"limits":{"cpu":"1","memory":"1Gi"}}`, `{"limits":{"cpu":"1","memory":"2Gi"}}`,
 			corev1.ResourceRequirements{Limits: quantities("cpu", "3", "memory", "1Gi"), Requests: quantities("cpu", "3", "memory", "1Gi")},
@@ -230,12 +242,14 @@ func TestLimitsAlone(t *testing.T) {
 	}
 }
 
-// TestOrdinaryInitContainersAreNotWaitedFor: an init container that has ended is written for the next start of the pod. The next batch
-// does not wait for it, since it does not run, and caches do not keep its status (IPU-103 (part), IPU-318 (part)).
+// TestOrdinaryInitContainersAreNotWaitedFor: the new image of an init container that has ended is for the next start of the pod. The next
+// batch does not wait for the container, since it does not run, and caches do not keep its status (IPU-103 (part), IPU-318 (part)).
 func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	pod := prioritized()
 	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"}}
-	pod = begin(t, pod, to("web-2", &Change{Parts: Parts{Images: map[string]string{"setup": "setup:2", "main": "main:2", "agent": "agent:2"}}, Stops: []string{"agent", "main"}}, 0))
+	pod = begin(t, pod,
+		to("web-2", &Change{Parts: Parts{Images: map[string]string{"setup": "setup:2", "main": "main:2", "agent": "agent:2"}},
+			Stops: []string{"agent", "main"}}, 0))
 	state, err := StateOf(pod)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +261,7 @@ func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	if status, err := Progress(pod, noon); err != nil || !status.Next {
 		t.Errorf("%+v %v", status, err)
 	}
-	state.PreCheckBeforeNext.ContainersRequiredReady = []string{"agent", "setup"} // as others wrote it
+	state.PreCheckBeforeNext.ContainersRequiredReady = []string{"agent", "setup"} // as another controller wrote it
 	encoded, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
@@ -258,8 +272,8 @@ func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestConditionOfAnEarlierSize: a size that did not fit was corrected. What kubelet said of the former size does not count for the new
-// one; where kubelet does not tell which size it speaks of, it counts once there was time to look again (IPU-315 (part)).
+// TestConditionOfAnEarlierSize: a size that did not fit was corrected. What kubelet reported about the former size does not count for the
+// new one. If kubelet does not say which size it means, its report counts after it had time to look again (IPU-315 (part)).
 func TestConditionOfAnEarlierSize(t *testing.T) {
 	pending := func(generation, observed int64) *corev1.Pod {
 		pod := webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+
@@ -267,7 +281,8 @@ func TestConditionOfAnEarlierSize(t *testing.T) {
 		pod.Spec.Containers[0].Resources.Limits = quantities("cpu", "3")
 		pod.Generation = generation
 		pod.Status.ContainerStatuses[1].Resources = &corev1.ResourceRequirements{}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+			Reason:             corev1.PodReasonInfeasible,
 			ObservedGeneration: observed, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}}
 		return pod
 	}

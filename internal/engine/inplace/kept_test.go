@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IPU-068 (part): whatever metadata a change has, and however many of each kind, a grace period keeps all of it.
+// IPU-068 (part): a grace period keeps all metadata of a change, of every kind and any number.
 func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	value := "2"
 	kinds := map[string]func(*Change){
@@ -45,8 +45,8 @@ func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	}
 }
 
-// IPU-322 (part), IPU-312 (part): a restart is asked of the container that runs, and of none that does not run yet: that one will start anew
-// anyway. The same holds for one that reads metadata.
+// IPU-322 (part), IPU-312 (part): a restart is asked for only if the container runs: one that does not run yet will start with the new
+// content anyway. The same holds for a container that reads metadata.
 func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	value := "2"
 	refs := map[string]RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}}
@@ -86,7 +86,7 @@ func TestOnlyWhatRunsIsRestarted(t *testing.T) {
 	}
 }
 
-// IPU-328 (part): what a container ran when its image was replaced again, before the former replacement had come up and after it.
+// IPU-328 (part): the record of what a container ran when its image is replaced again, before and after the former replacement has come up.
 func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	former := ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:1", RunningImage: "nginx:1"}
 	record := func(asked string, runs corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
@@ -97,11 +97,14 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	}{
 		"the former one has come up": {record("nginx:2", runs("nginx", "nginx:2", "sha-2", "c-2", noon), former),
 			ContainerRecord{ContainerID: "c-2", ImageID: "sha-2", Image: "nginx:2", RunningImage: "nginx:2"}},
-		"it has not, and the runtime names the first one otherwise": {record("nginx:2", runs("nginx", "mirror/web:x", "sha-1", "c-1", noon), former),
+		"it has not, and the runtime names the first one otherwise": {record("nginx:2", runs("nginx", "mirror/web:x", "sha-1", "c-1", noon),
+			former),
 			ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:2", RunningImage: "nginx:1"}},
 		"one that was overtaken has come up": {record("nginx:3", runs("nginx", "nginx:2", "sha-2", "c-2", noon),
-			ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:2.5", RunningImage: "nginx:1", Overtaken: []string{"nginx:2"}}),
-			ContainerRecord{ContainerID: "c-2", ImageID: "sha-2", Image: "nginx:3", RunningImage: "nginx:2", Overtaken: []string{"nginx:2.5"}}},
+			ContainerRecord{ContainerID: "c-1", ImageID: "sha-1", Image: "nginx:2.5", RunningImage: "nginx:1",
+				Overtaken: []string{"nginx:2"}}),
+			ContainerRecord{ContainerID: "c-2", ImageID: "sha-2", Image: "nginx:3", RunningImage: "nginx:2",
+				Overtaken: []string{"nginx:2.5"}}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -109,10 +112,11 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	}
 }
 
-// ND-101 (part), ND-103 (part): of two entries with one name the later counts, and every other entry counts.
+// ND-101 (part), ND-103 (part): of two entries with the same name only the later counts; all other entries count.
 func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	entry := func(name, key string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + key + "']"}}}
+		return corev1.EnvVar{Name: name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + key + "']"}}}
 	}
 	hash := func(a, b string, env ...corev1.EnvVar) string {
 		return ActualEnvHash(&corev1.Container{Env: env}, map[string]string{"A": a, "B": b})
@@ -129,18 +133,22 @@ func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
 	}
 }
 
-// IPU-103 (part): when the grace period is over, or without one, the next quantities are written; those of a grace period that began at
-// another revision are not.
+// IPU-103 (part): the next quantities are written when the grace period is over, or if there is none. Those of a grace period that began at
+// another revision are not written.
 func TestTheNextQuantities(t *testing.T) {
 	const next = `{"nginx":{"limits":{"cpu":"2"}}}`
 	for name, tt := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"no update":      {webPod(), ""},
-		"a later batch":  {webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`","lastContainerStatuses":{},"nextContainerResources":`+next+`}`)), "resources of nginx"},
-		"a grace period": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","graceSeconds":1,"containerResources":`+next+`}`)), "resources of nginx"},
-		"another's":      {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":1,"containerResources":`+next+`}`)), ""},
+		"no update": {webPod(), ""},
+		"a later batch": {
+			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+
+				`","lastContainerStatuses":{},"nextContainerResources":`+next+`}`)), "resources of nginx"},
+		"a grace period": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","graceSeconds":1,"containerResources":`+next+`}`)),
+			"resources of nginx"},
+		"another's": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":1,"containerResources":`+next+`}`)),
+			""},
 	} {
 		patch, err := ContinueResize(tt.pod, noon)
 		if err != nil {
@@ -152,9 +160,10 @@ func TestTheNextQuantities(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): what was mended is known of the revision that it was mended at, and of no other.
+// IPU-326 (part): the record of mended containers counts for the revision at which they were mended, and for no other.
 func TestWhatWasMended(t *testing.T) {
-	const state = `{"revision":"web-1","updateTimestamp":"` + noonText + `","lastContainerStatuses":{},"mended":["nginx"],"mendedResources":["injected"]}`
+	const state = `{"revision":"web-1","updateTimestamp":"` + noonText +
+		`","lastContainerStatuses":{},"mended":["nginx"],"mendedResources":["injected"]}`
 	for name, tt := range map[string]struct {
 		state, revision, container string
 		image, resources           bool
@@ -171,13 +180,14 @@ func TestWhatWasMended(t *testing.T) {
 		if tt.state != "" {
 			pod = webPod(annotated(pub.InPlaceUpdateState, tt.state))
 		}
-		if images, resources := Mended(pod, tt.revision); images.Has(tt.container) != tt.image || resources.Has(tt.container) != tt.resources {
+		if images, resources := Mended(pod, tt.revision); images.Has(tt.container) != tt.image ||
+			resources.Has(tt.container) != tt.resources {
 			t.Errorf("%s: images %v, quantities %v", name, images, resources)
 		}
 	}
 }
 
-// IPU-312 (part): whom no daemon will restart is known of a pod that has run for 30 seconds and that no daemon tells of.
+// IPU-312 (part): containers count as unrestartable once the pod has run for 30 seconds and no daemon has reported it.
 func TestWhoCannotBeRestarted(t *testing.T) {
 	change := &Change{Parts: Parts{Restarts: []string{"nginx"}}}
 	started := func(age time.Duration) *corev1.Pod {
@@ -207,8 +217,8 @@ func TestWhoCannotBeRestarted(t *testing.T) {
 	}
 }
 
-// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): nothing to mend
-// leaves a change as it is.
+// IPU-308 (part), IPU-080 (part): a change of annotations alone is quiet, one of labels or containers is not. IPU-326 (part): With leaves a
+// change as it is if there is nothing to mend.
 func TestAQuietChange(t *testing.T) {
 	value := "2"
 	for name, tt := range map[string]struct {
@@ -227,8 +237,10 @@ func TestAQuietChange(t *testing.T) {
 	if change.With(nil, nil) != change {
 		t.Error("nothing is written again, and yet the change is another one")
 	}
-	more := change.With(map[string]string{"injected": "proxy:1"}, map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "1")}})
-	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" || more.Images["nginx"] != "nginx:2" || len(more.Mends) != 1 || len(more.MendsResources) != 1 {
+	more := change.With(map[string]string{"injected": "proxy:1"},
+		map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "1")}})
+	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" || more.Images["nginx"] != "nginx:2" ||
+		len(more.Mends) != 1 || len(more.MendsResources) != 1 {
 		t.Errorf("%+v %s", more, diff)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IPU-300 (part): a kubelet that tells no generation is believed when another image runs under a name that says nothing; of one that tells an older
-// generation that is not enough.
+// IPU-300 (part): if kubelet reports no generation, another image under a name that cannot be compared completes the update. If kubelet
+// reports an older generation, it does not.
 func TestKubeletsThatTellNoGeneration(t *testing.T) {
 	before := ContainerRecord{Image: "nginx:0", ImageID: "sha-0", ContainerID: "c-0"}
 	for observed, done := range map[int64]bool{0: true, 1: false, 2: true} {
@@ -42,7 +42,7 @@ func TestQualityOfAPodWithResourcesOfItsOwn(t *testing.T) {
 	}
 }
 
-// The record tells the kinds of change that a grace period has held back, and no others.
+// The record names the kinds of change that a grace period has held back, and no others.
 func TestKindsOfChangeAfterAGracePeriod(t *testing.T) {
 	for held, want := range map[string][3]bool{
 		`"containerImages":{"nginx":"nginx:2"}`:                      {true, false, false},

@@ -29,12 +29,12 @@ type Status struct {
 	Remaining bool
 	// Next: what was written is complete, and the next batch may follow (IPU-103).
 	Next bool
-	// Resize is what kubelet says of a resize that it has not carried out, nil if it says nothing (IPU-315).
+	// Resize is what kubelet reports about a resize that it has not carried out, nil if it reports nothing (IPU-315).
 	Resize *PendingResize
-	// NoDaemonSince is the start of an update that waits for a node daemon which has never told of the pod; zero otherwise (IPU-312).
+	// NoDaemonSince is the start of an update that waits for a node daemon, if no daemon has ever reported the pod; zero otherwise
+	// (IPU-312).
 	NoDaemonSince time.Time
-	// Relabelled is the start of an update that changed labels and stopped nothing, of a pod that has not been admitted since; zero
-	// otherwise.
+	// Relabelled is the start of an update that changed labels and stopped nothing, until the update is found complete; zero otherwise.
 	Relabelled time.Time
 	// Waiting says in words what is missing.
 	Waiting string
@@ -45,17 +45,17 @@ type PendingResize struct {
 	// Infeasible: it never fits. Otherwise it is deferred.
 	Infeasible bool
 	Message    string
-	// Since is when kubelet began to say so; zero if it does not tell.
+	// Since is when kubelet began to report this; zero if it reports no time.
 	Since time.Time
-	// NotBefore is from when on this counts, if kubelet does not tell which size it speaks of: until then it may not have looked at the
-	// one that was written last. It is zero if that is known.
+	// NotBefore is the time from which on the report counts, if kubelet does not say which size it means: before, kubelet may not have
+	// looked at the last size yet. It is zero if kubelet says which size it means.
 	NotBefore time.Time
 }
 
 // resizePatience is how long a kubelet may take to look at a new size.
 const resizePatience = 10 * time.Second
 
-// Progress looks at a pod. An unreadable annotation is an error (IPU-070).
+// Progress says how far the pod's update is. An unreadable annotation is an error (IPU-070).
 func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	grace, err := GraceOf(pod)
 	if err != nil {
@@ -81,7 +81,7 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	}
 	remaining := state.remaining()
 	status := Status{Remaining: !remaining.Empty()}
-	if !status.Remaining && admitted(pod) {
+	if !status.Remaining && finished(pod) {
 		return Status{Complete: true}, nil
 	}
 	var noDaemon bool
@@ -108,19 +108,20 @@ func Progress(pod *corev1.Pod, now time.Time) (Status, error) {
 	return status, nil
 }
 
-// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for the
-// next start of the pod (IPU-318).
+// ready tells whether the container is up for the next batch. Ordinary init containers have done their work: what is written to them is for
+// the next start of the pod (IPU-318).
 func ready(pod *corev1.Pod, name string) bool {
 	status := statusOf(pod, name)
 	return !runsOn(pod, name) || status != nil && status.Ready
 }
 
-// admitted tells whether the pod's last update has been found complete, by whomever: it left Updating. What has become of its record
-// since, such as a container that restarted without a daemon to tell of it, must not hold or replace a pod that serves.
-func admitted(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
+// finished tells whether a controller has found the pod's last update complete: the pod is in lifecycle state Normal. A record
+// that does not fit any more, for instance because a container restarted and no daemon reported it, must not hold or replace a serving pod.
+func finished(pod *corev1.Pod) bool { return lifecycle.State(pod) == pub.LifecycleStateNormal }
 
-// waiting returns what is missing until the containers written so far run what was written, or nothing (IPU-122); and whether it is a
-// node daemon that has never told of the pod. What a later batch replaces anyway is not waited for: it may never come up.
+// waiting returns in words what is missing until all containers run what was written so far, or nothing (IPU-122). noDaemon says that the
+// wait is for a node daemon that has never reported the pod. A container that a later batch replaces anyway is not waited for: it may never
+// come up.
 func waiting(pod *corev1.Pod, state *State) (words string, noDaemon bool) {
 	for _, name := range state.written(pod) {
 		if _, again := state.NextContainerImages[name]; again {
@@ -151,7 +152,7 @@ func (s *State) written(pod *corev1.Pod) []string {
 	return names
 }
 
-// changesEnv tells whether the environment of the container changed. The reference does not say of which it did: then all count.
+// changesEnv tells whether the environment of the container changed. The reference does not record which containers: then all count.
 func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	if !s.UpdateEnvFromMetadata || s.EnvContainers != nil {
 		_, ok := s.EnvContainers[name]
@@ -160,8 +161,8 @@ func (s *State) changesEnv(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// lacks returns what is missing until the container runs what was written into it, or nothing; and whether only a node daemon, which has
-// never told of the pod, can bring that about.
+// lacks returns what is missing until the container runs what was written into it, or nothing; noDaemon says that only a node daemon can
+// bring that about, and none has ever reported the pod.
 func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool) {
 	if record, ok := s.LastContainerStatuses[name]; ok {
 		if words := replaced(pod, name, record, s); words != "" {
@@ -180,13 +181,14 @@ func (s *State) lacks(pod *corev1.Pod, name string) (words string, noDaemon bool
 }
 
 // environment returns what is missing until the container has the environment that the pod's metadata gives it now: the daemon's hash
-// decides where there is one; else a container that was started since is taken to have it (IPU-126, IPU-312).
+// decides if there is one. Otherwise a container that was started since the change counts as having it (IPU-126, IPU-312).
 func environment(pod *corev1.Pod, name string, state *State) string {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.ContainerID == "" || !ReadsMetadata(container) {
 		return "" // what starts later has it
 	}
-	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 { // else the daemon cannot read it (ND-106)
+	// A hash of 0 means that the daemon cannot read the environment (ND-106).
+	if meta := state.reported(pod, status); meta != nil && meta.Hashes.ExtractedEnvFromMetadataHash != 0 {
 		if strconv.FormatUint(meta.Hashes.ExtractedEnvFromMetadataHash, 10) == EnvHash(pod, container) {
 			return ""
 		}
@@ -201,7 +203,7 @@ func environment(pod *corev1.Pod, name string, state *State) string {
 	return fmt.Sprintf("container %s: the node daemon has not reported its environment yet", name)
 }
 
-// restarted returns what is missing until the container is another one than the recorded (IPU-322).
+// restarted returns what is missing until another container than the recorded one runs (IPU-322).
 func restarted(pod *corev1.Pod, name string, state *State) string {
 	if status := statusOf(pod, name); status != nil && status.ContainerID != "" && status.ContainerID == state.RestartContainers[name] {
 		return fmt.Sprintf("container %s has not been restarted yet", name)
@@ -223,7 +225,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 		words := ""
 		if pending := pendingResize(pod, state); pending != nil {
 			words = ": " + pending.Message
-		} else if c := readiness.Condition(pod, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue && c.Reason != "" {
+		} else if c := readiness.Condition(pod, corev1.PodResizeInProgress); c != nil && c.Status == corev1.ConditionTrue &&
+			c.Reason != "" {
 			words = ": " + reasonAndMessage(c) // it fits the node, but cannot be carried out, such as a limit below what is used
 		}
 		return fmt.Sprintf("container %s is not resized to %s yet%s", name, resourceWords(missing), words)
@@ -231,8 +234,8 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 	return ""
 }
 
-// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What kubelet said of an earlier size of
-// the pod does not count.
+// pendingResize reads the pod's condition, or the status member of servers before 1.33 (IPU-315). What kubelet reported about an earlier
+// size of the pod does not count.
 func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 	notBefore := state.lastWrite().Add(resizePatience)
 	if condition := readiness.Condition(pod, corev1.PodResizePending); condition != nil && condition.Status == corev1.ConditionTrue {
@@ -242,12 +245,14 @@ func pendingResize(pod *corev1.Pod, state *State) *PendingResize {
 		case condition.ObservedGeneration > 0:
 			notBefore = time.Time{}
 		}
-		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time, NotBefore: notBefore,
-			Message: reasonAndMessage(condition)}
+		return &PendingResize{Infeasible: condition.Reason == corev1.PodReasonInfeasible, Since: condition.LastTransitionTime.Time,
+			NotBefore: notBefore,
+			Message:   reasonAndMessage(condition)}
 	}
 	switch pod.Status.Resize {
 	case corev1.PodResizeStatusInfeasible, corev1.PodResizeStatusDeferred:
-		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize), NotBefore: notBefore}
+		return &PendingResize{Infeasible: pod.Status.Resize == corev1.PodResizeStatusInfeasible, Message: string(pod.Status.Resize),
+			NotBefore: notBefore}
 	}
 	return nil
 }
@@ -264,8 +269,8 @@ func (s *State) lastWrite() time.Time {
 	return s.UpdateTimestamp.Time
 }
 
-// Replaced returns what is missing until the container runs the image that the pod's spec was given at that time; nothing if it does.
-// before is what it ran then (SS-215, SS-D03).
+// Replaced returns what is missing until the container runs the image that was written into the pod's spec at the time changed, or nothing.
+// before is what the container ran then (SS-215, SS-D03).
 func Replaced(pod *corev1.Pod, name string, before ContainerRecord, changed time.Time) string {
 	return replaced(pod, name, before, &State{UpdateTimestamp: metav1.NewTime(changed)})
 }
@@ -285,36 +290,38 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		}
 		return "" // the pod has not started: it will, with the new image (IPU-087)
 	}
-	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
+	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name,
+		container.Image) {
 		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
-	// Newer kubelets tell which generation of the spec they have taken up; where they do, that settles doubtful image names.
+	// Newer kubelets report which generation of the spec they have observed. This decides where image names cannot be compared.
 	tells := pod.Status.ObservedGeneration > 0
 	observed := tells && pod.Status.ObservedGeneration >= pod.Generation
 	switch {
 	case status.ImageID != "" && status.ImageID != before.ImageID:
-		// Another image runs. It may be the one of an update that this one overtook, or one that was on its way when this one began;
-		// then the right one is still to come. A name that fits neither says nothing.
-		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image), func(image string) bool {
-			return image != "" && SameImage(status.Image, image)
-		})
+		// Another image runs. It may be that of an earlier update, or one that was already being started when this update began; then the
+		// right one is still to come. A name that is neither of these says nothing.
+		stale := slices.ContainsFunc(append(before.Overtaken[:len(before.Overtaken):len(before.Overtaken)], before.Image),
+			func(image string) bool {
+				return image != "" && SameImage(status.Image, image)
+			})
 		if imageMatches || !stale && (observed || !tells) {
 			return ""
 		}
 	case before.ContainerID != "" && status.ContainerID != before.ContainerID:
-		// The same digest under another name: the container is a new one. Runtimes report any of the digest's names, so that a
-		// name that does not match says nothing; a container that crashed meanwhile runs the right digest, too.
+		// The same digest under another name: the container is a new one. Runtimes report any name of the digest, so a different name says
+		// nothing. A container that crashed meanwhile runs the right digest, too.
 		if imageMatches || observed || !tells {
 			return ""
 		}
 	case before.ContainerID != "" && before.RunningImage == container.Image:
-		// The update was taken back before kubelet acted, or a webhook wrote the former image again: what ran goes on running.
+		// The image was changed back before kubelet acted, or a webhook wrote the former image again: the same container goes on running.
 		if observed || !tells {
 			return ""
 		}
 	case before.ContainerID == "" && imageMatches && !startedAt(status).Before(state.UpdateTimestamp.Time):
-		// Recorded by the reference, which keeps no container ID.
+		// The reference wrote this record; it stores no container ID.
 		return ""
 	}
 	return fmt.Sprintf("container %s does not run %s yet%s", name, container.Image, why(status))

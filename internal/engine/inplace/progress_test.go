@@ -10,10 +10,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// updating is a pod that was told at noon to change nginx to the image; that container has the status given, if any.
+// updating is a pod whose container nginx was updated to the image at noon; status is that container's status, if any.
 func updating(to, record string, status *corev1.ContainerStatus, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := webPod(labelled(pub.ControllerRevisionHash, "web-2"),
-		annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+record+`},"updateImages":true}`))
+		annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+record+
+			`},"updateImages":true}`))
 	pod.Spec.Containers[0].Image = to
 	pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1]
 	if status != nil {
@@ -39,7 +40,7 @@ func inPhase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
 }
 
-// observing: the kubelet tells that it has taken up this generation of the spec; the pod's is 3.
+// observing: kubelet reports that it has observed this generation of the spec; the pod's generation is 3.
 func observing(generation int64) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Generation, pod.Status.ObservedGeneration = 3, generation }
 }
@@ -60,20 +61,32 @@ func TestProgress(t *testing.T) {
 		pod  *corev1.Pod
 		want Status
 	}{
-		"IPU-121 never updated in place":                             {webPod(), done},
-		"IPU-121 updated, but no image":                              {webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":null}`)), done},
-		"IPU-069 the legacy state is read":                           {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo), legacyState), not("nginx:2")},
-		"IPU-127 nothing happened yet":                               {updating("nginx:2", recorded, seen("nginx:1", "sha-1", "c-1", longAgo)), not("nginx:2")},
-		"IPU-127 another image runs":                                 {updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward)), done},
-		"IPU-127 a recorded container, no status":                    {updating("nginx:2", recorded, nil), Status{Waiting: "container nginx has no status yet"}},
-		"IPU-180, IPU-181, IPU-182 containers that are not recorded": {updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward), injectedCrashes), done},
-		"a container that is gone from the pod":                      {updating("nginx:2", recorded, nil, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), done},
-		"a container that terminated meanwhile": {updating("nginx:2", recorded, &corev1.ContainerStatus{Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2",
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}), done},
-		"the image cannot be pulled": {updating("nginx:2", recorded, withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff")),
+		"IPU-121 never updated in place": {webPod(), done},
+		"IPU-121 updated, but no image": {
+			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noonText+`","lastContainerStatuses":null}`)),
+			done},
+		"IPU-069 the legacy state is read": {updating("nginx:2", recorded,
+			seen("nginx:1", "sha-1", "c-1", longAgo), legacyState), not("nginx:2")},
+		"IPU-127 nothing happened yet": {updating("nginx:2", recorded,
+			seen("nginx:1", "sha-1", "c-1", longAgo)), not("nginx:2")},
+		"IPU-127 another image runs": {updating("nginx:2", recorded,
+			seen("nginx:2", "sha-2", "c-2", afterward)), done},
+		"IPU-127 a recorded container, no status": {updating("nginx:2", recorded, nil),
+			Status{Waiting: "container nginx has no status yet"}},
+		"IPU-180, IPU-181, IPU-182 containers that are not recorded": {updating("nginx:2", recorded,
+			seen("nginx:2", "sha-2", "c-2", afterward), injectedCrashes), done},
+		"a container that is gone from the pod": {updating("nginx:2", recorded, nil,
+			func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), done},
+		"a container that terminated meanwhile": {updating("nginx:2", recorded,
+			&corev1.ContainerStatus{Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2",
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}), done},
+		"the image cannot be pulled": {updating("nginx:2", recorded,
+			withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff")),
 			Status{Waiting: "container nginx does not run nginx:2 yet (ImagePullBackOff)"}},
-		"IPU-103 the image cannot be pulled, and the next batch brings another": {updating("nginx:2", recorded, withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff"),
-			annotated(pub.InPlaceUpdateState, `{"revision":"web-3","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+recorded+`},"nextContainerImages":{"nginx":"nginx:3"}}`)), Status{Remaining: true, Next: true}},
+		"IPU-103 the image cannot be pulled, and the next batch brings another": {updating("nginx:2", recorded,
+			withWaiting(seen("nginx:1", "sha-1", "c-1", longAgo), "ImagePullBackOff"),
+			annotated(pub.InPlaceUpdateState, `{"revision":"web-3","updateTimestamp":"`+noonText+`","lastContainerStatuses":{"nginx":`+
+				recorded+`},"nextContainerImages":{"nginx":"nginx:3"}}`)), Status{Remaining: true, Next: true}},
 
 		"IPU-300 another tag of the same digest: the old container": {
 			updating("nginx:alpine", recorded, seen("nginx:alpine", "sha-1", "c-1", longAgo)), not("nginx:alpine")},
@@ -115,36 +128,45 @@ func TestProgress(t *testing.T) {
 			updating("nginx:1", overtaken, seen("nginx:2", "sha-2", "c-2", afterward)), not("nginx:1")},
 
 		"IPU-328 never created, though the pod runs": {
-			updating("nginx:2", `{}`, awaiting("ImagePullBackOff")), Status{Waiting: "container nginx has not been created with nginx:2 yet (ImagePullBackOff)"}},
+			updating("nginx:2", `{}`, awaiting("ImagePullBackOff")),
+			Status{Waiting: "container nginx has not been created with nginx:2 yet (ImagePullBackOff)"}},
 		"IPU-328 never created, the status names the new image already": {
-			updating("nginx:2", `{}`, &corev1.ContainerStatus{Image: "nginx:2"}), Status{Waiting: "container nginx has not been created with nginx:2 yet"}},
+			updating("nginx:2", `{}`, &corev1.ContainerStatus{Image: "nginx:2"}),
+			Status{Waiting: "container nginx has not been created with nginx:2 yet"}},
 		"IPU-328 created since": {
 			updating("nginx:2", `{"image":"nginx:1","runningImage":"nginx:1"}`, seen("nginx:2", "sha-2", "c-1", afterward)), done},
 		"IPU-328 created since, but still with the old image": {
-			updating("nginx:2", `{"image":"nginx:1","runningImage":"nginx:1"}`, seen("nginx:1", "sha-1", "c-1", afterward)), not("nginx:2")},
+			updating("nginx:2", `{"image":"nginx:1","runningImage":"nginx:1"}`, seen("nginx:1", "sha-1", "c-1", afterward)),
+			not("nginx:2")},
 		"IPU-087, IPU-328 the pod does not run at all": {
 			updating("nginx:2", `{}`, awaiting("ContainerCreating"), inPhase(corev1.PodPending)), done},
 
 		"IPU-107 grace: time left, rounded up to whole seconds": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(20*time.Second-time.Millisecond), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(20*time.Second-time.Millisecond),
+				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true, After: 11 * time.Second, Waiting: "grace period of 30 s, 11 s left"}},
 		"IPU-107 grace: over to the second": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(30*time.Second), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(30*time.Second),
+				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true}},
 		"IPU-107 grace: the pod carries another revision, to be dropped at once": {
 			webPod(startedBefore(time.Second), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true}},
 		"IPU-107 grace without state: over": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"),
+				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true}},
 		"IPU-069 legacy keys of both": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(10*time.Second), legacyState, annotated(pub.InPlaceUpdateGraceLegacy, `{"revision":"web-2","graceSeconds":30}`)),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), startedBefore(10*time.Second), legacyState,
+				annotated(pub.InPlaceUpdateGraceLegacy, `{"revision":"web-2","graceSeconds":30}`)),
 			Status{InGrace: true, After: 20 * time.Second, Waiting: "grace period of 30 s, 20 s left"}},
 		"IPU-108, IPU-121 in grace the pod is not complete, whatever runs": {
-			updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":0}`)),
+			updating("nginx:2", recorded, seen("nginx:2", "sha-2", "c-2", afterward),
+				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":0}`)),
 			Status{InGrace: true}},
 		"IPU-070 unknown members": {
-			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","future":{"a":[1]},"updateTimestamp":"`+noonText+`","lastContainerStatuses":{}}`)), done},
+			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","future":{"a":[1]},"updateTimestamp":"`+noonText+
+				`","lastContainerStatuses":{}}`)), done},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +189,8 @@ func legacyState(pod *corev1.Pod) {
 }
 
 func startedBefore(d time.Duration) func(*corev1.Pod) {
-	return annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noon.Add(-d).Format(time.RFC3339Nano)+`","lastContainerStatuses":null}`)
+	return annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"`+noon.Add(-d).Format(time.RFC3339Nano)+
+		`","lastContainerStatuses":null}`)
 }
 
 func injectedCrashes(pod *corev1.Pod) {

@@ -41,7 +41,7 @@ func (c *comparison) resource(path []string, old, new any) {
 		change.Limits = merge(change.Limits, corev1.ResourceList{name: quantity})
 	}
 	if _, requested := object(object(container["resources"])["requests"])[path[5]]; kind == "requests" || !requested {
-		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity}) // the API server made a request of the limit
+		change.Requests = merge(change.Requests, corev1.ResourceList{name: quantity}) // the API server set the request to the limit
 	}
 	put(&c.change.Resources, containerName, change)
 }
@@ -142,7 +142,7 @@ func resourceWords(change corev1.ResourceRequirements) string {
 	return strings.Join(words, ", ")
 }
 
-// Lacking returns what of the wanted quantities the present ones do not have, by value; absent and zero are alike (IPU-112, IPU-128).
+// Lacking returns the wanted quantities that have another value at present; absent and zero are the same (IPU-112, IPU-128).
 func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	missing := func(want, have corev1.ResourceList) corev1.ResourceList {
 		var out corev1.ResourceList
@@ -156,8 +156,8 @@ func Lacking(want, have corev1.ResourceRequirements) corev1.ResourceRequirements
 	return corev1.ResourceRequirements{Limits: missing(want.Limits, have.Limits), Requests: missing(want.Requests, have.Requests)}
 }
 
-// Quantities returns the cpu and memory that a pod of a template with these requirements has, which are what a resize can change. Where the
-// template asks for a limit alone, the API server gives the pod a request of the same size.
+// Quantities returns the cpu and memory of a pod whose template has these requirements; only these can be resized. If the template has only
+// a limit, the API server gives the pod an equal request.
 func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	resizable := func(name corev1.ResourceName) bool {
 		return name == corev1.ResourceCPU || name == corev1.ResourceMemory
@@ -175,8 +175,8 @@ func Quantities(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: limits, Requests: merge(limits, only(r.Requests))}
 }
 
-// Explains tells whether the pod's container has, instead of each quantity that it lacks, the one of the other template. What only the
-// pod's has was defaulted.
+// Explains tells whether the container has, for each missing quantity, that of the other template instead. Quantities that only the
+// container has were defaulted.
 func Explains(other, missing, have corev1.ResourceRequirements) bool {
 	if none(missing) {
 		return false

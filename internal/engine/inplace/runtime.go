@@ -25,7 +25,8 @@ type RuntimeContainer struct {
 	Hashes       RuntimeHashes `json:"hashes"`
 }
 
-// RuntimeHashes are unsigned decimals: of the container as kubelet started it, and of the environment from metadata that it really has.
+// RuntimeHashes are unsigned decimals: the hash of the container as kubelet started it, and that of the environment from metadata that it
+// has.
 type RuntimeHashes struct {
 	PlainHash                    uint64 `json:"plainHash"`
 	ExtractedEnvFromMetadataHash uint64 `json:"extractedEnvFromMetadataHash,omitempty"`
@@ -37,8 +38,8 @@ func Reported(pod *corev1.Pod) bool {
 	return ok
 }
 
-// reported returns what the daemon says of the container that the status shows; nil if it says nothing of this very one (IPU-124).
-// An unreadable report is none. It is read once for all containers.
+// reported returns what the daemon reports about the container with the ID in the status; nil if it reports nothing about it (IPU-124). An
+// unreadable report counts as none. The report is parsed once for all containers.
 func (s *State) reported(pod *corev1.Pod, status *corev1.ContainerStatus) *RuntimeContainer {
 	text := pod.Annotations[pub.RuntimeContainersMeta]
 	if text == "" || status == nil || status.ContainerID == "" {

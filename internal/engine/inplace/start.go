@@ -42,8 +42,8 @@ func (u *Update) Hold(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	return patch, nil
 }
 
-// Resize returns the patch of the resize subresource for the first batch; it is empty if nothing differs (any more), and while a
-// grace period holds the content back (IPU-112, IPU-114).
+// Resize returns the patch of the resize subresource for the first batch. It is empty if no quantity differs, and while a grace period
+// holds the content back (IPU-112, IPU-114).
 func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	if u.Graceful() {
 		return &podpatch.Patch{}, nil
@@ -53,8 +53,8 @@ func (u *Update) Resize(pod *corev1.Pod, _ time.Time) (*podpatch.Patch, error) {
 	return resize(pod, now), nil
 }
 
-// parts are what the update does to containers: its own change over what an earlier update of the pod left unwritten (IPU-327). An
-// unreadable record of an earlier one leaves nothing: what it lacks is found by comparing images (IPU-305).
+// parts are what the update changes in containers: its own change, and what an earlier update of the pod did not write (IPU-327). Nothing
+// comes from an unreadable record of an earlier update: comparing images finds what is missing (IPU-305).
 func (u *Update) parts(previous *State) Parts { return u.Change.over(previous.remaining()) }
 
 func resize(pod *corev1.Pod, parts Parts) *podpatch.Patch {
@@ -78,9 +78,10 @@ func (u *Update) Start(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) 
 	}
 	previous, _ := StateOf(pod) // one that cannot be read is replaced (IPU-305)
 	parts := u.parts(previous)
-	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). One that has just been made
-	// goes on waiting for its preNormal hook (IPU-152). Changed labels take their turn, although the pod stays ready.
-	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) && lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
+	// A pod in service whose containers stay as they are stays in service, and this is the only write (IPU-308). A new pod goes on waiting
+	// for its preNormal hook (IPU-152). A change of labels enters the state Updating, although the pod stays ready.
+	if !parts.Empty() || (len(u.Change.Labels) > 0 || !readiness.Settled(pod)) &&
+		lifecycle.State(pod) != pub.LifecycleStatePreparingNormal {
 		lifecycle.Enter(patch, pub.LifecycleStateUpdating, now)
 	}
 	state := &State{Revision: u.Revision, UpdateTimestamp: metav1.NewTime(now), UpdateImages: len(parts.Images) > 0,
@@ -139,8 +140,8 @@ func due(pod *corev1.Pod) (*State, *Grace, Parts, error) {
 		Restarts: grace.ContainerRestarts}, nil
 }
 
-// Continue returns the patch that brings an update further whose grace period is over, or whose next batch may be written. Content
-// of a grace period is dropped if the pod carries another revision meanwhile (IPU-103, IPU-107).
+// Continue returns the next patch of an update whose grace period is over, or whose next batch may be written. The content of a grace
+// period is dropped if the pod has another revision by now (IPU-103, IPU-107).
 func Continue(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error) {
 	state, grace, parts, err := due(pod)
 	if err != nil || grace == nil && parts.Empty() {
@@ -185,10 +186,10 @@ func (s *State) annotate(patch *podpatch.Patch, pod *corev1.Pod) error {
 	return annotate(patch, pub.InPlaceUpdateState, s)
 }
 
-// carryOver takes from an earlier update the records of containers that do not run yet what it wrote: a further update must go on
+// carryOver copies from an earlier update the records of containers that do not run yet what that update wrote: the new update must go on
 // waiting for them (IPU-325, IPU-327).
 func (s *State) carryOver(pod *corev1.Pod, earlier *State) {
-	if earlier == nil || admitted(pod) {
+	if earlier == nil || finished(pod) {
 		return
 	}
 	s.LastContainerStatuses = filter(earlier.LastContainerStatuses, func(name string) bool {
@@ -239,7 +240,8 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 		s.ResizedContainers = merge(s.ResizedContainers, map[string]corev1.ResourceRequirements{name: resources})
 		written[name] = true
 	}
-	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs, later.Resources, later.Restarts
+	s.NextContainerImages, s.NextContainerRefMetadata, s.NextContainerResources, s.NextContainerRestarts = later.Images, later.Refs,
+		later.Resources, later.Restarts
 	names := slices.Sorted(maps.Keys(written))
 	s.PreCheckBeforeNext = nil
 	if !later.Empty() {
@@ -251,11 +253,11 @@ func (s *State) write(patch *podpatch.Patch, pod *corev1.Pod, parts Parts, ahead
 	return countRestarts(patch, pod, stopped)
 }
 
-// maxOvertaken bounds how many overtaken images a record keeps. Annotations are small, and who changes an image more often than this
-// before the first one is pulled loses no more than the distinction between names of the same digest.
+// maxOvertaken bounds how many overtaken images a record keeps. Annotations must stay small. If an image changes more often than this
+// before the first one is pulled, only names of the same digest can no longer be distinguished.
 const maxOvertaken = 8
 
-// Record is what a container runs at the moment its image is replaced; former is what was recorded of it last, if anything.
+// Record returns what a container runs at the moment its image is replaced; former is its last record, if any.
 func Record(container *corev1.Container, status *corev1.ContainerStatus, former ContainerRecord) ContainerRecord {
 	record := ContainerRecord{ImageID: status.ImageID, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
 		Image: container.Image, RunningImage: container.Image}
@@ -278,7 +280,7 @@ func Record(container *corev1.Container, status *corev1.ContainerStatus, former 
 	return record
 }
 
-// record keeps what the container ran at the moment its image was replaced.
+// record stores what the container ran at the moment its image was replaced.
 func (s *State) record(name string, container *corev1.Container, status *corev1.ContainerStatus) {
 	record := Record(container, status, s.LastContainerStatuses[name])
 	if s.LastContainerStatuses == nil {
@@ -293,7 +295,7 @@ func countRestarts(patch *podpatch.Patch, pod *corev1.Pod, stopped map[string]bo
 		return nil
 	}
 	counts := map[string]int{}
-	_ = json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateRestarts]), &counts) // what cannot be read starts anew
+	_ = json.Unmarshal([]byte(pod.Annotations[pub.InPlaceUpdateRestarts]), &counts) // an unreadable count starts again at 0
 	for name := range stopped {
 		counts[name]++
 	}
@@ -309,7 +311,7 @@ func annotate(patch *podpatch.Patch, key string, value any) error {
 	return nil
 }
 
-// metadataDocument is the strategic merge patch document of IPU-068.
+// metadataDocument is the strategic merge patch of metadata that a grace period stores (IPU-068).
 type metadataDocument struct {
 	Metadata struct {
 		Labels           map[string]*string `json:"labels,omitempty"`

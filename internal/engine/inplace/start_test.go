@@ -34,7 +34,8 @@ func webPod(options ...func(*corev1.Pod)) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "n", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}},
 			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:1"}, {Name: "injected", Image: "proxy:1"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-			runs("injected", "proxy:1", "sha-p", "c-p", noon.Add(-time.Hour)), runs("nginx", "nginx:1", "sha-1", "c-1", noon.Add(-time.Hour))}},
+			runs("injected", "proxy:1", "sha-p", "c-p", noon.Add(-time.Hour)),
+			runs("nginx", "nginx:1", "sha-1", "c-1", noon.Add(-time.Hour))}},
 	}
 	for _, option := range options {
 		option(pod)
@@ -116,12 +117,14 @@ func inService(revision string, more ...string) map[string]string {
 // IPU-152 (part), IPU-308, CS-190 (part): a pod that waits for its preNormal hook goes on waiting when nothing but metadata changes.
 func TestStartLeavesNewPodsToTheirHook(t *testing.T) {
 	value := "2"
-	patch, err := to("web-2", &Change{Annotations: map[string]*string{"theirs": &value}}, 0).Start(webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal))), noon)
+	patch, err := to("web-2", &Change{Annotations: map[string]*string{"theirs": &value}}, 0).
+		Start(webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal))), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal)))
-	if after := applied(t, pod, patch); after.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingNormal) || after.Labels[pub.ControllerRevisionHash] != "web-2" || after.Annotations["theirs"] != "2" {
+	if after := applied(t, pod, patch); after.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingNormal) ||
+		after.Labels[pub.ControllerRevisionHash] != "web-2" || after.Annotations["theirs"] != "2" {
 		t.Errorf("%v %v", after.Labels, after.Annotations)
 	}
 }
@@ -137,18 +140,21 @@ func TestStart(t *testing.T) {
 		"IPU-060 (part), IPU-061 (part), IPU-062, IPU-063, IPU-067, IPU-082, IPU-109, IPU-150, IPU-170, IPU-180 an image": {
 			webPod(), to("web-2", toImage("nginx:2"), 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true,` + batch + `}`},
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record +
+					`},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-063, IPU-308 annotations alone: nothing is recorded, the pod stays in service": {
 			webPod(func(pod *corev1.Pod) { pod.Finalizers = []string{"theirs/f", "x/old"} }),
-			to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}, AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}, 30),
+			to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}, AddFinalizers: []string{"x/new"},
+				RemoveFinalizers: []string{"x/old"}}, 30),
 			content{inService("web-2"), map[string]string{"theirs": "x", "a": "1",
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				[]string{"x/new", "theirs/f"}, []string{"nginx:1", "proxy:1"}}},
 		"IPU-034, IPU-064, IPU-080, IPU-214 labels alone: the pod takes its turn, and no grace period": {
 			webPod(), to("web-2", &Change{Labels: map[string]*string{"app": pointer("api"), "gone": nil}}, 30),
 			content{updatedLabels("web-2", "app", "api"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateLabels":true}`},
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText +
+					`","lastContainerStatuses":null,"updateLabels":true}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-042 no change at all: labels and record alone": {
 			webPod(), to("web-2", &Change{}, 0),
@@ -156,26 +162,32 @@ func TestStart(t *testing.T) {
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-068, IPU-083, IPU-106 with a grace period the content waits in its annotation, the labels do not": {
-			webPod(), to("web-2", &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"}, Labels: map[string]*string{"app": nil}}, 30),
+			webPod(),
+			to("web-2", &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"},
+				Labels: map[string]*string{"app": nil}}, 30),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateImages":true}`,
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText +
+					`","lastContainerStatuses":null,"updateImages":true}`,
 				// base64 of {"metadata":{"labels":{"app":null}}}
 				pub.InPlaceUpdateGrace: `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsiYXBwIjpudWxsfX19","graceSeconds":30}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-087 a container without status has nothing recorded": {
 			webPod(func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{Phase: corev1.PodPending} }), to("web-2", toImage("nginx:2"), 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateImages":true,` + batch + `}`},
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText +
+					`","lastContainerStatuses":null,"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-003 written already, as after a lost answer: nothing is recorded anew": {
 			webPod(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" }), to("web-2", toImage("nginx:2"), 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateImages":true}`},
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText +
+					`","lastContainerStatuses":null,"updateImages":true}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-069 the legacy state goes": {
 			webPod(annotated(pub.InPlaceUpdateStateLegacy, `{"revision":"web-0"}`)), to("web-2", toImage("nginx:2"), 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true,` + batch + `}`},
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record +
+					`},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-060, IPU-088 a further revision replaces the record of one that is complete": {
 			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"2025-12-31T00:00:00Z","lastContainerStatuses":{"nginx":{"imageID":"sha-0"}},"updateImages":true}`)),
@@ -188,10 +200,12 @@ func TestStart(t *testing.T) {
 				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":null,"updateLabels":true}`)),
 			to("web-3", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-3"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":null,"updateLabels":true}`},
+				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText +
+					`","lastContainerStatuses":null,"updateLabels":true}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
 		"IPU-150 metadata alone, the pod being updated still: the state's time is renewed": {
-			webPod(labelled(pub.LifecycleState, "PreparingUpdate")), to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
+			webPod(labelled(pub.LifecycleState, "PreparingUpdate")),
+			to("web-2", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-2"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":null}`},
 				nil, []string{"nginx:1", "proxy:1"}}},
@@ -203,18 +217,22 @@ func TestStart(t *testing.T) {
 				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:2","runningImage":"nginx:1"}},"updateImages":true,` + batch + `}`},
 				nil, []string{"nginx:3", "proxy:1"}}},
 		"IPU-088 an update of metadata goes on waiting for the image of the one it overtakes": {
-			webPod(labelled(pub.LifecycleState, "Updating"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" }, annotated(pub.InPlaceUpdateState,
-				`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+`},"updateImages":true}`)),
+			webPod(labelled(pub.LifecycleState, "Updating"), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" },
+				annotated(pub.InPlaceUpdateState,
+					`{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+
+						`},"updateImages":true}`)),
 			to("web-3", &Change{Annotations: map[string]*string{"a": pointer("1")}}, 0),
 			content{updatedLabels("web-3"), map[string]string{"theirs": "x", "a": "1", pub.LifecycleTimestamp: noonText,
-				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record + `},"updateImages":true}`},
+				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{` + record +
+					`},"updateImages":true}`},
 				nil, []string{"nginx:2", "proxy:1"}}},
 		"IPU-304 a container replaced again records what runs at that moment": {
 			webPod(func(pod *corev1.Pod) {
 				pod.Spec.Containers[0].Image = "nginx:2"
 				pod.Status.ContainerStatuses[1] = runs("nginx", "nginx:2", "sha-2", "c-2", noon)
 				pod.Status.ContainerStatuses[1].RestartCount = 3
-			}, annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+record+`},"updateImages":true}`)),
+			}, annotated(pub.InPlaceUpdateState, `{"revision":"web-2","updateTimestamp":"2026-01-01T11:59:00Z","lastContainerStatuses":{`+
+				record+`},"updateImages":true}`)),
 			to("web-3", toImage("nginx:3"), 0),
 			content{updatedLabels("web-3"), map[string]string{"theirs": "x", pub.LifecycleTimestamp: noonText,
 				pub.InPlaceUpdateState: `{"revision":"web-3","updateTimestamp":"` + noonText + `","lastContainerStatuses":{"nginx":{"imageID":"sha-2","containerID":"c-2","restartCount":3,"image":"nginx:2","runningImage":"nginx:2"}},"updateImages":true,` + batch + `}`},
@@ -236,7 +254,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// IPU-080, IPU-134, IPU-137, IPU-308: what restarts something is taken out of service first; nothing else is.
+// IPU-080, IPU-134, IPU-137, IPU-308: a pod is taken out of service first if the update restarts a container, and only then.
 func TestHoldBeforeStart(t *testing.T) {
 	metadata := &Change{Labels: map[string]*string{"a": nil}}
 	tests := map[string]struct {
@@ -248,7 +266,8 @@ func TestHoldBeforeStart(t *testing.T) {
 		"an image, with a grace period": {webPod(), to("web-2", toImage("nginx:2"), 30), "InPlaceUpdateReady=False"},
 		"metadata":                      {webPod(), to("web-2", metadata, 0), ""},
 		"metadata, with a grace period": {webPod(), to("web-2", metadata, 30), ""},
-		"a pod without the gate":        {webPod(func(pod *corev1.Pod) { pod.Spec.ReadinessGates = nil }), to("web-2", toImage("nginx:2"), 0), ""},
+		"a pod without the gate": {webPod(func(pod *corev1.Pod) { pod.Spec.ReadinessGates = nil }),
+			to("web-2", toImage("nginx:2"), 0), ""},
 		"held already": {webPod(func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse}}
 		}), to("web-2", toImage("nginx:2"), 0), ""},
@@ -283,28 +302,41 @@ func TestContinue(t *testing.T) {
 		want content
 	}{
 		"IPU-107 images and metadata are written, the annotation goes, the start of the update stays": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state), annotated(pub.InPlaceUpdateGrace, grace)),
-			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil, []string{"nginx:2", "proxy:1"}}},
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state),
+				annotated(pub.InPlaceUpdateGrace, grace)),
+			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 		"IPU-107 the pod carries another revision: dropped": {
 			webPod(annotated(pub.InPlaceUpdateState, state), annotated(pub.InPlaceUpdateGrace, grace)),
-			content{labels("web-1", "app", "web"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: state}, nil, []string{"nginx:1", "proxy:1"}}},
+			content{labels("web-1", "app", "web"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: state}, nil,
+				[]string{"nginx:1", "proxy:1"}}},
 		"IPU-069 both grace keys go": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state), annotated(pub.InPlaceUpdateGrace, grace), annotated(pub.InPlaceUpdateGraceLegacy, "junk")),
-			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil, []string{"nginx:2", "proxy:1"}}},
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state),
+				annotated(pub.InPlaceUpdateGrace, grace), annotated(pub.InPlaceUpdateGraceLegacy, "junk")),
+			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 		"IPU-069 the legacy key alone is read": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state), annotated(pub.InPlaceUpdateGraceLegacy, grace)),
-			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil, []string{"nginx:2", "proxy:1"}}},
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state),
+				annotated(pub.InPlaceUpdateGraceLegacy, grace)),
+			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 		"CS-051 the label in the short style is the same revision": {
-			webPod(labelled(pub.ControllerRevisionHash, "2"), annotated(pub.InPlaceUpdateState, state), annotated(pub.InPlaceUpdateGrace, grace)),
-			content{labels("2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil, []string{"nginx:2", "proxy:1"}}},
+			webPod(labelled(pub.ControllerRevisionHash, "2"), annotated(pub.InPlaceUpdateState, state),
+				annotated(pub.InPlaceUpdateGrace, grace)),
+			content{labels("2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 		"IPU-070 unknown members, and templates that the reference tolerates": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateState, state[:len(state)-1]+`,"future":{"x":1}}`),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"),
+				annotated(pub.InPlaceUpdateState, state[:len(state)-1]+`,"future":{"x":1}}`),
 				annotated(pub.InPlaceUpdateGrace, grace[:len(grace)-1]+`,"oldTemplate":{"spec":{}},"newTemplate":null,"future":[]}`)),
-			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil, []string{"nginx:2", "proxy:1"}}},
+			content{labels("web-2"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: stateAfter}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 		"IPU-107 the state is gone: it is made anew": {
-			webPod(labelled(pub.ControllerRevisionHash, "web-2"), annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"graceSeconds":30}`)),
+			webPod(labelled(pub.ControllerRevisionHash, "web-2"),
+				annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","containerImages":{"nginx":"nginx:2"},"graceSeconds":30}`)),
 			content{labels("web-2", "app", "web"), map[string]string{"theirs": "x", pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"` + noonText + `","lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}},"updateImages":true,` +
-				`"containerBatchesRecord":[{"timestamp":"` + noonText + `","containers":["nginx"]}]}`}, nil, []string{"nginx:2", "proxy:1"}}},
+				`"containerBatchesRecord":[{"timestamp":"` + noonText + `","containers":["nginx"]}]}`}, nil,
+				[]string{"nginx:2", "proxy:1"}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -326,8 +358,10 @@ func TestContinue(t *testing.T) {
 
 // IPU-068: what Start stores for the grace period is what Continue writes, finalizers included.
 func TestGraceKeepsTheWholeChange(t *testing.T) {
-	change := &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"}, Labels: map[string]*string{"app": nil, `l"/~1`: pointer("v")},
-		Annotations: map[string]*string{"theirs": nil, "a": pointer("\"\n")}, AddFinalizers: []string{"x/new"}, RemoveFinalizers: []string{"x/old"}}
+	change := &Change{Parts: Parts{Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"},
+		Labels:      map[string]*string{"app": nil, `l"/~1`: pointer("v")},
+		Annotations: map[string]*string{"theirs": nil, "a": pointer("\"\n")}, AddFinalizers: []string{"x/new"},
+		RemoveFinalizers: []string{"x/old"}}
 	pod := webPod(func(pod *corev1.Pod) { pod.Finalizers = []string{"x/old", "theirs/f"} })
 	start := func(grace int32) *corev1.Pod {
 		patch, err := to("web-2", change, grace).Start(pod, noon)
@@ -347,19 +381,21 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 	}
 }
 
-// IPU-070: what cannot be read is an error, never a silent success. IPU-305 (part): another update replaces it.
+// IPU-070: an unreadable annotation is an error, never a silent success. IPU-305 (part): the next update replaces it.
 func TestUnreadableAnnotations(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {
 		options                   []func(*corev1.Pod)
 		startFails, continueFails bool
 	}{
-		"state":                       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, `{`)}, false, true},
-		"legacy state":                {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateStateLegacy, `[]`)}, false, true},
-		"state, during a grace":       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, ``), annotated(pub.InPlaceUpdateGrace, good)}, false, true},
-		"grace":                       {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `"x"`)}, false, true},
-		"legacy grace":                {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGraceLegacy, `{"graceSeconds":"x"}`)}, false, true},
-		"grace, its patch not base64": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","metaDataPatch":"?"}`)}, false, true},
+		"state":        {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, `{`)}, false, true},
+		"legacy state": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateStateLegacy, `[]`)}, false, true},
+		"state, during a grace": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateState, ``), annotated(pub.InPlaceUpdateGrace, good)},
+			false, true},
+		"grace":        {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `"x"`)}, false, true},
+		"legacy grace": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGraceLegacy, `{"graceSeconds":"x"}`)}, false, true},
+		"grace, its patch not base64": {[]func(*corev1.Pod){annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","metaDataPatch":"?"}`)},
+			false, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

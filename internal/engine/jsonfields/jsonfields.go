@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-var cache sync.Map // reflect.Type -> map[string]reflect.Type; a cache of what the types themselves say
+var cache sync.Map // reflect.Type -> map[string]reflect.Type; computed once for each type
 
 // Of returns the type of each field of a struct type by its name in JSON. Callers must not change the map.
 func Of(t reflect.Type) map[string]reflect.Type {

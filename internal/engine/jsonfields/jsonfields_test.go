@@ -29,7 +29,8 @@ type outer struct {
 	secret int
 }
 
-// The fields of a struct in JSON are those that encoding/json writes, with what is inlined in their midst, and the outer one of two.
+// The fields of a struct are those that encoding/json writes: those of inlined structs are included, and of two with the same name the
+// outer one.
 func TestFields(t *testing.T) {
 	_ = outer{secret: 1}
 	got := Of(reflect.TypeFor[outer]())
@@ -53,7 +54,8 @@ func TestElem(t *testing.T) {
 }
 
 func TestWhoReadsAndWritesItself(t *testing.T) {
-	for of, want := range map[reflect.Type]bool{reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[time.Time](): true, reflect.TypeFor[inner](): false, reflect.TypeFor[int](): false} {
+	for of, want := range map[reflect.Type]bool{reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[time.Time](): true,
+		reflect.TypeFor[inner](): false, reflect.TypeFor[int](): false} {
 		if Encodes(of) != want || Decodes(of) != want {
 			t.Errorf("%v encodes itself: %v, decodes: %v", of, Encodes(of), Decodes(of))
 		}

@@ -31,18 +31,24 @@ func TestHooks(t *testing.T) {
 		"all labels, one finalizer":            {hook, map[string]string{"a": "1", "b": ""}, []string{"x/one"}, true, false},
 		"all finalizers, a label missing":      {hook, map[string]string{"a": "1"}, []string{"x/one", "x/two"}, true, false},
 		"all finalizers, a label with another": {hook, map[string]string{"a": "1", "b": "2"}, []string{"x/one", "x/two"}, true, false},
-		"all, and more":                        {hook, map[string]string{"a": "1", "b": "", "c": ""}, []string{"x/two", "y", "x/one"}, true, true},
-		"labels alone, all there":              {&pub.LifecycleHook{LabelsHandler: map[string]string{"a": "1"}}, map[string]string{"a": "1"}, nil, true, true},
-		"finalizers alone, all there":          {&pub.LifecycleHook{FinalizersHandler: []string{"x"}}, nil, []string{"x"}, true, true},
-		"IPU-158 keys with special characters": {&pub.LifecycleHook{LabelsHandler: map[string]string{`a/"b`: `"`}}, map[string]string{`a/"b`: `"`}, nil, true, true},
-		"a finalizer is compared as a whole":   {&pub.LifecycleHook{FinalizersHandler: []string{"x"}}, nil, []string{"x/one"}, false, false},
-		"markPodNotReady alone hooks nothing":  {&pub.LifecycleHook{MarkPodNotReady: true}, map[string]string{"a": "1"}, []string{"x"}, false, true},
+		"all, and more": {hook, map[string]string{"a": "1", "b": "", "c": ""}, []string{"x/two", "y", "x/one"}, true,
+			true},
+		"labels alone, all there": {&pub.LifecycleHook{LabelsHandler: map[string]string{"a": "1"}},
+			map[string]string{"a": "1"}, nil, true, true},
+		"finalizers alone, all there": {&pub.LifecycleHook{FinalizersHandler: []string{"x"}}, nil, []string{"x"}, true, true},
+		"IPU-158 keys with special characters": {&pub.LifecycleHook{LabelsHandler: map[string]string{`a/"b`: `"`}},
+			map[string]string{`a/"b`: `"`}, nil, true, true},
+		"a finalizer is compared as a whole": {&pub.LifecycleHook{FinalizersHandler: []string{"x"}}, nil, []string{"x/one"}, false,
+			false},
+		"markPodNotReady alone hooks nothing": {&pub.LifecycleHook{MarkPodNotReady: true}, map[string]string{"a": "1"}, []string{"x"},
+			false, true},
 		"a pod without labels and finalizers":  {hook, nil, nil, false, false},
 		"a label of the hook as an annotation": {&pub.LifecycleHook{LabelsHandler: map[string]string{"note": "1"}}, nil, nil, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, Finalizers: tt.finalizers, Annotations: map[string]string{"note": "1"}}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, Finalizers: tt.finalizers,
+				Annotations: map[string]string{"note": "1"}}}
 			if got := Hooked(tt.hook, pod); got != tt.hooked {
 				t.Errorf("Hooked = %v", got)
 			}
@@ -69,7 +75,8 @@ func TestEnter(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	for _, state := range []pub.LifecycleStateType{"", pub.LifecycleStatePreparingNormal, pub.LifecycleStateNormal, pub.LifecycleStateUpdated} {
+	for _, state := range []pub.LifecycleStateType{"", pub.LifecycleStatePreparingNormal, pub.LifecycleStateNormal,
+		pub.LifecycleStateUpdated} {
 		pod := &corev1.Pod{}
 		if state != "" {
 			pod.Labels = map[string]string{pub.LifecycleState: string(state)}

@@ -17,7 +17,7 @@ type Plan struct {
 	Lines []Line
 }
 
-// Line is one decision: about "pod web-1", or about all with one verdict, as "wait: Paused".
+// Line is one decision. It is about an object, such as "pod web-1", or about all pods with one verdict, such as "wait: Paused".
 type Line struct{ About, Words string }
 
 // Add adds a decision.
@@ -25,10 +25,10 @@ func (p *Plan) Add(about, format string, args ...any) {
 	p.Lines = append(p.Lines, Line{About: about, Words: fmt.Sprintf(format, args...)})
 }
 
-// named is how many names of a group are told.
+// named is how many names of a group are printed.
 const named = 3
 
-// AddGroup adds what is decided alike about the pods with the names; words may be empty.
+// AddGroup adds one decision about all pods with these names; words may be empty.
 func (p *Plan) AddGroup(about string, names []string, words string) {
 	more := ""
 	if len(names) > named {

@@ -43,7 +43,8 @@ func TestAPlanIsOneRecordInALogOfJSON(t *testing.T) {
 	if err := json.Unmarshal(log.Bytes(), &record); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"pod web-1": "wait: NotReady: container \"a\"\nis not ready", "wait: Paused": "4 pods (a, b, c ...): the update is paused", "create from web-1": "1 pod (e)",
+	want := map[string]string{"pod web-1": "wait: NotReady: container \"a\"\nis not ready",
+		"wait: Paused": "4 pods (a, b, c ...): the update is paused", "create from web-1": "1 pod (e)",
 		"delete": "3 pods (f, g, h)"}
 	if diff := cmp.Diff(want, record.Decisions); diff != "" || record.Msg != "Plan" || len(record.Summary) != 2 {
 		t.Errorf("%+v\n%s", record, diff)

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A patch of several kinds of changes, as many of one as of the other, is not empty.
+// A patch with changes of several kinds is not empty, also if there are equally many of each.
 func TestAPatchIsEmptyOnlyWithoutAnyChange(t *testing.T) {
 	kinds := map[string]func(*Patch){
 		"a label":       func(p *Patch) { p.Label("a", "b") },

@@ -1,5 +1,6 @@
-// Package podpatch builds the minimal strategic merge patches by which pods are changed: only the members that are meant, guarded
-// by UID and resourceVersion, so that nothing another writer added or a newer Kubernetes knows is lost (IPU-084, docs/architecture.md).
+// Package podpatch builds the minimal strategic merge patches by which pods are changed: they contain only the fields to change and are
+// guarded by UID and resourceVersion. So fields that another writer added, or that only a newer Kubernetes knows, are kept (IPU-084,
+// docs/architecture.md).
 package podpatch
 
 import (
@@ -25,7 +26,8 @@ type Patch struct {
 
 // Empty tells whether the patch changes nothing.
 func (p *Patch) Empty() bool {
-	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+len(p.conditions) == 0 && p.dropOwner == ""
+	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
+		len(p.conditions) == 0 && p.dropOwner == ""
 }
 
 // Label sets a label.
@@ -86,7 +88,7 @@ func (p *Patch) Subresource() string {
 	return ""
 }
 
-// JSON encodes the patch for exactly this version of the pod.
+// JSON encodes the patch, guarded by the UID and resourceVersion of this pod.
 func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	metadata := map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}
 	if len(p.labels) > 0 {
@@ -132,8 +134,8 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	return body, nil
 }
 
-// spec holds the images and resources, under the list that each container stands in. The entries have the order of the pod: that of a
-// patch would reorder the pod's containers, which the API server forbids.
+// spec holds the images and resources, under the list that each container stands in. The entries have the order of the pod's containers:
+// another order would reorder these, which the API server forbids.
 func (p *Patch) spec(pod *corev1.Pod) map[string]any {
 	spec := map[string]any{}
 	add := func(list string, containers []corev1.Container) {

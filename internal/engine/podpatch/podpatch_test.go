@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// livePod has what our types do not know and what other writers added: an injected sidecar with a defaulted field of its own, a
-// condition of another controller, a finalizer and an owner that are not ours.
+// livePod has fields that our types do not know and what other writers added: an injected sidecar with a defaulted field, a condition of
+// another controller, and a foreign finalizer and owner.
 const livePod = `{
   "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "future": {"a": 1},
     "labels": {"app": "web", "theirs": "x"}, "annotations": {"theirs": "y"}, "finalizers": ["theirs/one", "ours/two"],
@@ -105,7 +105,8 @@ func TestAPatchChangesWhatItNamesAlone(t *testing.T) {
 			}},
 		"a condition is set with reason and message": {
 			func(p *Patch) {
-				p.Condition(corev1.PodCondition{Type: "Ready", Status: "False", Reason: "R", Message: "M", LastTransitionTime: metav1.NewTime(now)})
+				p.Condition(corev1.PodCondition{Type: "Ready", Status: "False", Reason: "R", Message: "M",
+					LastTransitionTime: metav1.NewTime(now)})
 			},
 			func(pod map[string]any) {
 				ready := at(pod, "status")["conditions"].([]any)[0].(map[string]any)

@@ -98,7 +98,7 @@ func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, wh
 	}
 	state := info.State
 	if info.Progress.Complete {
-		readiness.Admit(patch, pod, p.in.Now)
+		readiness.Release(patch, pod, p.in.Now)
 		if next := p.nextState(info); next != "" {
 			lifecycle.Enter(patch, next, p.in.Now)
 			state = next

@@ -74,8 +74,8 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (bool, tim
 	return false, due.Sub(now) + time.Millisecond
 }
 
-// Hold adds to the patch what takes the pod out of service before an in-place update: InPlaceUpdateReady False and, as kubelet
-// will conclude by itself, Ready False (IPU-134, IPU-135). It adds nothing if the pod has no gate or is held already.
+// Hold adds to the patch the conditions that take the pod out of service before an in-place update: InPlaceUpdateReady False and, as
+// kubelet would soon set it too, Ready False (IPU-134, IPU-135). It adds nothing if the pod has no gate or is held already.
 func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
@@ -87,7 +87,7 @@ func Hold(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	notReady(patch, pod, pub.InPlaceUpdateReady, now)
 }
 
-// notReady adds what kubelet will conclude by itself from the gate being closed (IPU-135).
+// notReady adds the condition Ready False that kubelet would set too, since a readiness gate is False (IPU-135).
 func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodConditionType, now time.Time) {
 	ready, containers := Condition(pod, corev1.PodReady), Condition(pod, corev1.ContainersReady)
 	if ready != nil && ready.Status == corev1.ConditionTrue && containers != nil && containers.Status == corev1.ConditionTrue {
@@ -96,25 +96,28 @@ func notReady(patch *podpatch.Patch, pod *corev1.Pod, closed corev1.PodCondition
 	}
 }
 
-// gatesMessage words the open gates as kubelet does, so that kubelet finds nothing to correct.
+// gatesMessage words the message about readiness gates as kubelet does, so that kubelet has nothing to correct.
 func gatesMessage(pod *corev1.Pod, closed corev1.PodConditionType) string {
 	var open []string
 	for _, gate := range pod.Spec.ReadinessGates {
 		condition := Condition(pod, gate.ConditionType)
 		switch {
 		case gate.ConditionType == closed:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, corev1.ConditionFalse))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
+				corev1.ConditionFalse))
 		case condition == nil:
 			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case condition.Status != corev1.ConditionTrue:
-			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, condition.Status))
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,
+				condition.Status))
 		}
 	}
 	return strings.Join(open, ", ")
 }
 
-// Admit adds InPlaceUpdateReady True, without reason or message, to the patch if the pod has the gate and shows anything else (IPU-132).
-func Admit(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
+// Release ends what Hold began: it adds InPlaceUpdateReady True, without reason or message, to the patch if the pod has the gate and
+// another condition (IPU-132).
+func Release(patch *podpatch.Patch, pod *corev1.Pod, now time.Time) {
 	if !HasGate(pod) {
 		return
 	}

@@ -53,16 +53,19 @@ func TestReady(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"CS-170 running and Ready":                        {pod(condition(corev1.PodReady, yes)), true},
-		"CS-170 in-place condition True":                  {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, yes)), true},
-		"CS-170 not Ready":                                {pod(condition(corev1.PodReady, no)), false},
-		"CS-170 Ready unknown":                            {pod(condition(corev1.PodReady, corev1.ConditionUnknown)), false},
-		"CS-170 no Ready condition":                       {pod(), false},
-		"CS-170 Pending":                                  {phase(pod(condition(corev1.PodReady, yes)), corev1.PodPending), false},
-		"CS-170 Unknown":                                  {phase(pod(condition(corev1.PodReady, yes)), corev1.PodUnknown), false},
-		"CS-170 Succeeded":                                {phase(pod(condition(corev1.PodReady, yes)), corev1.PodSucceeded), false},
-		"IPU-138 held, though kubelet says Ready":         {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, no)), false},
-		"IPU-138 in-place condition Unknown":              {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, corev1.ConditionUnknown)), false},
+		"CS-170 running and Ready": {pod(condition(corev1.PodReady, yes)), true},
+		"CS-170 in-place condition True": {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, yes)),
+			true},
+		"CS-170 not Ready":          {pod(condition(corev1.PodReady, no)), false},
+		"CS-170 Ready unknown":      {pod(condition(corev1.PodReady, corev1.ConditionUnknown)), false},
+		"CS-170 no Ready condition": {pod(), false},
+		"CS-170 Pending":            {phase(pod(condition(corev1.PodReady, yes)), corev1.PodPending), false},
+		"CS-170 Unknown":            {phase(pod(condition(corev1.PodReady, yes)), corev1.PodUnknown), false},
+		"CS-170 Succeeded":          {phase(pod(condition(corev1.PodReady, yes)), corev1.PodSucceeded), false},
+		"IPU-138 held, though kubelet says Ready": {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, no)),
+			false},
+		"IPU-138 in-place condition Unknown": {pod(condition(corev1.PodReady, yes),
+			condition(pub.InPlaceUpdateReady, corev1.ConditionUnknown)), false},
 		"IPU-138 a gate without its condition holds none": {gated(pod(condition(corev1.PodReady, yes)), pub.InPlaceUpdateReady), true},
 		"CS-132 ready whatever the state":                 {state(pod(condition(corev1.PodReady, yes)), pub.LifecycleStateUpdating), true},
 	}
@@ -92,14 +95,18 @@ func TestAvailable(t *testing.T) {
 		"CS-170 exactly minReadySeconds is not longer":              {since(10 * time.Second), 10, false, time.Millisecond},
 		"CS-171 minReadySeconds still run: not available, but when": {since(4 * time.Second), 10, false, 6*time.Second + time.Millisecond},
 		"CS-170 not ready: time does not help":                      {pod(condition(corev1.PodReady, no)), 10, false, 0},
-		"IPU-138 held by an in-place update":                        {pod(condition(corev1.PodReady, yes), condition(pub.InPlaceUpdateReady, no)), 0, false, 0},
-		"IPU-152 Normal":                                            {state(since(time.Minute), pub.LifecycleStateNormal), 10, true, 0},
-		"IPU-152 PreparingNormal":                                   {state(since(time.Minute), pub.LifecycleStatePreparingNormal), 0, false, 0},
-		"IPU-152 PreparingUpdate":                                   {state(since(time.Minute), pub.LifecycleStatePreparingUpdate), 0, false, 0},
-		"IPU-152 Updating":                                          {state(since(time.Minute), pub.LifecycleStateUpdating), 0, false, 0},
-		"IPU-152 Updated":                                           {state(since(time.Minute), pub.LifecycleStateUpdated), 0, false, 0},
-		"IPU-152 PreparingDelete":                                   {state(since(time.Minute), pub.LifecycleStatePreparingDelete), 0, false, 0},
-		"CS-347 a negative minReadySeconds is none":                 {since(0), -5, true, 0},
+		"IPU-138 held by an in-place update": {pod(condition(corev1.PodReady, yes),
+			condition(pub.InPlaceUpdateReady, no)), 0, false, 0},
+		"IPU-152 Normal": {state(since(time.Minute), pub.LifecycleStateNormal), 10, true, 0},
+		"IPU-152 PreparingNormal": {state(since(time.Minute), pub.LifecycleStatePreparingNormal), 0,
+			false, 0},
+		"IPU-152 PreparingUpdate": {state(since(time.Minute), pub.LifecycleStatePreparingUpdate), 0,
+			false, 0},
+		"IPU-152 Updating": {state(since(time.Minute), pub.LifecycleStateUpdating), 0, false, 0},
+		"IPU-152 Updated":  {state(since(time.Minute), pub.LifecycleStateUpdated), 0, false, 0},
+		"IPU-152 PreparingDelete": {state(since(time.Minute), pub.LifecycleStatePreparingDelete), 0,
+			false, 0},
+		"CS-347 a negative minReadySeconds is none": {since(0), -5, true, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +114,7 @@ func TestAvailable(t *testing.T) {
 			if got != tt.want || after != tt.after {
 				t.Errorf("Available = %v, %v, want %v, %v", got, after, tt.want, tt.after)
 			}
-			if after > 0 { // coming back then must do
+			if after > 0 { // the pod must be available after that time
 				if got, _ := Available(tt.pod, tt.min, noon.Add(after)); !got {
 					t.Error("still not available when it was said to be")
 				}
@@ -185,7 +192,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestAdmit(t *testing.T) {
+func TestRelease(t *testing.T) {
 	admitted := changed(condition(pub.InPlaceUpdateReady, yes), "", "")
 	withReason := condition(pub.InPlaceUpdateReady, yes)
 	withReason.Reason, withReason.Message = "R", "M"
@@ -194,21 +201,25 @@ func TestAdmit(t *testing.T) {
 		empty bool
 		want  []corev1.PodCondition
 	}{
-		"IPU-132 without the gate nothing": {pod(condition(pub.InPlaceUpdateReady, no)), true, []corev1.PodCondition{condition(pub.InPlaceUpdateReady, no)}},
-		"IPU-132 a new pod":                {gated(pod(), pub.InPlaceUpdateReady), false, []corev1.PodCondition{admitted}},
-		"IPU-132 True already: nothing":    {gated(pod(condition(pub.InPlaceUpdateReady, yes)), pub.InPlaceUpdateReady), true, []corev1.PodCondition{condition(pub.InPlaceUpdateReady, yes)}},
+		"IPU-132 without the gate nothing": {pod(condition(pub.InPlaceUpdateReady, no)), true,
+			[]corev1.PodCondition{condition(pub.InPlaceUpdateReady, no)}},
+		"IPU-132 a new pod": {gated(pod(), pub.InPlaceUpdateReady), false, []corev1.PodCondition{admitted}},
+		"IPU-132 True already: nothing": {gated(pod(condition(pub.InPlaceUpdateReady, yes)), pub.InPlaceUpdateReady), true,
+			[]corev1.PodCondition{condition(pub.InPlaceUpdateReady, yes)}},
 		"IPU-132 True with a reason: it goes, the time stays": {gated(pod(withReason), pub.InPlaceUpdateReady), false,
 			[]corev1.PodCondition{condition(pub.InPlaceUpdateReady, yes)}},
 		"IPU-135 never Ready True: that is kubelet's": {
-			gated(pod(condition(corev1.PodReady, no), condition(corev1.ContainersReady, yes), changed(condition(pub.InPlaceUpdateReady, no), ReasonStartInPlaceUpdate, "")), pub.InPlaceUpdateReady), false,
+			gated(pod(condition(corev1.PodReady, no), condition(corev1.ContainersReady, yes),
+				changed(condition(pub.InPlaceUpdateReady, no), ReasonStartInPlaceUpdate, "")), pub.InPlaceUpdateReady), false,
 			[]corev1.PodCondition{condition(corev1.PodReady, no), condition(corev1.ContainersReady, yes), admitted}},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) { comparePatch(t, Admit, tt.pod, tt.empty, tt.want) })
+		t.Run(name, func(t *testing.T) { comparePatch(t, Release, tt.pod, tt.empty, tt.want) })
 	}
 }
 
-func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Time), p *corev1.Pod, empty bool, want []corev1.PodCondition) {
+func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Time), p *corev1.Pod, empty bool,
+	want []corev1.PodCondition) {
 	t.Helper()
 	patch := &podpatch.Patch{}
 	build(patch, p, noon)

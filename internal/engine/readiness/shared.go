@@ -25,9 +25,9 @@ var (
 	PreUpdateHook = Holder{"Lifecycle", "preUpdateHook"}
 )
 
-// Share adds to the patch what brings KruisePodReady to hold the pod for the writers in hold and not for those in release; others are
-// left alone. A pod with the gate and without the condition is given it (IPU-141, IPU-142). Nothing is added to pods without the
-// gate, or if it is so already.
+// Share adds to the patch the condition KruisePodReady that holds the pod for the writers in hold and not for those in release; other
+// writers keep their entries. A pod with the gate and without the condition gets it (IPU-141, IPU-142). Nothing is added for pods without
+// the gate, or if nothing would change.
 func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now time.Time) {
 	if !hasGate(pod, pub.KruisePodReady) {
 		return
@@ -36,7 +36,7 @@ func Share(patch *podpatch.Patch, pod *corev1.Pod, hold, release []Holder, now t
 	var before []Holder
 	if current != nil && current.Message != "" && json.Unmarshal([]byte(current.Message), &before) != nil {
 		if current.Status == corev1.ConditionFalse {
-			return // whoever wrote what cannot be read holds the pod
+			return // an unreadable condition goes on holding the pod
 		}
 		before = nil
 	}

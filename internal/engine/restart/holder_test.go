@@ -14,26 +14,33 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// IPU-143: each request has an entry of its own, which neither another one's nor a hook's end takes away; TestWhatHooksHoldUp of CloneSets has the hooks'.
+// IPU-143: each request has its own entry, which stays when another request or a hook ends. TestWhatHooksHoldUp of CloneSets covers the
+// entries of hooks.
 func TestRequestsHaveTheirOwnEntries(t *testing.T) {
 	request := func(name string) readiness.Holder {
 		return Holder(&appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 	}
-	const first, second = `{"userAgent":"ContainerRecreateRequest","key":"shop/a"}`, `{"userAgent":"ContainerRecreateRequest","key":"shop/b"}`
+	const first, second = `{"userAgent":"ContainerRecreateRequest","key":"shop/a"}`,
+		`{"userAgent":"ContainerRecreateRequest","key":"shop/b"}`
 	const deletes, updates = `{"userAgent":"Lifecycle","key":"preDeleteHook"}`, `{"userAgent":"Lifecycle","key":"preUpdateHook"}`
 	for name, test := range map[string]struct {
 		message       string
 		hold, release []readiness.Holder
 		want          string
 	}{
-		"a request beside hooks": {"[" + deletes + "," + updates + "]", []readiness.Holder{request("a")}, nil, "[" + first + "," + deletes + "," + updates + "]"},
-		"another one":            {"[" + first + "]", []readiness.Holder{request("b")}, nil, "[" + first + "," + second + "]"},
-		"hooks beside it":        {"[" + first + "]", []readiness.Holder{readiness.PreUpdateHook, readiness.PreDeleteHook}, nil, "[" + first + "," + deletes + "," + updates + "]"},
-		"one of two ends":        {"[" + first + "," + second + "," + updates + "]", nil, []readiness.Holder{request("a")}, "[" + second + "," + updates + "]"},
-		"the hooks end":          {"[" + first + "," + deletes + "," + updates + "]", nil, []readiness.Holder{readiness.PreDeleteHook, readiness.PreUpdateHook}, "[" + first + "]"},
+		"a request beside hooks": {"[" + deletes + "," + updates + "]", []readiness.Holder{request("a")}, nil, "[" + first + "," + deletes +
+			"," + updates + "]"},
+		"another one": {"[" + first + "]", []readiness.Holder{request("b")}, nil, "[" + first + "," + second + "]"},
+		"hooks beside it": {"[" + first + "]", []readiness.Holder{readiness.PreUpdateHook, readiness.PreDeleteHook}, nil,
+			"[" + first + "," + deletes + "," + updates + "]"},
+		"one of two ends": {"[" + first + "," + second + "," + updates + "]", nil, []readiness.Holder{request("a")},
+			"[" + second + "," + updates + "]"},
+		"the hooks end": {"[" + first + "," + deletes + "," + updates + "]", nil,
+			[]readiness.Holder{readiness.PreDeleteHook, readiness.PreUpdateHook}, "[" + first + "]"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: corev1.ConditionFalse, Message: test.message, LastTransitionTime: metav1.Unix(0, 0)}}}}
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: corev1.ConditionFalse,
+				Message: test.message, LastTransitionTime: metav1.Unix(0, 0)}}}}
 		patch := &podpatch.Patch{}
 		readiness.Share(patch, pod, test.hold, test.release, time.Unix(0, 0))
 		body, err := patch.JSON(pod)

@@ -23,10 +23,12 @@ type (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func request(names ...string) *appsv1beta1.ContainerRecreateRequest {
-	r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", CreationTimestamp: metav1.NewTime(noon),
-		Labels: map[string]string{pub.RecreatePodUID: "u"}}}
+	r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r",
+		CreationTimestamp: metav1.NewTime(noon),
+		Labels:            map[string]string{pub.RecreatePodUID: "u"}}}
 	for _, name := range names {
-		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: name, StatusContext: &before{ContainerID: "old-" + name, RestartCount: 2}})
+		r.Spec.Containers = append(r.Spec.Containers,
+			appsv1beta1.ContainerRecreateRequestContainer{Name: name, StatusContext: &before{ContainerID: "old-" + name, RestartCount: 2}})
 	}
 	return r
 }
@@ -36,7 +38,8 @@ func running(name, id string, restarts int32, since time.Time) corev1.ContainerS
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}}
 }
 
-// CRR-003 (part), CRR-110 (part), CRR-081 (part): what a request and its containers are.
+// CRR-003 (part), CRR-110 (part), CRR-081 (part): what is read from a request: whether it is completed, which phases are final, its pod and
+// its entry.
 func TestWhatARequestIs(t *testing.T) {
 	r := request("a")
 	if Completed(r) {
@@ -55,7 +58,7 @@ func TestWhatARequestIs(t *testing.T) {
 	}
 }
 
-// CRR-066 (part): who did not succeed when a request ends has failed for its reason, and keeps one of its own.
+// CRR-066 (part): a container that did not succeed when a request ends has failed for the reason of the request, unless it has its own.
 func TestAbandon(t *testing.T) {
 	r := request("new", "pending", "failed", "why", "done")
 	r.Status.ContainerRecreateStates = []state{
@@ -77,12 +80,13 @@ func TestAbandon(t *testing.T) {
 		t.Error(diff)
 	}
 	r.Status.ContainerRecreateStates = got
-	if failed := Failed(r); !slices.Equal(failed, []string{"new (pod has gone)", "pending (pod has gone)", "failed (pod has gone)", "why (its own)"}) {
+	if failed := Failed(r); !slices.Equal(failed,
+		[]string{"new (pod has gone)", "pending (pod has gone)", "failed (pod has gone)", "why (its own)"}) {
 		t.Errorf("%v", failed)
 	}
 }
 
-// CRR-114 (part), CRR-165 (part): another ID or a higher restart count is another container; none has neither.
+// CRR-114 (part), CRR-165 (part): another ID or a higher restart count means another container; an empty status does not.
 func TestRecreated(t *testing.T) {
 	was := &before{ContainerID: "c", RestartCount: 2}
 	for name, tt := range map[string]struct {
@@ -113,12 +117,14 @@ func TestSnapshot(t *testing.T) {
 	waits := running("waits", "new-waits", 3, noon)
 	waits.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
 	pod := &corev1.Pod{Status: corev1.PodStatus{
-		ContainerStatuses:     []corev1.ContainerStatus{running("a", "new-a", 3, noon), running("b", "new-b", 0, noon), waits, running("timed", "t", 1, noon), running("not asked for", "x", 9, noon)},
+		ContainerStatuses: []corev1.ContainerStatus{running("a", "new-a", 3, noon), running("b", "new-b", 0, noon), waits,
+			running("timed", "t", 1, noon), running("not asked for", "x", 9, noon)},
 		InitContainerStatuses: []corev1.ContainerStatus{running("side", "new-side", 1, noon)},
 	}}
 	want := []snapshot{
 		{Name: "b", Ready: true, ContainerID: "new-b"}, {Name: "a", Ready: true, RestartCount: 3, ContainerID: "new-a"},
-		{Name: "side", Ready: true, RestartCount: 1, ContainerID: "new-side"}, {Name: "timed", Ready: true, RestartCount: 1, ContainerID: "t"},
+		{Name: "side", Ready: true, RestartCount: 1, ContainerID: "new-side"},
+		{Name: "timed", Ready: true, RestartCount: 1, ContainerID: "t"},
 	}
 	if diff := cmp.Diff(want, Snapshot(r, pod)); diff != "" {
 		t.Error(diff)

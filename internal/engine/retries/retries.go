@@ -1,4 +1,4 @@
-// Package retries tells when something may be tried again that failed.
+// Package retries says when a failed attempt may be repeated.
 package retries
 
 import (
@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What failed is tried again after a second, and after twice the time each time it fails again, up to a minute.
+// A failed attempt is repeated after one second. The pause doubles with every further failure, up to a minute.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-// Retry tells when something may be tried again that failed. The back-off of the queue is of the whole pass, which any event calls for: without a pause
-// of its own, one refused pod of a busy object would be tried at every event. The zero value holds nothing back.
+// Retry says when a failed attempt may be repeated. The back-off of the work queue is not enough: every event starts a pass, so that a pod
+// whose write was refused would be tried again at every event of a busy object. The zero value holds nothing back.
 type Retry struct {
 	about, why string
 	wait       time.Duration
@@ -27,7 +27,8 @@ func (r *Retry) Failed(about string, err error, now time.Time) {
 	*r = Retry{about, err.Error(), wait, now.Add(wait)}
 }
 
-// Last returns how the last attempt failed, and until when the next one is held back; nothing if it did not, or if it was about something else.
+// Last returns how the last attempt failed, and until when the next one is held back. It returns zero values if the last attempt did not
+// fail, or was about something else.
 func (r *Retry) Last(about string) (until time.Time, why string) {
 	if r.about != about {
 		return time.Time{}, ""
@@ -35,7 +36,7 @@ func (r *Retry) Last(about string) (until time.Time, why string) {
 	return r.until, r.why
 }
 
-// Retries are those of many objects. The zero value holds nothing back.
+// Retries holds a Retry for each of many objects. The zero value holds nothing back.
 type Retries struct {
 	failed map[types.UID]Retry
 }
@@ -59,7 +60,7 @@ func (r *Retries) Has(uid types.UID, about string) bool {
 	return ok && last.about == about
 }
 
-// Held returns until when an object is held back, and why; the zero time if it is not.
+// Held returns until when an object is held back, and why. It returns the zero time if the object is not held back.
 func (r *Retries) Held(uid types.UID, about string, now time.Time) (until time.Time, why string) {
 	if last := r.failed[uid]; last.about == about && now.Before(last.until) {
 		return last.until, last.why
@@ -78,7 +79,7 @@ func (r *Retries) All(about string, now time.Time) map[types.UID]time.Time {
 	return held
 }
 
-// Keep forgets all objects but those.
+// Keep forgets all objects for which present is false.
 func (r *Retries) Keep(present func(types.UID) bool) {
 	for uid := range r.failed {
 		if !present(uid) {

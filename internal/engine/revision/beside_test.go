@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// IPU-041 (part): two revisions hold the same beside their templates only if both can be read.
+// IPU-041 (part): two revisions are equal apart from their templates only if both can be parsed.
 func TestSameBeside(t *testing.T) {
 	for name, tt := range map[string]struct {
 		a, b string
@@ -26,7 +26,7 @@ func TestSameBeside(t *testing.T) {
 	}
 }
 
-// CS-081 (part): the name of a revision keeps 223 characters of its owner's.
+// CS-081 (part): the name of a revision keeps at most 223 characters of its owner's name.
 func TestTheLongestOwnerInTheNameOfARevision(t *testing.T) {
 	for length, want := range map[int]int{222: 222, 223: 223, 224: 223} {
 		got := Name(strings.Repeat("a", length), "hash")

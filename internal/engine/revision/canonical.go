@@ -75,7 +75,7 @@ func complete(known, raw any, t reflect.Type) any {
 	case reflect.Struct:
 		knownMap, ok := known.(Document)
 		if !ok {
-			return known // a type with an encoding of its own: quantity, time, int-or-string
+			return known // the type has its own encoding, such as a quantity, a time or an int-or-string
 		}
 		rawMap, _ := raw.(Document)
 		fields := jsonfields.Of(t)

@@ -12,13 +12,15 @@ import (
 )
 
 func numbered(name string, number int64, age int, data string) *appsv1.ControllerRevision {
-	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
+	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name,
+		CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
 		Revision: number, Data: runtime.RawExtension{Raw: []byte(data)}}
 }
 
 // Revisions are ordered by number, then age, then name; the newest that holds the data is found, and the next number is above all.
 func TestHistory(t *testing.T) {
-	h := NewHistory([]*appsv1.ControllerRevision{numbered("c", 3, 0, "x"), numbered("b", 2, 5, "y"), numbered("a", 2, 5, "x"), numbered("d", 2, 9, "z")}, sameBytes)
+	h := NewHistory([]*appsv1.ControllerRevision{numbered("c", 3, 0, "x"), numbered("b", 2, 5, "y"), numbered("a", 2, 5, "x"),
+		numbered("d", 2, 9, "z")}, sameBytes)
 	var names []string
 	for _, r := range h.Stored {
 		names = append(names, r.Name)
@@ -37,7 +39,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A name that a revision with other data has is passed over, and the collisions are counted; one with the same data is taken again (CS-084, SS-185).
+// A name that a revision with other data has is skipped, and the collision is counted. The name of one with the same data is used again
+// (CS-084, SS-185).
 func TestNamesOfNewRevisions(t *testing.T) {
 	data, two := []byte("x"), int32(2)
 	first, second := Name("web", Hash(data, 0)), Name("web", Hash(data, 1))
@@ -47,10 +50,11 @@ func TestNamesOfNewRevisions(t *testing.T) {
 		name       string
 		count      int32
 	}{
-		"free":                        {nil, nil, first, 0},
-		"the same data":               {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "x")}, nil, first, 0},
-		"other data":                  {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "y")}, nil, second, 1},
-		"other data, twice":           {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "y"), numbered(second, 2, 0, "z")}, nil, Name("web", Hash(data, 2)), 2},
+		"free":          {nil, nil, first, 0},
+		"the same data": {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "x")}, nil, first, 0},
+		"other data":    {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "y")}, nil, second, 1},
+		"other data, twice": {[]*appsv1.ControllerRevision{numbered(first, 1, 0, "y"), numbered(second, 2, 0, "z")}, nil,
+			Name("web", Hash(data, 2)), 2},
 		"collisions are known before": {nil, &two, Name("web", Hash(data, 2)), 2},
 	}
 	for name, tt := range tests {
@@ -60,7 +64,8 @@ func TestNamesOfNewRevisions(t *testing.T) {
 			if collisions != nil {
 				count = *collisions
 			}
-			if got != tt.name || Name("web", hash) != got || count != tt.count || (collisions == nil) != (tt.collisions == nil && tt.count == 0) {
+			if got != tt.name || Name("web", hash) != got || count != tt.count ||
+				(collisions == nil) != (tt.collisions == nil && tt.count == 0) {
 				t.Errorf("%s after %d collisions, want %s after %d", got, count, tt.name, tt.count)
 			}
 		})

@@ -45,7 +45,7 @@ func Template(data []byte) ([]byte, error) {
 	return stored.Spec.Template, nil
 }
 
-// SameBeside tells whether two revision data hold the same beside their templates (IPU-041).
+// SameBeside tells whether two revision data are equal apart from their templates (IPU-041).
 func SameBeside(a, b []byte) bool {
 	besideA, errA := beside(a)
 	besideB, errB := beside(b)

@@ -38,21 +38,30 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// CS-085, CS-359: comparison is by meaning; unknown fields count.
+// CS-085, CS-359: revisions are compared by meaning, and unknown fields count.
 func TestEqual(t *testing.T) {
 	data := func(template string) string { return `{"spec":{"template":` + template + `}}` }
 	tests := map[string]struct {
 		a, b string
 		want bool
 	}{
-		"newer libraries drop creationTimestamp": {shopData, data(`{"$patch":"replace","metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"image":"nginx:1.26","name":"nginx"}]}}`), true},
-		"quantities in another notation":         {data(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1000m"}}}]}}`), data(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}}]}}`), true},
-		"empty lists and maps":                   {data(`{"metadata":{"annotations":{}},"spec":{"containers":[{"name":"a","env":[]}]}}`), data(`{"spec":{"containers":[{"name":"a"}]}}`), true},
-		"another image":                          {shopData, data(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"image":"nginx:1.27","name":"nginx"}]}}`), false},
-		"a field that our types do not know":     {data(`{"spec":{"containers":[{"name":"a"}]}}`), data(`{"spec":{"containers":[{"name":"a","futureField":false}]}}`), false},
-		"an unknown field in a nested list":      {data(`{"spec":{"containers":[{"name":"a","env":[{"name":"x","value":"1","future":{"y":1}}]}]}}`), data(`{"spec":{"containers":[{"name":"a","env":[{"name":"x","value":"1"}]}]}}`), false},
-		"same unknown field":                     {data(`{"spec":{"futureField":12345678901234567890,"containers":[]}}`), data(`{"spec":{"containers":[],"futureField":12345678901234567890}}`), true},
-		"not a template":                         {data(`[]`), data(`{}`), false},
+		"newer libraries drop creationTimestamp": {shopData,
+			data(`{"$patch":"replace","metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"image":"nginx:1.26","name":"nginx"}]}}`),
+			true},
+		"quantities in another notation": {data(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1000m"}}}]}}`),
+			data(`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}}]}}`), true},
+		"empty lists and maps": {data(`{"metadata":{"annotations":{}},"spec":{"containers":[{"name":"a","env":[]}]}}`),
+			data(`{"spec":{"containers":[{"name":"a"}]}}`), true},
+		"another image": {shopData,
+			data(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"image":"nginx:1.27","name":"nginx"}]}}`), false},
+		"a field that our types do not know": {data(`{"spec":{"containers":[{"name":"a"}]}}`),
+			data(`{"spec":{"containers":[{"name":"a","futureField":false}]}}`), false},
+		"an unknown field in a nested list": {
+			data(`{"spec":{"containers":[{"name":"a","env":[{"name":"x","value":"1","future":{"y":1}}]}]}}`),
+			data(`{"spec":{"containers":[{"name":"a","env":[{"name":"x","value":"1"}]}]}}`), false},
+		"same unknown field": {data(`{"spec":{"futureField":12345678901234567890,"containers":[]}}`),
+			data(`{"spec":{"containers":[],"futureField":12345678901234567890}}`), true},
+		"not a template": {data(`[]`), data(`{}`), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +89,8 @@ func TestSameLabel(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want bool
-	}{{"web-abc", "web-abc", true}, {"web-abc", "abc", true}, {"web-abc", "web-abd", false}, {"", "web-abc", false}, {"web-", "x-", false}} {
+	}{{"web-abc", "web-abc", true}, {"web-abc", "abc", true}, {"web-abc", "web-abd", false}, {"", "web-abc", false},
+		{"web-", "x-", false}} {
 		if got := SameLabel(tt.a, tt.b); got != tt.want {
 			t.Errorf("SameLabel(%q, %q) = %v", tt.a, tt.b, got)
 		}

@@ -33,9 +33,10 @@ func BenchmarkSortForUpdate(b *testing.B) {
 	leaders := selecting("role", "leader")
 	scatter := []pub.UpdateScatterTerm{{Key: "role", Value: "leader"}, {Key: "role", Value: "observer"}}
 	for name, priority := range map[string]*pub.UpdatePriorityStrategy{
-		"base":   nil,
-		"weight": {WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 50, MatchSelector: leaders}, {Weight: 10, MatchSelector: selecting("app", "web")}}},
-		"order":  {OrderPriority: []pub.UpdatePriorityOrderTerm{{OrderedKey: "ordinal"}}},
+		"base": nil,
+		"weight": {WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 50, MatchSelector: leaders},
+			{Weight: 10, MatchSelector: selecting("app", "web")}}},
+		"order": {OrderPriority: []pub.UpdatePriorityOrderTerm{{OrderedKey: "ordinal"}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

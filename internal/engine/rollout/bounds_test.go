@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// CS-095 (part): a percentage that gives a whole number gives that number, whatever the last bit of the product says, rounded up or down.
+// CS-095 (part): a percentage that gives a whole number of pods gives exactly this number, whether it is rounded up or down: errors of
+// floating point do not show.
 func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
 	for _, tt := range []struct {
 		percent     string
@@ -21,7 +22,8 @@ func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
 	}
 }
 
-// CS-102 (part), CS-103 (part): with U >= 1 only pods that have to be recreated get a surge, with U = 0 those updated in place, too.
+// CS-102 (part), CS-103 (part): with U >= 1 only pods that have to be recreated get a surge, with U = 0 also those that are updated in
+// place.
 func TestSurgeForUpdatesInPlace(t *testing.T) {
 	census := Census{Old: Group{Total: 5}, Recreate: 1, InPlace: 3}
 	for unavailable, want := range map[int]int{0: 4, 1: 1, 2: 1} {
@@ -32,17 +34,19 @@ func TestSurgeForUpdatesInPlace(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): the stand-in of a pod that the partition keeps, and that has to be mended in place, is new.
+// IPU-326 (part): if a pod that the partition keeps old has to be mended in place, its surge pod is new.
 func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
-	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1}, Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
+	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1},
+		Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Surge: 1, Missing: 1, Create: 1}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// CS-114 (part): an old pod that is specified for deletion is not removed a second time, in place of a new one.
+// CS-114 (part): an old pod that is specified for deletion does not count again as one to be removed; a new pod is removed instead of it.
 func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
-	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}}, Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
+	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}},
+		Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Remove: 2}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -81,13 +81,16 @@ func TestResolve(t *testing.T) {
 			Spec{Replicas: 10, MaxUnavailable: number(1)},
 			Limits{Replicas: 10, MaxUnavailable: 1, ScaleMaxUnavailable: Unlimited}},
 		"CS-095, CS-346 12.5% works for all four": {
-			Spec{Replicas: 16, Partition: text("12.5%"), MaxSurge: text("12.5%"), MaxUnavailable: text("12.5%"), ScaleMaxUnavailable: text("12.5%")},
+			Spec{Replicas: 16, Partition: text("12.5%"), MaxSurge: text("12.5%"), MaxUnavailable: text("12.5%"),
+				ScaleMaxUnavailable: text("12.5%")},
 			Limits{Replicas: 16, Partition: 2, MaxSurge: 2, MaxUnavailable: 2, ScaleMaxUnavailable: 2}},
 		"CS-095 12.5% of 20, each rounded its own way": {
-			Spec{Replicas: 20, Partition: text("12.5%"), MaxSurge: text("12.5%"), MaxUnavailable: text("12.5%"), ScaleMaxUnavailable: text("12.5%")},
+			Spec{Replicas: 20, Partition: text("12.5%"), MaxSurge: text("12.5%"), MaxUnavailable: text("12.5%"),
+				ScaleMaxUnavailable: text("12.5%")},
 			Limits{Replicas: 20, Partition: 3, MaxSurge: 3, MaxUnavailable: 2, ScaleMaxUnavailable: 3}},
 		"a percentage that binary fractions miss is exact": {
-			Spec{Replicas: 100, Partition: text("7%"), MaxSurge: text("29%"), MaxUnavailable: text("57%"), ScaleMaxUnavailable: text("14%")},
+			Spec{Replicas: 100, Partition: text("7%"), MaxSurge: text("29%"), MaxUnavailable: text("57%"),
+				ScaleMaxUnavailable: text("14%")},
 			Limits{Replicas: 100, Partition: 7, MaxSurge: 29, MaxUnavailable: 57, ScaleMaxUnavailable: 14}},
 		"no replicas": {
 			Spec{Replicas: 0, MaxSurge: text("50%"), MaxUnavailable: text("50%")},
@@ -115,15 +118,22 @@ func TestResolveRefusesUnusableValues(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		"partition, a bare number in a string": {Spec{Replicas: 5, Partition: text("5")}, `partition: "5" is neither an integer nor a percentage`},
-		"partition, words":                     {Spec{Replicas: 5, Partition: text("half")}, `partition: "half" is neither an integer nor a percentage`},
-		"partition, negative":                  {Spec{Replicas: 5, Partition: number(-1)}, `partition: -1 is negative`},
-		"maxSurge, negative percentage":        {Spec{Replicas: 5, MaxSurge: text("-20%")}, `maxSurge: "-20%" is negative`},
-		"maxSurge, no digits":                  {Spec{Replicas: 5, MaxSurge: text("%")}, `maxSurge: "%" is neither an integer nor a percentage`},
-		"maxUnavailable, not a number":         {Spec{Replicas: 5, MaxUnavailable: text("NaN%")}, `maxUnavailable: "NaN%" is neither an integer nor a percentage`},
-		"maxUnavailable, infinite":             {Spec{Replicas: 5, MaxUnavailable: text("Inf%")}, `maxUnavailable: "Inf%" is neither an integer nor a percentage`},
-		"maxUnavailable, empty":                {Spec{Replicas: 5, MaxUnavailable: text("")}, `maxUnavailable: "" is neither an integer nor a percentage`},
-		"scale limit, negative":                {Spec{Replicas: 5, ScaleMaxUnavailable: number(-3)}, `scaleStrategy.maxUnavailable: -3 is negative`},
+		"partition, a bare number in a string": {Spec{Replicas: 5, Partition: text("5")},
+			`partition: "5" is neither an integer nor a percentage`},
+		"partition, words": {Spec{Replicas: 5, Partition: text("half")},
+			`partition: "half" is neither an integer nor a percentage`},
+		"partition, negative":           {Spec{Replicas: 5, Partition: number(-1)}, `partition: -1 is negative`},
+		"maxSurge, negative percentage": {Spec{Replicas: 5, MaxSurge: text("-20%")}, `maxSurge: "-20%" is negative`},
+		"maxSurge, no digits": {Spec{Replicas: 5, MaxSurge: text("%")},
+			`maxSurge: "%" is neither an integer nor a percentage`},
+		"maxUnavailable, not a number": {Spec{Replicas: 5, MaxUnavailable: text("NaN%")},
+			`maxUnavailable: "NaN%" is neither an integer nor a percentage`},
+		"maxUnavailable, infinite": {Spec{Replicas: 5, MaxUnavailable: text("Inf%")},
+			`maxUnavailable: "Inf%" is neither an integer nor a percentage`},
+		"maxUnavailable, empty": {Spec{Replicas: 5, MaxUnavailable: text("")},
+			`maxUnavailable: "" is neither an integer nor a percentage`},
+		"scale limit, negative": {Spec{Replicas: 5, ScaleMaxUnavailable: number(-3)},
+			`scaleStrategy.maxUnavailable: -3 is negative`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ type Candidate struct {
 	Pod       *corev1.Pod
 	Ready     bool
 	Available bool
-	// Rank is the spread rank: the higher, the more pods stand where this one stands (CS-145).
+	// Rank is the spread rank: the higher it is, the more pods are in the same place as this one (CS-145).
 	Rank float64
 }
 
@@ -28,21 +28,21 @@ func ByRemoval(a, b Candidate) int {
 	return byRemoval(&x, &y)
 }
 
-// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180). What goes over it is in
-// [SortForUpdate].
+// ByUpdate compares two pods in the base order of update: the one to be updated first is less (CS-180). [SortForUpdate] has the rules that
+// come before it.
 func ByUpdate(a, b Candidate) int {
 	x, y := standingOf(0, a), standingOf(0, b)
 	return byUpdate(&x, &y)
 }
 
-// SortForUpdate returns the candidates in the order of their update, and leaves those given as they are: the base order (CS-180),
-// over it the priority, over that the scatter (CS-188), and before all others those that a lifecycle hook has let into the update
-// already (CS-187). all are the pods of the workload, updated or not.
+// SortForUpdate returns the candidates in the order of their update, without changing the given slice. Pods that a lifecycle hook has
+// already let into the update come first (CS-187). Then scatter, priority and the base order count, in this order (CS-180, CS-188). all are
+// the pods of the workload, updated or not.
 func SortForUpdate(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, UpdateOrder(candidates, all, priority, scatter))
 }
 
-// UpdateOrder is SortForUpdate by the indices of the candidates. Without scatter all may be nil.
+// UpdateOrder is like SortForUpdate, but returns the indices of the candidates. all may be nil if there is no scatter.
 func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []int {
 	order := ordered(candidates, all, priority, scatter)
 	admitted, others := part(order, which(candidates, preparingUpdate))
@@ -52,8 +52,8 @@ func UpdateOrder(candidates, all []Candidate, priority *pub.UpdatePriorityStrate
 	return append(admitted, others...)
 }
 
-// SortForSidecars is SortForUpdate for what is no workload and knows nothing of its hooks (SS-213, SS-214). A term of value "*" stands for
-// one term for each value of that label among all pods.
+// SortForSidecars is SortForUpdate without lifecycle hooks, for pods of any owner (SS-213, SS-214). A term of value "*" stands for one term
+// for each value of that label among all pods.
 func SortForSidecars(candidates, all []Candidate, priority *pub.UpdatePriorityStrategy, scatter []pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, ordered(candidates, all, priority, expand(scatter, all)))
 }
@@ -71,7 +71,7 @@ func preparingUpdate(pod *corev1.Pod) bool {
 	return pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingUpdate)
 }
 
-// Orders of candidates are lists of their indices.
+// An order of candidates is a list of their indices.
 
 func asGiven(candidates []Candidate) []int {
 	order := make([]int, len(candidates))
@@ -89,7 +89,7 @@ func pick(candidates []Candidate, order []int) []Candidate {
 	return picked
 }
 
-// which says of each candidate whether it belongs.
+// which returns for each candidate whether belongs is true for its pod.
 func which(candidates []Candidate, belongs func(*corev1.Pod) bool) []bool {
 	in := make([]bool, len(candidates))
 	for i, c := range candidates {
@@ -98,7 +98,7 @@ func which(candidates []Candidate, belongs func(*corev1.Pod) bool) []bool {
 	return in
 }
 
-// part takes an order apart, into the candidates that belong and the others.
+// part divides an order into the candidates for which in is true, and the others.
 func part(order []int, in []bool) (belonging, others []int) {
 	others = make([]int, 0, len(order))
 	for _, index := range order {
@@ -111,7 +111,7 @@ func part(order []int, in []bool) (belonging, others []int) {
 	return belonging, others
 }
 
-// standing is what the orders compare. It is read from a pod once, because sorting compares a pod many times.
+// standing holds what the orders compare. It is read from each pod once, because sorting compares a pod many times.
 type standing struct {
 	// index among the candidates.
 	index int
@@ -125,7 +125,8 @@ type standing struct {
 }
 
 func standingOf(index int, c Candidate) standing {
-	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready, cost: DeletionCost(c.Pod),
+	return standing{index: index, stage: 3*assigned(c.Pod) + phase(c.Pod), available: c.Available, ready: c.Ready,
+		cost:     DeletionCost(c.Pod),
 		restarts: restarts(c.Pod), rank: c.Rank, readySince: readySince(c.Pod), created: age(c.Pod.CreationTimestamp), name: c.Pod.Name}
 }
 
@@ -147,7 +148,7 @@ func byRemoval(a, b *standing) int {
 	return byRemovalWhateverAvailable(a, b)
 }
 
-// byRemovalWhateverAvailable is the order within the spread ranks (CS-150).
+// byRemovalWhateverAvailable is the order of removal by which spread ranks are given (CS-150).
 func byRemovalWhateverAvailable(a, b *standing) int {
 	switch {
 	case a.stage != b.stage:
@@ -172,7 +173,7 @@ func byUpdate(a, b *standing) int {
 	return byAge(a, b)
 }
 
-// byAge is what both orders end with (CS-146 to 148, CS-152).
+// byAge is the last part of both orders (CS-146 to 148, CS-152).
 func byAge(a, b *standing) int {
 	if a.ready && b.ready { // CS-146: else the times say nothing
 		if a.readySince != b.readySince {

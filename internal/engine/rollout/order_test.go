@@ -18,8 +18,9 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // candidate returns a pod that runs, ready and available since noon; options change it.
 func candidate(name string, options ...func(*Candidate)) Candidate {
 	c := Candidate{Ready: true, Available: true, Pod: &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{}, Annotations: map[string]string{}},
-		Spec:       corev1.PodSpec{NodeName: "n"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon), Labels: map[string]string{},
+			Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{NodeName: "n"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}},
 	}}
@@ -81,7 +82,7 @@ type orderCase struct {
 	first, second func(*Candidate)
 }
 
-// check compares both ways, with the names against the expected order.
+// check compares every pair in both directions, with names that would give the opposite order.
 func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orderCase) {
 	t.Helper()
 	for name, tt := range tests {
@@ -103,11 +104,12 @@ func check(t *testing.T, compare func(a, b Candidate) int, tests map[string]orde
 	}
 }
 
-// The rows are in order of weight; each pod that goes first loses by the criterion that comes next.
+// The rows are in the order of the criteria. In each row the pod that goes first would lose by the next criterion.
 func TestByRemoval(t *testing.T) {
 	check(t, ByRemoval, map[string]orderCase{
-		"CS-141 not assigned to a node":                            {unassigned, inPhase(corev1.PodPending)},
-		"CS-142 Pending before Unknown":                            {inPhase(corev1.PodPending), both(inPhase(corev1.PodUnknown), notReady)},
+		"CS-141 not assigned to a node": {unassigned, inPhase(corev1.PodPending)},
+		"CS-142 Pending before Unknown": {inPhase(corev1.PodPending),
+			both(inPhase(corev1.PodUnknown), notReady)},
 		"CS-142 Unknown before Running":                            {inPhase(corev1.PodUnknown), notReady},
 		"CS-142 no phase is Pending":                               {inPhase(""), inPhase(corev1.PodUnknown)},
 		"CS-143 not available before available, whatever the cost": {unavailable, cost("-100")},
@@ -143,7 +145,8 @@ func TestByUpdate(t *testing.T) {
 }
 
 func TestSortForUpdate(t *testing.T) {
-	weight := &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("role", "canary")}}}
+	weight := &pub.UpdatePriorityStrategy{
+		WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("role", "canary")}}}
 	leaders := []pub.UpdateScatterTerm{{Key: "role", Value: "leader"}}
 	canary, leader := labelled("role", "canary"), labelled("role", "leader")
 	tests := map[string]struct {
@@ -154,7 +157,8 @@ func TestSortForUpdate(t *testing.T) {
 	}{
 		"no candidates": {nil, weight, leaders, []string{}},
 		"CS-180 the base order, names last": {
-			[]Candidate{candidate("d"), candidate("c"), candidate("b", notReady), candidate("a", readySinceMinutes(1)), candidate("e", unassigned)},
+			[]Candidate{candidate("d"), candidate("c"), candidate("b", notReady), candidate("a", readySinceMinutes(1)),
+				candidate("e", unassigned)},
 			nil, nil, []string{"e", "b", "a", "c", "d"}},
 		"CS-181 priority goes over the base order": {
 			[]Candidate{candidate("a", unassigned), candidate("b", notReady), candidate("c", canary), candidate("d", canary, notReady)},
@@ -163,7 +167,8 @@ func TestSortForUpdate(t *testing.T) {
 			[]Candidate{candidate("a", leader), candidate("b", leader), candidate("c"), candidate("d"), candidate("e", canary)},
 			weight, leaders, []string{"a", "e", "c", "d", "b"}},
 		"CS-187 those in PreparingUpdate before all others, as scattered": {
-			[]Candidate{candidate("a", leader), candidate("b", leader, waitingForHook), candidate("c"), candidate("d", waitingForHook), candidate("e", unassigned)},
+			[]Candidate{candidate("a", leader), candidate("b", leader, waitingForHook), candidate("c"), candidate("d", waitingForHook),
+				candidate("e", unassigned)},
 			nil, leaders, []string{"d", "b", "a", "e", "c"}},
 		"CS-187 and before those of higher priority": {
 			[]Candidate{candidate("a", canary), candidate("b", waitingForHook), candidate("c", canary, waitingForHook)},
@@ -184,7 +189,7 @@ func TestSortForUpdate(t *testing.T) {
 
 func both(a, b func(*Candidate)) func(*Candidate) { return func(c *Candidate) { a(c); b(c) } }
 
-// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order found.
+// CS-152, CS-365: equal pods are ordered by their names, so that the result does not depend on the order of the input.
 func TestEqualPodsAreOrderedByName(t *testing.T) {
 	want := []string{"a", "b", "c", "d", "e", "f"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -218,8 +223,8 @@ func TestDeletionCost(t *testing.T) {
 	}
 }
 
-// SS-213: sidecars are upgraded in the base order, over it the priority: the sum of the weights that match, or none of the keys, then the first key that a pod
-// has, then the number at the end of its value.
+// SS-213: sidecars are upgraded in the base order, over it the priority: the sum of the weights that match, or none of the keys, then the
+// first key that a pod has, then the number at the end of its value.
 func TestOrderOfSidecarUpgrades(t *testing.T) {
 	check(t, func(a, b Candidate) int {
 		pair := []Candidate{a, b}
@@ -236,8 +241,9 @@ func TestOrderOfSidecarUpgrades(t *testing.T) {
 		"the higher maximum of restarts": {restarted(0, 7), both(restarted(6, 6), createdAfterMinutes(9))},
 		"the newer":                      {createdAfterMinutes(1), nil},
 	})
-	weights := &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("tier", "a")},
-		{Weight: 4, MatchSelector: selecting("zone", "x")}, {Weight: 3, MatchSelector: selecting("new", "yes")}}}
+	weights := &pub.UpdatePriorityStrategy{
+		WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 5, MatchSelector: selecting("tier", "a")},
+			{Weight: 4, MatchSelector: selecting("zone", "x")}, {Weight: 3, MatchSelector: selecting("new", "yes")}}}
 	keys := &pub.UpdatePriorityStrategy{OrderPriority: []pub.UpdatePriorityOrderTerm{{OrderedKey: "first"}, {OrderedKey: "second"}}}
 	for name, test := range map[string]struct {
 		priority *pub.UpdatePriorityStrategy
@@ -245,10 +251,13 @@ func TestOrderOfSidecarUpgrades(t *testing.T) {
 		want     []string
 	}{
 		"sums of weights, then as they are": {weights, []Candidate{candidate("none", notReady), candidate("five", labelled("tier", "a")),
-			candidate("seven", both(labelled("zone", "x"), labelled("new", "yes"))), candidate("five, not ready", both(labelled("tier", "a"), notReady))},
+			candidate("seven", both(labelled("zone", "x"), labelled("new", "yes"))),
+			candidate("five, not ready", both(labelled("tier", "a"), notReady))},
 			[]string{"seven", "five, not ready", "five", "none"}},
-		"keys, then numbers, larger first": {keys, []Candidate{candidate("second-3", labelled("second", "x-3")), candidate("first-2", labelled("first", "x-2")), candidate("first", labelled("first", "x")),
-			candidate("first-10", labelled("first", "x-10")), candidate("both", both(labelled("second", "99"), labelled("first", "x-1"))), candidate("neither", labelled("third", "9")), candidate("first, not ready", both(labelled("first", "y"), notReady))},
+		"keys, then numbers, larger first": {keys, []Candidate{candidate("second-3", labelled("second", "x-3")),
+			candidate("first-2", labelled("first", "x-2")), candidate("first", labelled("first", "x")),
+			candidate("first-10", labelled("first", "x-10")), candidate("both", both(labelled("second", "99"), labelled("first", "x-1"))),
+			candidate("neither", labelled("third", "9")), candidate("first, not ready", both(labelled("first", "y"), notReady))},
 			[]string{"neither", "first-10", "first-2", "both", "first, not ready", "first", "second-3"}},
 	} {
 		if diff := cmp.Diff(test.want, names(SortForSidecars(test.pods, test.pods, test.priority, nil))); diff != "" {

@@ -40,16 +40,19 @@ func TestPrioritize(t *testing.T) {
 		"none":  {nil, with("v", "b", "a"), []string{"b", "a"}},
 		"empty": {&pub.UpdatePriorityStrategy{}, with("v", "b", "a"), []string{"b", "a"}},
 		"CS-181 the higher weight first, the same weight as before": {
-			weights(pub.UpdatePriorityWeightTerm{Weight: 20, MatchSelector: selecting("v", "low")}, pub.UpdatePriorityWeightTerm{Weight: 50, MatchSelector: selecting("v", "high")}),
+			weights(pub.UpdatePriorityWeightTerm{Weight: 20, MatchSelector: selecting("v", "low")},
+				pub.UpdatePriorityWeightTerm{Weight: 50, MatchSelector: selecting("v", "high")}),
 			with("v", "z", "low", "a", "high"), []string{"high", "low", "z", "a"}},
 		"CS-181 weights of all matching terms add up": {
 			weights(pub.UpdatePriorityWeightTerm{Weight: 60, MatchSelector: selecting("v", "one")},
 				pub.UpdatePriorityWeightTerm{Weight: 40, MatchSelector: expression("v", metav1.LabelSelectorOpIn, "two", "three")},
 				pub.UpdatePriorityWeightTerm{Weight: 30, MatchSelector: expression("v", metav1.LabelSelectorOpIn, "two")}),
 			with("v", "three", "one", "two"), []string{"two", "one", "three"}},
-		"CS-181 weight 0 is as none": {weights(pub.UpdatePriorityWeightTerm{Weight: 0, MatchSelector: selecting("v", "b")}), with("v", "a", "b"), []string{"a", "b"}},
+		"CS-181 weight 0 is as none": {weights(pub.UpdatePriorityWeightTerm{Weight: 0, MatchSelector: selecting("v", "b")}),
+			with("v", "a", "b"), []string{"a", "b"}},
 		"CS-181 a selector for the absence of a label": {
-			weights(pub.UpdatePriorityWeightTerm{Weight: 1, MatchSelector: expression("other", metav1.LabelSelectorOpExists)}, pub.UpdatePriorityWeightTerm{Weight: 2, MatchSelector: expression("w", metav1.LabelSelectorOpDoesNotExist)}),
+			weights(pub.UpdatePriorityWeightTerm{Weight: 1, MatchSelector: expression("other", metav1.LabelSelectorOpExists)},
+				pub.UpdatePriorityWeightTerm{Weight: 2, MatchSelector: expression("w", metav1.LabelSelectorOpDoesNotExist)}),
 			append(with("w", "a"), with("v", "b")...), []string{"b", "a"}},
 		"CS-181 unusable selectors match nothing": {
 			weights(pub.UpdatePriorityWeightTerm{Weight: 100, MatchSelector: expression("v", "Near", "a")},
@@ -59,8 +62,10 @@ func TestPrioritize(t *testing.T) {
 			with("v", "a", "b"), []string{"b", "a"}},
 		"CS-182 the larger number at the end first": {
 			keys("v"), with("v", "sts-2", "sts-10", "x9y", "3", "sts-1", "a-"), []string{"sts-10", "3", "sts-2", "sts-1", "x9y", "a-"}},
-		"CS-182 no number is 0, leading zeros are none":                          {keys("v"), with("v", "x", "a-0", "b-00", "c-007", "d-6"), []string{"c-007", "d-6", "x", "a-0", "b-00"}},
-		"CS-182 what stands before the number does not matter, not even a minus": {keys("v"), with("v", "a-1", "-2", "1x3"), []string{"1x3", "-2", "a-1"}},
+		"CS-182 no number is 0, leading zeros are none": {keys("v"), with("v", "x", "a-0", "b-00", "c-007", "d-6"),
+			[]string{"c-007", "d-6", "x", "a-0", "b-00"}},
+		"CS-182 what stands before the number does not matter, not even a minus": {keys("v"), with("v", "a-1", "-2", "1x3"),
+			[]string{"1x3", "-2", "a-1"}},
 		"CS-182 numbers beyond 64 bits": {
 			keys("v"), with("v", "9223372036854775807", "18446744073709551617", "18446744073709551618", "5"),
 			[]string{"18446744073709551618", "18446744073709551617", "9223372036854775807", "5"}},
@@ -68,10 +73,13 @@ func TestPrioritize(t *testing.T) {
 			keys("first", "second"), append(with("second", "s-99"), append(with("first", "f-1"), with("neither", "n-0", "m-5")...)...),
 			[]string{"n-0", "m-5", "f-1", "s-99"}},
 		"CS-182 the first key that the pod has counts": {
-			keys("first", "second"), append(with("first", "f-5"), candidate("both", labelled("second", "99"), labelled("first", "6"))), []string{"both", "f-5"}},
-		"CS-182 an empty value is a value": {keys("v"), append([]Candidate{candidate("empty", labelled("v", ""))}, candidate("none")), []string{"none", "empty"}},
+			keys("first", "second"), append(with("first", "f-5"), candidate("both", labelled("second", "99"), labelled("first", "6"))),
+			[]string{"both", "f-5"}},
+		"CS-182 an empty value is a value": {keys("v"), append([]Candidate{candidate("empty", labelled("v", ""))}, candidate("none")),
+			[]string{"none", "empty"}},
 		"CS-183 weight alone applies, should both get past admission": {
-			&pub.UpdatePriorityStrategy{OrderPriority: keys("v").OrderPriority, WeightPriority: weights(pub.UpdatePriorityWeightTerm{Weight: 1, MatchSelector: selecting("v", "1")}).WeightPriority},
+			&pub.UpdatePriorityStrategy{OrderPriority: keys("v").OrderPriority,
+				WeightPriority: weights(pub.UpdatePriorityWeightTerm{Weight: 1, MatchSelector: selecting("v", "1")}).WeightPriority},
 			with("v", "2", "3", "1"), []string{"1", "2", "3"}},
 	}
 	for name, tt := range tests {

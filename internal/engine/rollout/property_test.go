@@ -21,7 +21,8 @@ func workload(t *rapid.T) []Candidate {
 	for i := range rapid.IntRange(0, 25).Draw(t, "pods") {
 		c := candidate(fmt.Sprintf("pod-%02d", i), inPhase(rapid.SampledFrom(phases).Draw(t, "phase")),
 			readySinceMinutes(rapid.IntRange(0, 2).Draw(t, "ready")), createdAfterMinutes(rapid.IntRange(0, 2).Draw(t, "created")),
-			restarted(rapid.Int32Range(0, 2).Draw(t, "restarts")), on(rapid.SampledFrom([]string{"", "x-1", "x-2", "y-1", "lost"}).Draw(t, "node")))
+			restarted(rapid.Int32Range(0, 2).Draw(t, "restarts")),
+			on(rapid.SampledFrom([]string{"", "x-1", "x-2", "y-1", "lost"}).Draw(t, "node")))
 		c.Ready, c.Available = rapid.Bool().Draw(t, "is ready"), rapid.Bool().Draw(t, "is available")
 		for _, key := range []string{"role", "number"} {
 			if value := rapid.SampledFrom([]string{"none", "", "m", "n", "p-1", "p-10", "2"}).Draw(t, key); value != "none" {
@@ -51,9 +52,10 @@ func anyPriority(t *rapid.T) *pub.UpdatePriorityStrategy {
 	return weights(rapid.SliceOfN(rapid.Custom(func(t *rapid.T) pub.UpdatePriorityWeightTerm {
 		return pub.UpdatePriorityWeightTerm{Weight: rapid.Int32Range(0, 3).Draw(t, "weight"), MatchSelector: metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key:      rapid.SampledFrom([]string{"role", "number", "no key!"}).Draw(t, "key"),
-				Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Near"}).Draw(t, "operator"),
-				Values:   rapid.SliceOfN(values, 0, 2).Draw(t, "values")}}}}
+				Key: rapid.SampledFrom([]string{"role", "number", "no key!"}).Draw(t, "key"),
+				Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Near"}).Draw(t,
+					"operator"),
+				Values: rapid.SliceOfN(values, 0, 2).Draw(t, "values")}}}}
 	}), 1, 4).Draw(t, "terms")...)
 }
 
@@ -61,7 +63,7 @@ func anyScatter(t *rapid.T) []pub.UpdateScatterTerm {
 	return roles(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"", "m", "n", "p-1", "q"}), 0, 3, rapid.ID).Draw(t, "scatter")...)
 }
 
-// CS-180, CS-365: no pod is lost or doubled, and the order found makes no difference.
+// CS-180, CS-365: no pod is lost or doubled, and the order of the input makes no difference.
 func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -77,7 +79,7 @@ func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 	})
 }
 
-// CS-187, CS-181, CS-182, CS-180: without scatter, each pod goes before the next by the first of the rules that tells them apart.
+// CS-187, CS-181, CS-182, CS-180: without scatter, each pod comes before the next by the first rule in which the two differ.
 func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -85,7 +87,8 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 		got := SortForUpdate(all, all, priority, nil)
 		for i := range len(got) - 1 {
 			a, b := got[i], got[i+1]
-			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod), ByUpdate(a, b))
+			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod),
+				ByUpdate(a, b))
 			if order >= 0 {
 				t.Fatalf("%s before %s in %v", a.Pod.Name, b.Pod.Name, names(got))
 			}
@@ -93,7 +96,7 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 	})
 }
 
-// comparePriority says the rule once more, for two pods.
+// comparePriority is the rule in another form, for two pods.
 func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int {
 	if priority == nil {
 		return 0
@@ -110,7 +113,8 @@ func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int
 			default:
 				usable = usable && len(e.Values) == 0
 			}
-			if usable && (e.Operator == "In" && in || e.Operator == "NotIn" && !in || e.Operator == "Exists" && has || e.Operator == "DoesNotExist" && !has) {
+			if usable && (e.Operator == "In" && in || e.Operator == "NotIn" && !in || e.Operator == "Exists" && has ||
+				e.Operator == "DoesNotExist" && !has) {
 				sum += term.Weight
 			}
 		}
@@ -130,7 +134,7 @@ func comparePriority(priority *pub.UpdatePriorityStrategy, a, b *corev1.Pod) int
 	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(positionA, positionB), cmp.Compare(numberB, numberA))
 }
 
-// CS-184, CS-185: one term moves matching pods between the others, changes the order of neither, and puts one at the very end.
+// CS-184, CS-185: one term moves matching pods between the others, keeps the order of both, and puts a matching pod at the very end.
 func TestAnyScatterKeepsTheOrderOfEither(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := workload(t)
@@ -169,7 +173,7 @@ func TestAnyScatterIsEven(t *testing.T) {
 	})
 }
 
-// CS-150, CS-151, CS-152: the ranks do not depend on the order found; those of a node are k-1 to 0.
+// CS-150, CS-151, CS-152: the ranks do not depend on the order of the input; those of a node with k pods are k-1 to 0.
 func TestAnyRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := workload(t)

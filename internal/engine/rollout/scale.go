@@ -1,6 +1,6 @@
 package rollout
 
-// Census counts the active pods of a workload by what matters to scaling. Old and New are disjoint: by the update revision.
+// Census counts the active pods of a workload by what matters to scaling. New are those of the update revision, Old all others.
 type Census struct {
 	Old, New Group
 	// OneRevision: the current and the update revision are the same.
@@ -13,7 +13,8 @@ type Census struct {
 	Recreate int
 	// InPlace counts the old pods that are unavailable for a while when they are updated in place, and are not on their way out.
 	InPlace int
-	// Stale counts the old pods that are unavailable for a while when they get back what another revision has left in them (IPU-326).
+	// Stale counts the old pods that are unavailable for a while when they are mended, because they have images or quantities of another
+	// revision (IPU-326).
 	Stale int
 }
 
@@ -29,7 +30,7 @@ type Group struct {
 	Unavailable int
 }
 
-// Scale is what scaling has to do. Not more than one of Create and Remove is positive.
+// Scale is what scaling has to do. At most one of Create and Remove is positive.
 type Scale struct {
 	// Surge is the number of pods wanted above the replicas; SurgeOld of them at the old revision.
 	Surge, SurgeOld int
@@ -41,7 +42,8 @@ type Scale struct {
 	Unavailable int
 }
 
-// difference returns how many old and new pods are too many (positive) or too few (CS-098), if there shall be that many new ones more.
+// difference returns how many old and new pods are too many (positive) or too few (negative), if more is added to the wanted number of new
+// pods (CS-098).
 func difference(c Census, l Limits, more int) (old, new int) {
 	old = c.Old.Total - c.Old.PreparingDelete - l.Partition
 	new = c.New.Total - c.New.PreparingDelete - (l.Replicas - l.Partition) - more
@@ -51,9 +53,9 @@ func difference(c Census, l Limits, more int) (old, new int) {
 	return old, new
 }
 
-// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for deletion
-// has a successor. It does not count as one that has arrived already; else a successor of the other revision that is down would stay as it is,
-// and the two would wait for each other for ever.
+// ToMove returns how many pods have to change revision: positive from old to new, negative back (CS-120). A pod that is specified for
+// deletion does not count as moved already, because another pod replaces it. Otherwise a replacement of the other revision that is not
+// ready would never be updated, and the two would wait for each other for ever.
 func ToMove(c Census, l Limits) int {
 	if toNew := c.Old.Total-c.Old.PreparingDelete > l.Partition; toNew {
 		c.New.Total -= c.New.Specified
@@ -61,11 +63,11 @@ func ToMove(c Census, l Limits) int {
 		c.Old.Total -= c.Old.Specified
 	}
 	old, _ := difference(c, l, 0)
-	// Surge pods are new beyond what is wanted: they must not take the place of the last old ones.
+	// Surge pods are additional new pods: they must not count in place of the last old ones.
 	old, new := difference(c, l, min(inPlaceSurge(c, l, old), l.MaxSurge))
 	switch {
 	case old > 0 && new > 0 || old < 0 && new < 0:
-		return 0 // what both have too many or too few of is for scaling
+		return 0 // scaling deals with pods of both revisions that are too many or too few
 	case abs(old) <= abs(new):
 		return old
 	}
@@ -96,8 +98,8 @@ func ComputeScale(c Census, l Limits) Scale {
 	return s
 }
 
-// inPlaceSurge is how many pods the surge for updates in place should have: where nothing may be unavailable, one for each pod that is
-// still to be updated, or to be mended, so that the originals survive; else none (CS-102, CS-103).
+// inPlaceSurge is how many surge pods updates in place should have. If no pod may be unavailable, it is one for each pod that is still to
+// be updated or mended, so that these need not be deleted; otherwise none (CS-102, CS-103).
 func inPlaceSurge(c Census, l Limits, old int) int {
 	if l.MaxUnavailable > 0 || l.MaxSurge == 0 {
 		return 0
@@ -105,7 +107,7 @@ func inPlaceSurge(c Census, l Limits, old int) int {
 	return max(min(old-c.Old.Specified, c.InPlace), c.Stale, 0) // those specified are replaced, and have their own surge
 }
 
-// surge returns the surge and its old part (CS-100 to 102).
+// surge returns the number of surge pods, and how many of them are of the old revision (CS-100 to 102).
 func surge(c Census, l Limits, unavailable int) (total, old int) {
 	if l.MaxSurge <= 0 {
 		return 0, 0

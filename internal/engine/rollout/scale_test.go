@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// CS-128: the table of the specification, each row followed to its end. A step is what is found and what has to be done.
+// CS-128: the table of the specification, each row followed to its end. A step has the pods that are found and what has to be done.
 func TestNumbersTable(t *testing.T) {
 	type step struct {
 		census Census
@@ -88,14 +88,16 @@ func TestNumbersTable(t *testing.T) {
 			Limits{Replicas: 1, MaxSurge: 1, ScaleMaxUnavailable: Unlimited},
 			[]step{
 				{Census{Old: Group{Total: 1}, Recreate: 1}, 1, Scale{Surge: 1, Missing: 1, Create: 1}},
-				{Census{Old: Group{Total: 1}, New: Group{Total: 1, Unavailable: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1, Unavailable: 1}},
+				{Census{Old: Group{Total: 1}, New: Group{Total: 1, Unavailable: 1}, Recreate: 1}, 0,
+					Scale{Remove: 1, RemoveOld: 1, Unavailable: 1}},
 				{Census{Old: Group{Total: 1}, New: Group{Total: 1}, Recreate: 1}, 0, Scale{Remove: 1, RemoveOld: 1}},
 			}},
 		"2, P 2, U 0, S 1, 2 old available, 1 specified: its successor is old, and nothing is to be updated (CS-102)": {
 			Spec{Replicas: 2, Partition: number(2), MaxUnavailable: number(0), MaxSurge: number(1)},
 			Limits{Replicas: 2, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited},
 			[]step{
-				{Census{Old: Group{Total: 2, Specified: 1}, InPlace: 1}, 0, Scale{Surge: 1, SurgeOld: 1, Missing: 1, Create: 1, CreateOld: 1}},
+				{Census{Old: Group{Total: 2, Specified: 1}, InPlace: 1}, 0,
+					Scale{Surge: 1, SurgeOld: 1, Missing: 1, Create: 1, CreateOld: 1}},
 				{Census{Old: Group{Total: 3, Specified: 1}, InPlace: 2}, 0, Scale{Surge: 1, SurgeOld: 1}},
 			}},
 		"2, P 0, U 0, S 1, 2 old available, in place: 1 created, both updated one by one, the surge pod removed (CS-102, CS-103)": {
@@ -242,18 +244,28 @@ func TestToMove(t *testing.T) {
 		limits Limits
 		want   int
 	}{
-		"CS-120 the smaller difference counts: new pods exist already": {Census{Old: Group{Total: 5}, New: Group{Total: 2}}, Limits{Replicas: 5}, 3},
-		"CS-120 the smaller difference counts: old pods are short":     {Census{Old: Group{Total: 3}}, Limits{Replicas: 5, Partition: 1}, 2},
-		"CS-098 pods in PreparingDelete are left out":                  {Census{Old: Group{Total: 5, PreparingDelete: 2}}, Limits{Replicas: 5}, 3},
-		"CS-098 a raised partition moves nothing without the gate":     {Census{Old: Group{Total: 1}, New: Group{Total: 4}}, Limits{Replicas: 5, Partition: 3}, 0},
-		"CS-098 with the gate it moves pods back":                      {Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true}, Limits{Replicas: 5, Partition: 3}, -2},
-		"CS-098 with the gate, but one revision alone: nothing":        {Census{New: Group{Total: 5}, Rollback: true, OneRevision: true}, Limits{Replicas: 5, Partition: 3}, 0},
+		"CS-120 the smaller difference counts: new pods exist already": {Census{Old: Group{Total: 5}, New: Group{Total: 2}},
+			Limits{Replicas: 5}, 3},
+		"CS-120 the smaller difference counts: old pods are short": {Census{Old: Group{Total: 3}}, Limits{Replicas: 5, Partition: 1},
+			2},
+		"CS-098 pods in PreparingDelete are left out": {Census{Old: Group{Total: 5, PreparingDelete: 2}},
+			Limits{Replicas: 5}, 3},
+		"CS-098 a raised partition moves nothing without the gate": {Census{Old: Group{Total: 1}, New: Group{Total: 4}},
+			Limits{Replicas: 5, Partition: 3}, 0},
+		"CS-098 with the gate it moves pods back": {Census{Old: Group{Total: 1}, New: Group{Total: 4}, Rollback: true},
+			Limits{Replicas: 5, Partition: 3}, -2},
+		"CS-098 with the gate, but one revision alone: nothing": {Census{New: Group{Total: 5}, Rollback: true, OneRevision: true},
+			Limits{Replicas: 5, Partition: 3}, 0},
 		"CS-120 a new pod that is specified for deletion does not take the place of its old stand-in": {
-			Census{Old: Group{Total: 1, Unavailable: 1}, New: Group{Total: 6, Specified: 1}, Recreate: 1}, Limits{Replicas: 6, MaxSurge: 1}, 1},
+			Census{Old: Group{Total: 1, Unavailable: 1}, New: Group{Total: 6, Specified: 1}, Recreate: 1}, Limits{Replicas: 6, MaxSurge: 1},
+			1},
 		"CS-120 nor that of an old pod when it is to be moved back": {
-			Census{Old: Group{Total: 4, Specified: 1}, New: Group{Total: 2}, Rollback: true}, Limits{Replicas: 5, Partition: 4, MaxSurge: 1}, -1},
-		"CS-128 scaling moves the split: 60% of 10": {Census{Old: Group{Total: 6}, New: Group{Total: 4}}, Limits{Replicas: 10, Partition: 6}, 0},
-		"CS-128 scaling moves the split: 60% of 5":  {Census{Old: Group{Total: 4}, New: Group{Total: 1}}, Limits{Replicas: 5, Partition: 3}, 1},
+			Census{Old: Group{Total: 4, Specified: 1}, New: Group{Total: 2}, Rollback: true},
+			Limits{Replicas: 5, Partition: 4, MaxSurge: 1}, -1},
+		"CS-128 scaling moves the split: 60% of 10": {Census{Old: Group{Total: 6}, New: Group{Total: 4}},
+			Limits{Replicas: 10, Partition: 6}, 0},
+		"CS-128 scaling moves the split: 60% of 5": {Census{Old: Group{Total: 4}, New: Group{Total: 1}}, Limits{Replicas: 5, Partition: 3},
+			1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Scatter returns the candidates with the pods of each term spread among the others, the term with the most candidates first
-// (CS-184 to 186), and leaves those given as they are. all are the pods of the workload, updated or not.
+// Scatter returns the candidates with the pods of each term spread among the others, the term with the most candidates first (CS-184 to
+// 186), without changing the given slice. all are the pods of the workload, updated or not.
 func Scatter(candidates, all []Candidate, terms ...pub.UpdateScatterTerm) []Candidate {
 	return pick(candidates, scattered(asGiven(candidates), candidates, all, terms))
 }
@@ -80,7 +80,7 @@ type spread struct {
 	matching, allMatching int
 }
 
-// apply spreads the matching candidates. The last of them goes to the very end; the numbers leave it out.
+// apply spreads the matching candidates. The last of them goes to the very end and is not counted in the groups.
 func (s spread) apply(order []int, all int) []int {
 	matching, others := part(order, s.matches)
 	matching, last := matching[:len(matching)-1], matching[len(matching)-1]
@@ -101,16 +101,17 @@ func (s spread) apply(order []int, all int) []int {
 
 // layout is how matching and other pods alternate.
 type layout struct {
-	// groups of each, with so many pods in a group.
+	// groups is the number of groups of each sort; matching and others are the numbers of pods in one group.
 	groups, matching, others int
 	// ahead is how many of the others come before the first group.
 	ahead int
 }
 
-// layoutOf lays out the candidates by their own density (CS-184) or, if the others are denser among them than among all pods, by
-// that of all pods: then those before the candidates ended with others still to come (CS-185).
+// layoutOf lays out the candidates by the share of matching pods among them (CS-184). If the others have a larger share among the
+// candidates than among all pods, it takes the share among all pods: then the pods that were updated before ended within a group of others
+// (CS-185).
 func layoutOf(matching, others, allMatching, allOthers int) layout {
-	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // the candidates are among all pods
+	allMatching, allOthers = max(allMatching, matching), max(allOthers, others) // all pods include the candidates
 	if allOthers*matching >= others*allMatching {
 		return evenLayout(matching, others)
 	}

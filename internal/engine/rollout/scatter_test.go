@@ -46,7 +46,7 @@ func roles(values ...string) []pub.UpdateScatterTerm {
 func TestScatter(t *testing.T) {
 	tests := map[string]struct {
 		candidates string
-		// updated are the pods of the workload beside the candidates.
+		// updated are the pods of the workload that are no candidates any more.
 		updated string
 		terms   []pub.UpdateScatterTerm
 		want    string
@@ -151,23 +151,26 @@ func TestScatterOverSeveralPasses(t *testing.T) {
 	}
 }
 
-// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all pods, updated ones included, each once
-// whatever else names it; pods without the label are not of any value.
+// SS-214 (with TestScatter, whose terms are the same): a star stands for one term for each value among all pods, updated ones included. A
+// value that another term names too counts once, and pods without the label match none.
 func TestAStarStandsForEveryValue(t *testing.T) {
-	for _, row2 := range []struct{ candidates, updated string }{{"aabbb....", ""}, {"aabbccc.....", "ab"}, {"aab....", "bbb"}, {"....", "aa"}, {"aa..", "ccc"}} {
+	for _, row2 := range []struct{ candidates, updated string }{{"aabbb....", ""}, {"aabbccc.....", "ab"}, {"aab....", "bbb"},
+		{"....", "aa"}, {"aa..", "ccc"}} {
 		pods := row(row2.candidates + row2.updated)
 		candidates := pods[:len(row2.candidates):len(row2.candidates)]
 		want := letters(SortForSidecars(candidates, pods, nil, roles("a", "b", "c")))
-		for name, terms := range map[string][]pub.UpdateScatterTerm{"a star": roles("*"), "twice": roles("*", "*"), "and a value": roles("*", "a"), "after the values": roles("a", "b", "*"), "values twice": roles("a", "b", "c", "a", "b", "c")} {
+		for name, terms := range map[string][]pub.UpdateScatterTerm{"a star": roles("*"), "twice": roles("*", "*"),
+			"and a value": roles("*", "a"), "after the values": roles("a", "b", "*"), "values twice": roles("a", "b", "c", "a", "b", "c")} {
 			if got := letters(SortForSidecars(candidates, pods, nil, terms)); got != want {
 				t.Errorf("%v, %s: %s, want %s", row2, name, got, want)
 			}
 		}
-		if got := letters(SortForSidecars(candidates, pods, nil, []pub.UpdateScatterTerm{{Key: "zone", Value: "*"}})); got != letters(SortForSidecars(candidates, pods, nil, nil)) {
+		if got := letters(SortForSidecars(candidates, pods, nil, []pub.UpdateScatterTerm{{Key: "zone", Value: "*"}})); got != letters(
+			SortForSidecars(candidates, pods, nil, nil)) {
 			t.Errorf("%v, a star of a label that none has: %s", row2, got)
 		}
 	}
-	alone := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, roles("*"))) // of workloads a star is a value like any other
+	alone := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, roles("*"))) // for workloads "*" is a value like any other
 	if alone != letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, nil)) {
 		t.Error(alone)
 	}

@@ -7,9 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rank sets the spread rank of the pods: the higher, the more of them stand where a pod stands (CS-145). Without topology keys that
-// is its node (CS-150); else the domains of the keys, one key for each spread constraint (CS-151). nodeLabel returns a label of a
-// node, false if the node or the label is not there; it is asked once for each node and key. A pod that stands nowhere has rank 0.
+// Rank sets the spread rank of the pods: the higher it is, the more of them are in the same place as the pod (CS-145). Without topology
+// keys the place is the node (CS-150); otherwise it is the domains of the keys, one key for each spread constraint (CS-151). nodeLabel
+// returns a label of a node, false if the node or the label is not there; it is called once for each node and key. A pod without a place
+// has rank 0.
 func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key string) (string, bool)) {
 	for i := range pods {
 		pods[i].Rank = 0
@@ -36,10 +37,10 @@ func Rank(pods []Candidate, topologyKeys []string, nodeLabel func(node, key stri
 	}
 }
 
-// nowhere is the number of no domain.
+// nowhere is the number of a pod that is in no domain.
 const nowhere = -1
 
-// topology numbers the domains in which pods stand.
+// topology numbers the domains in which pods are.
 type topology struct {
 	// of is the domain of each pod, nowhere for one that is in none.
 	of []int
@@ -70,7 +71,7 @@ func topologyOf(pods []Candidate, domainOf func(node string) (string, bool)) top
 	return t
 }
 
-// each visits the pods in order, with the number of those of the same domain that are behind.
+// each visits the pods in order, with the number of later pods of the same domain.
 func (t topology) each(order []*standing, visit func(pod, behind int)) {
 	left := slices.Clone(t.sizes)
 	for _, s := range order {

@@ -45,13 +45,17 @@ func TestRank(t *testing.T) {
 		"CS-150 pods alone on their node are 0": {
 			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-2"), rank(9))}, nil, map[string]float64{"a": 0, "b": 0}},
 		"CS-150 k pods of a node: k-1 for the first, 0 for the last": {
-			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-1"), notReady), candidate("c", on("x-1"), cost("-1")), candidate("d", on("x-1"), readySinceMinutes(1)), candidate("e", on("x-2"))},
+			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-1"), notReady), candidate("c", on("x-1"), cost("-1")),
+				candidate("d", on("x-1"), readySinceMinutes(1)), candidate("e", on("x-2"))},
 			nil, map[string]float64{"b": 3, "c": 2, "d": 1, "a": 0, "e": 0}},
 		"CS-150 by phase, restarts, age and name": {
-			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-1")), candidate("c", on("x-1"), createdAfterMinutes(1)), candidate("d", on("x-1"), restarted(1)), candidate("e", on("x-1"), inPhase(corev1.PodUnknown)), candidate("f", on("x-1"), inPhase(corev1.PodPending))},
+			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-1")), candidate("c", on("x-1"), createdAfterMinutes(1)),
+				candidate("d", on("x-1"), restarted(1)), candidate("e", on("x-1"), inPhase(corev1.PodUnknown)),
+				candidate("f", on("x-1"), inPhase(corev1.PodPending))},
 			nil, map[string]float64{"f": 5, "e": 4, "d": 3, "c": 2, "a": 1, "b": 0}},
 		"CS-150 neither availability nor an earlier rank counts": {
-			[]Candidate{candidate("a", on("x-1"), cost("-1")), candidate("b", on("x-1"), unavailable, rank(9))}, nil, map[string]float64{"a": 1, "b": 0}},
+			[]Candidate{candidate("a", on("x-1"), cost("-1")), candidate("b", on("x-1"), unavailable, rank(9))}, nil,
+			map[string]float64{"a": 1, "b": 0}},
 		"CS-150 pods on no node share none": {
 			[]Candidate{candidate("a", unassigned), candidate("b", unassigned)}, nil, map[string]float64{"a": 0, "b": 0}},
 
@@ -59,10 +63,12 @@ func TestRank(t *testing.T) {
 			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-2")), candidate("c", on("x-3")), candidate("d", on("y-1"))},
 			[]string{"zone"}, map[string]float64{"a": 3 * ln(4), "b": 2 * ln(4), "c": 1 * ln(4), "d": 1 * ln(4)}},
 		"CS-151 the rank on the node orders within the domain, after the cost": {
-			[]Candidate{candidate("a", on("x-1"), readySinceMinutes(9)), candidate("b", on("x-2")), candidate("c", on("x-2")), candidate("d", on("x-3"), cost("-1"))},
+			[]Candidate{candidate("a", on("x-1"), readySinceMinutes(9)), candidate("b", on("x-2")), candidate("c", on("x-2")),
+				candidate("d", on("x-3"), cost("-1"))},
 			[]string{"zone"}, map[string]float64{"d": 4 * ln(3), "b": 3 * ln(3), "a": 2 * ln(3), "c": 1 * ln(3)}},
 		"CS-151 availability does not count": {
-			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-2"), unavailable)}, []string{"zone"}, map[string]float64{"a": 2 * ln(3), "b": 1 * ln(3)}},
+			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-2"), unavailable)}, []string{"zone"},
+			map[string]float64{"a": 2 * ln(3), "b": 1 * ln(3)}},
 		"CS-151 by hostname": {
 			[]Candidate{candidate("a", on("x-1")), candidate("b", on("x-1")), candidate("c", on("y-1"))},
 			[]string{hostname}, map[string]float64{"a": 2 * ln(4), "b": 1 * ln(4), "c": 1 * ln(4)}},
@@ -87,13 +93,13 @@ func TestRank(t *testing.T) {
 				if diff := cmp.Diff(before, names(tt.pods)); diff != "" {
 					t.Errorf("the pods were moved: %s", diff)
 				}
-				slices.Reverse(tt.pods) // CS-152: in whatever order they are given
+				slices.Reverse(tt.pods) // CS-152: in any order of the input
 			}
 		})
 	}
 }
 
-// CS-151: hostname goes by the label, and without the rank on the node, which would be the other way round here.
+// CS-151: the domain of hostname is the label's value, not the node's name, which would give the opposite order here.
 func TestRankByHostname(t *testing.T) {
 	pods := []Candidate{candidate("a", on("n1"), readySinceMinutes(1)), candidate("b", on("n2")), candidate("c", on("n2"))}
 	sameHost := func(string, string) (string, bool) { return "h", true }
@@ -110,7 +116,8 @@ func TestRankByHostname(t *testing.T) {
 // CS-151: the labels of a node are looked up once for each key, however many pods it holds.
 func TestRankAsksOncePerNode(t *testing.T) {
 	asked := map[string]int{}
-	pods := []Candidate{candidate("a", on("x-1")), candidate("b", on("x-1")), candidate("c", on("lost")), candidate("d", on("lost")), candidate("e", unassigned)}
+	pods := []Candidate{candidate("a", on("x-1")), candidate("b", on("x-1")), candidate("c", on("lost")), candidate("d", on("lost")),
+		candidate("e", unassigned)}
 	Rank(pods, []string{"zone", "rack"}, func(node, key string) (string, bool) {
 		asked[node+" "+key]++
 		return zoned(node, key)
@@ -127,10 +134,14 @@ func TestScaleInWithSpreadConstraints(t *testing.T) {
 		remove int
 		left   map[string]int
 	}{
-		"the stacked node of the large zone": {map[string]string{"a": "x-1", "b": "x-2", "c": "x-2", "d": "y-1"}, 1, map[string]int{"x-1": 1, "x-2": 1, "y-1": 1}},
-		"then the large zone":                {map[string]string{"a": "x-1", "b": "x-2", "c": "x-3", "d": "y-1"}, 1, map[string]int{"x": 2, "y": 1}},
-		"until the zones are even":           {map[string]string{"a": "x-1", "b": "x-2", "c": "x-3", "d": "x-4", "e": "y-1", "f": "y-2"}, 2, map[string]int{"x": 2, "y": 2}},
-		"even zones: the stacked node":       {map[string]string{"a": "x-1", "b": "x-2", "c": "y-1", "d": "y-1"}, 1, map[string]int{"x-1": 1, "x-2": 1, "y-1": 1}},
+		"the stacked node of the large zone": {map[string]string{"a": "x-1", "b": "x-2", "c": "x-2", "d": "y-1"}, 1,
+			map[string]int{"x-1": 1, "x-2": 1, "y-1": 1}},
+		"then the large zone": {map[string]string{"a": "x-1", "b": "x-2", "c": "x-3", "d": "y-1"}, 1,
+			map[string]int{"x": 2, "y": 1}},
+		"until the zones are even": {map[string]string{"a": "x-1", "b": "x-2", "c": "x-3", "d": "x-4", "e": "y-1", "f": "y-2"}, 2,
+			map[string]int{"x": 2, "y": 2}},
+		"even zones: the stacked node": {map[string]string{"a": "x-1", "b": "x-2", "c": "y-1", "d": "y-1"}, 1,
+			map[string]int{"x-1": 1, "x-2": 1, "y-1": 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

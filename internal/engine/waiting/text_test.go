@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// OPS-099 (part): a reason is cut after 200 bytes and not before, and a wait for no pod names none.
+// OPS-099 (part): a reason is cut after exactly 200 bytes, and a wait that concerns no pod names none.
 func TestWhatAWaitSays(t *testing.T) {
 	w := &Wait{Reason: "A", Message: "b"}
 	if got := w.String(); got != "A: b" {

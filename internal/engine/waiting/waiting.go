@@ -1,5 +1,5 @@
-// Package waiting tells the owner of a workload that a rollout, or a scaling, stands still because of something that nobody asked for: after
-// some time, once for each reason, and rarely again (OPS-099).
+// Package waiting decides when an event reports that a rollout, or a scaling, stands still for a reason that nobody asked for: after some
+// time, once for each reason, and rarely again (OPS-099).
 package waiting
 
 import (
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// EventReason is the reason of the event that tells of a wait.
+// EventReason is the reason of the event that reports a wait.
 const EventReason = "RolloutWaiting"
 
-// NotReady is the reason of a Wait where nothing but pods that are not ready is waited for.
+// NotReady is the reason of a Wait that is only for pods to become ready.
 const NotReady = "PodsNotReady"
 
 const (
-	heldFor    = 30 * time.Second // how long nothing may move before it is told
-	toldAgain  = 10 * time.Minute // how long the same reason is not told again
-	mostPods   = 3                // how many pods are named
-	mostOfEach = 200              // how many bytes are told of each
+	stillFor    = 30 * time.Second // how long nothing moves before it is reported
+	reportAgain = 10 * time.Minute // how long the same reason is not reported again
+	mostPods    = 3                // how many pods are named
+	mostOfEach  = 200              // how many bytes of each reason are shown
 )
 
 // Wait is what holds a rollout or a scaling, and was not asked for by the user.
 type Wait struct {
-	// Reason is one word, Message says it with the numbers.
+	// Reason is one word; Message is a sentence with the numbers.
 	Reason, Message string
 	pods            []string
 	more            int
@@ -55,20 +55,20 @@ func (w *Wait) String() string {
 
 // Progress is how far a workload is after a pass.
 type Progress struct {
-	// Generation is that of its spec: another one is another rollout.
+	// Generation is that of the object: another generation is another rollout.
 	Generation int64
 	// Arrived grows with every pod that is where the spec wants it.
 	Arrived int
-	// Complete: all of them are. What becomes of their readiness later is not the rollout's.
+	// Complete: all pods are. Pods that become unready later do not belong to the rollout.
 	Complete bool
-	// Moved: the pass began to change, created or deleted a pod.
+	// Moved: the pass created or deleted a pod, or began to change one.
 	Moved bool
 	// Wait is what holds it; nil if nothing does.
 	Wait *Wait
 }
 
-// Watch knows since when one workload stands still, and what was told of it. The zero value knows nothing.
-type Watch struct {
+// Tracker knows since when one workload stands still, and what was reported about it. The zero value is ready to use.
+type Tracker struct {
 	begun      bool
 	generation int64
 	since      time.Time
@@ -76,19 +76,21 @@ type Watch struct {
 	held       bool
 	complete   bool
 	another    bool // the generation has changed, and nothing has moved since
-	told       map[string]time.Time
+	reported       map[string]time.Time
 }
 
-// Passed notes what a pass found. It returns what to tell now, empty if nothing, and after which time a pass is due to tell it; 0 if none is.
-func (w *Watch) Passed(p Progress, now time.Time) (tell string, after time.Duration) {
+// Passed notes what a pass found. It returns the message to report now, if any, and after which time the next pass is due to report; 0 if
+// none is.
+func (w *Tracker) Passed(p Progress, now time.Time) (report string, after time.Duration) {
 	if !w.begun {
-		*w = Watch{begun: true, since: now, told: map[string]time.Time{}}
+		*w = Tracker{begun: true, since: now, reported: map[string]time.Time{}}
 	}
-	if w.generation != p.Generation { // another rollout, but what stands still moves no sooner for it: autoscalers write the spec again and again
+	// This is another rollout, but the time of standing still goes on: autoscalers write the spec again and again.
+	if w.generation != p.Generation {
 		w.generation, w.arrived, w.complete, w.another = p.Generation, p.Arrived, false, true
 	}
-	if w.another && p.Moved { // it has begun, and what was told was of the former one
-		w.another, w.told = false, map[string]time.Time{}
+	if w.another && p.Moved { // the new rollout has begun; the last report was about the former one
+		w.another, w.reported = false, map[string]time.Time{}
 	}
 	w.complete = w.complete || p.Complete
 	held := p.Wait != nil && (!w.complete || p.Wait.Reason != NotReady)
@@ -98,13 +100,13 @@ func (w *Watch) Passed(p Progress, now time.Time) (tell string, after time.Durat
 	if w.held = held; !held {
 		return "", 0
 	}
-	due := w.since.Add(heldFor)
-	if again := w.told[p.Wait.Reason].Add(toldAgain); again.After(due) {
+	due := w.since.Add(stillFor)
+	if again := w.reported[p.Wait.Reason].Add(reportAgain); again.After(due) {
 		due = again
 	}
 	if now.Before(due) {
 		return "", due.Sub(now)
 	}
-	w.told[p.Wait.Reason] = now
-	return p.Wait.String(), toldAgain
+	w.reported[p.Wait.Reason] = now
+	return p.Wait.String(), reportAgain
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// OPS-099: what holds a rollout is told after 30 s in which nothing moved, again when the reason changes, and at most every ten minutes
-// otherwise.
+// OPS-099: what holds a rollout is reported after 30 s in which nothing moved, again when the reason changes, and otherwise at most every
+// ten minutes.
 func TestARolloutThatStandsStillIsTold(t *testing.T) {
 	wait := func(reason string) *Wait {
 		w := &Wait{Reason: reason, Message: "2 of 5 pods"}
@@ -35,7 +35,8 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 		"held while an autoscaler writes the spec again and again": {
 			{at: 0, p: Progress{Generation: 1, Wait: wait("A")}, after: 30 * time.Second},
 			{at: 15 * time.Second, p: Progress{Generation: 2, Wait: wait("A")}, after: 15 * time.Second},
-			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull", after: 10 * time.Minute},
+			{at: 30 * time.Second, p: Progress{Generation: 3, Wait: wait("A")}, tell: "A: 2 of 5 pods. pod web-1: ErrImagePull",
+				after: 10 * time.Minute},
 			{at: 75 * time.Second, p: Progress{Generation: 4, Wait: wait("A")}, after: 555 * time.Second},
 		},
 		"another rollout with fewer that have arrived": {
@@ -48,7 +49,7 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 			{at: 20 * time.Second, p: Progress{Wait: wait("A"), Moved: true}, after: 30 * time.Second},
 			{at: 40 * time.Second, p: Progress{Wait: wait("A"), Arrived: 1}, after: 30 * time.Second},
 			{at: 60 * time.Second, p: Progress{Wait: wait("A"), Arrived: 0}, after: 10 * time.Second},
-			{at: 65 * time.Second, p: Progress{Wait: wait("A"), Arrived: 1}, after: 5 * time.Second}, // one that crashes and starts in turn
+			{at: 65 * time.Second, p: Progress{Wait: wait("A"), Arrived: 1}, after: 5 * time.Second}, // a pod that crashes and starts in turn
 			{at: 66 * time.Second, p: Progress{Arrived: 1}},
 			{at: 67 * time.Second, p: Progress{Wait: wait("A")}, after: 30 * time.Second},
 		},
@@ -60,7 +61,7 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, begin := &Watch{}, time.Unix(1, 0)
+			w, begin := &Tracker{}, time.Unix(1, 0)
 			for i, step := range steps {
 				if tell, after := w.Passed(step.p, begin.Add(step.at)); tell != step.tell || after != step.after {
 					t.Errorf("step %d: %q after %v, want %q after %v", i, tell, after, step.tell, step.after)
@@ -70,7 +71,7 @@ func TestARolloutThatStandsStillIsTold(t *testing.T) {
 	}
 }
 
-// OPS-099: three pods are named, and what is told of each is bounded.
+// OPS-099: three pods are named, and the text about each is bounded.
 func TestThreePodsAreNamed(t *testing.T) {
 	w := &Wait{Reason: "A", Message: "m"}
 	for range 5 {

@@ -33,7 +33,7 @@ type memory struct {
 	// known is what plans have found out about pods.
 	known Knowledge
 	// waits knows since when the SidecarSet stands still.
-	waits waiting.Watch
+	waits waiting.Tracker
 }
 
 // Outcome is what a pass did.

@@ -67,9 +67,11 @@ type reconciler struct {
 	running sync.WaitGroup
 }
 
-func newReconciler(c client.Client, live client.Reader, images func() (Images, error), clk clock.WithDelayedExecution, options Options) *reconciler {
+func newReconciler(c client.Client, live client.Reader, images func() (Images, error), clk clock.WithDelayedExecution,
+	options Options) *reconciler {
 	r := &reconciler{options: options, client: c, tasks: map[key]*task{}, limiter: rate.NewLimiter(0.5, 5), wake: func() {}} // ND-058
-	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider, slots: newSlots(options.Workers), clock: clk,
+	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider, slots: newSlots(options.Workers),
+		clock:  clk,
 		meters: newMeters(), done: r.done}
 	return r
 }
@@ -202,7 +204,8 @@ func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
 	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage", Name: r.options.Node, UID: t.object}
 	if s.Phase == succeeded {
-		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s", t.key.reference(), took.Round(time.Millisecond))
+		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s", t.key.reference(),
+			took.Round(time.Millisecond))
 	} else {
 		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(), r.options.Node, s.Message))
 		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, note)
@@ -234,7 +237,8 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 // write patches what differs, for exactly this version of the object: the manager writes the status, too (IMG-062).
 func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) error {
 	fields := map[string]any{"desired": status.Desired}
-	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded, "failed": status.Failed} {
+	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded,
+		"failed": status.Failed} {
 		fields[name] = nil
 		if count > 0 {
 			fields[name] = count
@@ -260,7 +264,8 @@ func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, s
 	if status.FirstSyncStatus != nil && object.Status.FirstSyncStatus == nil {
 		fields["firstSyncStatus"] = status.FirstSyncStatus
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion}, "status": fields})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion},
+		"status": fields})
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}

@@ -93,7 +93,8 @@ func matching(list []credential, image string) []runtime.Auth {
 	}
 	var found []runtime.Auth
 	for _, c := range list {
-		if c.auth != (runtime.Auth{}) && covers(c.registry, reference.Domain(named), reference.Path(named)) && !slices.Contains(found, c.auth) {
+		if c.auth != (runtime.Auth{}) && covers(c.registry, reference.Domain(named), reference.Path(named)) &&
+			!slices.Contains(found, c.auth) {
 			found = append(found, c.auth)
 		}
 	}

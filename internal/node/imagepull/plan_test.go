@@ -53,18 +53,35 @@ func TestDecide(t *testing.T) {
 		tasks  map[key]appsv1beta1.ImageTagStatus
 		want   want
 	}{
-		"new tags wait, sorted":           {object: nodeImage(0, []string{"b", "a"}), want: want{Start: "[{img b} {img a}]", Tags: []appsv1beta1.ImageTagStatus{result("a", 0, waiting), result("b", 0, waiting)}, Counts: "2 2 0 0 0", Unfinished: true}},
-		"a tag listed twice":              {object: nodeImage(0, []string{"1", "1"}), want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, waiting)}, Counts: "1 1 0 0 0", Unfinished: true}},
-		"under way":                       {object: nodeImage(0, one), tasks: tasks(result("1", 0, pulling)), want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, pulling)}, Counts: "1 0 1 0 0", Unfinished: true}},
-		"ended and not recorded":          {object: nodeImage(0, one, result("1", 0, pulling)), tasks: tasks(result("1", 0, succeeded)), want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
-		"recorded":                        {object: nodeImage(0, one, result("1", 0, succeeded)), tasks: tasks(result("1", 0, succeeded)), want: want{Drop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
-		"recorded, after a restart":       {object: nodeImage(0, one, result("1", 0, failed)), want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, failed)}, Counts: "1 0 0 0 1"}},
-		"unfinished, after a restart":     {object: nodeImage(0, one, result("1", 0, pulling)), want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, waiting)}, Counts: "1 1 0 0 0", Unfinished: true}},
-		"a new version":                   {object: nodeImage(1, one, result("1", 0, failed)), want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 1, waiting)}, Counts: "1 1 0 0 0", Unfinished: true}},
-		"a new version while pulling":     {object: nodeImage(1, one), tasks: tasks(result("1", 0, pulling)), want: want{Start: "[{img 1}]", Stop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 1, waiting)}, Counts: "1 1 0 0 0", Unfinished: true}},
-		"given up by the manager":         {object: nodeImage(0, one, result("1", 0, failed)), tasks: tasks(result("1", 0, pulling)), want: want{Stop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, failed)}, Counts: "1 0 0 0 1"}},
-		"tag removed":                     {object: nodeImage(0, nil, result("1", 0, succeeded)), tasks: tasks(result("1", 0, pulling)), want: want{Stop: "[{img 1}]", Counts: "0 0 0 0 0"}},
-		"status of a tag not in the spec": {object: nodeImage(0, one, result("1", 0, succeeded), result("0", 0, failed)), want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
+		"new tags wait, sorted": {object: nodeImage(0, []string{"b", "a"}),
+			want: want{Start: "[{img b} {img a}]", Tags: []appsv1beta1.ImageTagStatus{result("a", 0, waiting), result("b", 0, waiting)},
+				Counts: "2 2 0 0 0", Unfinished: true}},
+		"a tag listed twice": {object: nodeImage(0, []string{"1", "1"}),
+			want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, waiting)}, Counts: "1 1 0 0 0",
+				Unfinished: true}},
+		"under way": {object: nodeImage(0, one), tasks: tasks(result("1", 0, pulling)),
+			want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, pulling)}, Counts: "1 0 1 0 0", Unfinished: true}},
+		"ended and not recorded": {object: nodeImage(0, one, result("1", 0, pulling)), tasks: tasks(result("1", 0, succeeded)),
+			want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
+		"recorded": {object: nodeImage(0, one, result("1", 0, succeeded)), tasks: tasks(result("1", 0, succeeded)),
+			want: want{Drop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
+		"recorded, after a restart": {object: nodeImage(0, one, result("1", 0, failed)),
+			want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, failed)}, Counts: "1 0 0 0 1"}},
+		"unfinished, after a restart": {object: nodeImage(0, one, result("1", 0, pulling)),
+			want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, waiting)}, Counts: "1 1 0 0 0",
+				Unfinished: true}},
+		"a new version": {object: nodeImage(1, one, result("1", 0, failed)),
+			want: want{Start: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 1, waiting)}, Counts: "1 1 0 0 0",
+				Unfinished: true}},
+		"a new version while pulling": {object: nodeImage(1, one), tasks: tasks(result("1", 0, pulling)),
+			want: want{Start: "[{img 1}]", Stop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 1, waiting)},
+				Counts: "1 1 0 0 0", Unfinished: true}},
+		"given up by the manager": {object: nodeImage(0, one, result("1", 0, failed)), tasks: tasks(result("1", 0, pulling)),
+			want: want{Stop: "[{img 1}]", Tags: []appsv1beta1.ImageTagStatus{result("1", 0, failed)}, Counts: "1 0 0 0 1"}},
+		"tag removed": {object: nodeImage(0, nil, result("1", 0, succeeded)), tasks: tasks(result("1", 0, pulling)),
+			want: want{Stop: "[{img 1}]", Counts: "0 0 0 0 0"}},
+		"status of a tag not in the spec": {object: nodeImage(0, one, result("1", 0, succeeded), result("0", 0, failed)),
+			want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := decide(snapshot{object: test.object, tasks: test.tasks, now: epoch})
@@ -74,8 +91,9 @@ func TestDecide(t *testing.T) {
 				}
 				return fmt.Sprint(keys)
 			}
-			got := want{Start: text(p.start), Stop: text(p.stop), Drop: text(p.drop), Tags: p.status.ImageStatuses["img"].Tags, Unfinished: p.unfinished,
-				Counts: fmt.Sprint(p.status.Desired, p.status.Waiting, p.status.Pulling, p.status.Succeeded, p.status.Failed)}
+			got := want{Start: text(p.start), Stop: text(p.stop), Drop: text(p.drop), Tags: p.status.ImageStatuses["img"].Tags,
+				Unfinished: p.unfinished,
+				Counts:     fmt.Sprint(p.status.Desired, p.status.Waiting, p.status.Pulling, p.status.Succeeded, p.status.Failed)}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -92,9 +110,13 @@ func TestFirstSync(t *testing.T) {
 		want   *appsv1beta1.SyncStatus
 	}{
 		"not all have ended": {object: nodeImage(0, []string{"1", "2"}, result("1", 0, succeeded)), first: first},
-		"none failed":        {object: nodeImage(0, []string{"1", "2", "3"}, result("1", 0, succeeded), result("2", 0, succeeded)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "2 images are present"}},
-		"one failed":         {object: nodeImage(0, []string{"1", "2"}, result("1", 0, succeeded), result("2", 0, failed)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Failed", Message: "1 of 2 images failed: img:2"}},
-		"the other is gone":  {object: nodeImage(0, []string{"1"}, result("1", 0, succeeded)), first: first, want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "1 image is present"}},
+		"none failed": {object: nodeImage(0, []string{"1", "2", "3"}, result("1", 0, succeeded), result("2", 0, succeeded)),
+			first: first,
+			want:  &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "2 images are present"}},
+		"one failed": {object: nodeImage(0, []string{"1", "2"}, result("1", 0, succeeded), result("2", 0, failed)), first: first,
+			want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Failed", Message: "1 of 2 images failed: img:2"}},
+		"the other is gone": {object: nodeImage(0, []string{"1"}, result("1", 0, succeeded)), first: first,
+			want: &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(epoch), Status: "Succeeded", Message: "1 image is present"}},
 		"told before": {object: func() *appsv1beta1.NodeImage {
 			n := nodeImage(0, nil)
 			n.Status.FirstSyncStatus = &appsv1beta1.SyncStatus{Message: "then"}
@@ -102,7 +124,8 @@ func TestFirstSync(t *testing.T) {
 		}(), want: &appsv1beta1.SyncStatus{Message: "then"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, decide(snapshot{object: test.object, first: test.first, now: epoch}).status.FirstSyncStatus); diff != "" {
+			if diff := cmp.Diff(test.want,
+				decide(snapshot{object: test.object, first: test.first, now: epoch}).status.FirstSyncStatus); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -118,7 +141,8 @@ func TestNames(t *testing.T) {
 	if got := (key{"nginx", sum}).reference(); got != "nginx@"+sum {
 		t.Error(got)
 	}
-	for a, b := range map[string]string{"nginx:1": "docker.io/library/nginx:1", "nginx@" + sum: "docker.io/library/nginx@" + sum, "r.io/a/b:2": "r.io/a/b:2"} {
+	for a, b := range map[string]string{"nginx:1": "docker.io/library/nginx:1", "nginx@" + sum: "docker.io/library/nginx@" + sum,
+		"r.io/a/b:2": "r.io/a/b:2"} {
 		if full(a) != full(b) || full(a) == "" {
 			t.Errorf("%s is not %s", a, b)
 		}

@@ -71,10 +71,13 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 			return nil, fmt.Errorf("configuration of credential providers %s: %q is not the name of a program", configFile, p.Name)
 		}
 		if p.TokenAttributes != nil {
-			return nil, fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none", configFile, p.Name)
+			return nil,
+				fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
+					configFile, p.Name)
 		}
 	}
-	return &Plugins{providers: config.Providers, folder: folder, clock: c, calls: make(chan struct{}, pluginCalls), cache: map[pluginKey]pluginAnswer{}}, nil
+	return &Plugins{providers: config.Providers, folder: folder, clock: c, calls: make(chan struct{}, pluginCalls),
+		cache: map[pluginKey]pluginAnswer{}}, nil
 }
 
 // Credentials implements Provider.
@@ -87,7 +90,8 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	var failures []error
 	for i := range p.providers {
 		provider := &p.providers[i]
-		if !slices.ContainsFunc(provider.MatchImages, func(pattern string) bool { return covers(pattern, reference.Domain(named), reference.Path(named)) }) {
+		if !slices.ContainsFunc(provider.MatchImages,
+			func(pattern string) bool { return covers(pattern, reference.Domain(named), reference.Path(named)) }) {
 			continue
 		}
 		list, err := p.ask(ctx, provider, named)
@@ -171,7 +175,8 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 }
 
 // call runs the program. Its standard error is told, its standard output is not: that holds credentials (ND-073).
-func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider, image string) (*credentialprovider.CredentialProviderResponse, error) {
+func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider,
+	image string) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
@@ -191,7 +196,8 @@ func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialPr
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	answer := &credentialprovider.CredentialProviderResponse{}
-	if json.Unmarshal(stdout.Bytes(), answer) != nil || answer.Kind != "CredentialProviderResponse" || answer.APIVersion != provider.APIVersion {
+	if json.Unmarshal(stdout.Bytes(), answer) != nil || answer.Kind != "CredentialProviderResponse" ||
+		answer.APIVersion != provider.APIVersion {
 		return nil, fmt.Errorf("it did not print a CredentialProviderResponse of %s", provider.APIVersion)
 	}
 	return answer, nil

@@ -34,7 +34,8 @@ func plugin(t *testing.T, script string) (config, folder string) {
 	folder = t.TempDir()
 	config = filepath.Join(folder, "config.yaml")
 	text := "#!/bin/sh\ncd " + folder + "\ncat > input\necho x >> calls\n" + script
-	if os.WriteFile(config, []byte(providers), 0o600) != nil || os.WriteFile(filepath.Join(folder, "login"), []byte(text), 0o700) != nil { //nolint:gosec // it is a program
+	if os.WriteFile(config, []byte(providers), 0o600) != nil ||
+		os.WriteFile(filepath.Join(folder, "login"), []byte(text), 0o700) != nil { //nolint:gosec // it is a program
 		t.Fatal("writing the plugin")
 	}
 	return config, folder
@@ -42,7 +43,8 @@ func plugin(t *testing.T, script string) (config, folder string) {
 
 const answers = `echo "{\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"Registry\",\"auth\":{\"*.r.io\":{\"username\":\"$USERNAME-$1\",\"password\":\"p\"}}}"`
 
-// IMG-137: plugins are asked about images that they are configured for, by kubelet's protocol, and their answers are kept as long as they say.
+// IMG-137: plugins are asked about images that they are configured for, by kubelet's protocol, and their answers are kept as long as they
+// say.
 func TestPlugins(t *testing.T) {
 	config, folder := plugin(t, answers)
 	clock := testclock.NewFakeClock(epoch)
@@ -70,7 +72,8 @@ func TestPlugins(t *testing.T) {
 		}
 	}
 	input, _ := os.ReadFile(filepath.Join(folder, "input"))
-	if want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"b.r.io/img:1"}`; string(input) != want {
+	if want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"b.r.io/img:1"}`; string(
+		input) != want {
 		t.Errorf("%s", input)
 	}
 	clock.Step(2 * time.Hour)
@@ -87,7 +90,8 @@ func TestBrokenPlugins(t *testing.T) {
 	if p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil); p != nil || err != nil {
 		t.Errorf("%v %v", p, err)
 	}
-	for name, text := range map[string]string{"no YAML": "{", "another kind": "kind: Other", "a path": strings.Replace(providers, "login", "../login", 1)} {
+	for name, text := range map[string]string{"no YAML": "{", "another kind": "kind: Other",
+		"a path": strings.Replace(providers, "login", "../login", 1)} {
 		file := filepath.Join(t.TempDir(), "config")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -96,13 +100,15 @@ func TestBrokenPlugins(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
-	for script, want := range map[string]string{"echo hunter2": "did not print", "echo hunter2; echo no network >&2; exit 3": "exit status 3: no network"} {
+	for script, want := range map[string]string{"echo hunter2": "did not print",
+		"echo hunter2; echo no network >&2; exit 3": "exit status 3: no network"} {
 		config, folder := plugin(t, script)
 		p, err := LoadPlugins(config, folder, testclock.NewFakeClock(epoch))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(fmt.Sprint(err), "hunter2") {
+		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(fmt.Sprint(err), "hunter2") {
 			t.Errorf("%v", err)
 		}
 	}

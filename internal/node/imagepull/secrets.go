@@ -39,8 +39,8 @@ type cachedSecret struct {
 	namespace string
 }
 
-// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is no copy also serves tags that no job owns: both were
-// put there by an administrator.
+// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is no copy also serves tags that no job owns: both
+// were put there by an administrator.
 func (c *cachedSecret) serves(jobs []string) bool {
 	if len(jobs) == 0 {
 		return !c.copied
@@ -51,8 +51,8 @@ func (c *cachedSecret) serves(jobs []string) bool {
 	})
 }
 
-// describe notes whom a secret is for: a copy is for the jobs in its references (IMG-113), or for those of its source's namespace where a release
-// wrote no references. Any other secret is for the jobs of its own namespace (IMG-111).
+// describe notes whom a secret is for: a copy is for the jobs in its references (IMG-113), or for those of its source's namespace where a
+// release wrote no references. Any other secret is for the jobs of its own namespace (IMG-111).
 func (c *cachedSecret) describe(secret *corev1.Secret) {
 	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
 	c.copied, c.namespace = source != "", secret.Namespace
@@ -76,9 +76,9 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns those of the secrets for a tag of these jobs, in their order. The tags of an image share its secrets, and are of jobs in
-// several namespaces: each secret is used only for the jobs that it is for. One that is missing or unusable is left out; that is logged when it is
-// found out and not at every use. That the API server is away is an error only for one that was never read.
+// credentials returns those of the secrets for a tag of these jobs, in their order. The tags of an image share its secrets, and are of jobs
+// in several namespaces: each secret is used only for the jobs that it is for. One that is missing or unusable is left out; that is logged
+// when it is found out and not at every use. That the API server is away is an error only for one that was never read.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
 	var all []credential
 	for _, name := range names {

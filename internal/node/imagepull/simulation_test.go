@@ -61,7 +61,8 @@ func simulate(t *testing.T, random *rand.Rand) {
 			}
 			return c.Get(ctx, name, object)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption) error {
 			fault := random.IntN(8)
 			if !calm && fault == 0 {
 				return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), errors.New("simulated"))
@@ -78,7 +79,8 @@ func simulate(t *testing.T, random *rand.Rand) {
 		},
 	})
 	restart := func() *reconciler {
-		return newReconciler(cached, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{}, Options{Node: "node", Events: b.events, Workers: workers})
+		return newReconciler(cached, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{},
+			Options{Node: "node", Events: b.events, Workers: workers})
 	}
 	end := func(r *reconciler) {
 		r.stop(r.all()...)
@@ -98,7 +100,8 @@ func simulate(t *testing.T, random *rand.Rand) {
 			now := b.object()
 			image := appsv1beta1.ImageSpec{}
 			for i := range random.IntN(5) {
-				image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), Version: int64(random.IntN(3)), ImagePullPolicy: appsv1beta1.PullAlways})
+				image.Tags = append(image.Tags,
+					appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), Version: int64(random.IntN(3)), ImagePullPolicy: appsv1beta1.PullAlways})
 			}
 			now.Spec.Images = map[string]appsv1beta1.ImageSpec{"img": image}
 			if err := b.api.Update(t.Context(), now); err != nil {

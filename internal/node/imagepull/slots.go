@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// slots bounds how many pulls run at once, in all and for each namespace: a pull lasts as long as its job and its registry like, so that one
-// namespace which had all the places would keep the others waiting (IMG-133).
+// slots bounds how many pulls run at once, in all and for each namespace: a pull lasts as long as its job and its registry like, so that
+// one namespace which had all the places would keep the others waiting (IMG-133).
 type slots struct {
 	mu    sync.Mutex
 	free  int // below 0: no limit
@@ -20,7 +20,8 @@ type slots struct {
 type place struct {
 	// turn is closed when it is its turn.
 	turn chan struct{}
-	// namespaces are those of the jobs that ask for the pull; none for a tag that no job owns, which only who administers the cluster can write.
+	// namespaces are those of the jobs that ask for the pull; none for a tag that no job owns, which only who administers the cluster can
+	// write.
 	namespaces []string
 	// counts is the namespace for which it pulls.
 	counts string

@@ -178,7 +178,8 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 			return id, size, err
 		}
 		left--
-		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", err.Error(), "after", pause, "attemptsLeft", left)
+		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", err.Error(), "after",
+			pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
 			return "", 0, context.Cause(ctx)
@@ -297,7 +298,8 @@ func unauthorized(err error) bool {
 		return true
 	}
 	text := strings.ToLower(err.Error())
-	for _, sign := range []string{"401", "403", "unauthorized", "authentication required", "access denied", "denied:", "forbidden", "insufficient_scope", "authorization failed"} {
+	for _, sign := range []string{"401", "403", "unauthorized", "authentication required", "access denied", "denied:", "forbidden",
+		"insufficient_scope", "authorization failed"} {
 		if strings.Contains(text, sign) {
 			return true
 		}

@@ -74,8 +74,10 @@ func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
 	_ = corev1.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
 	b := &bench{t: t, store: &store{}, events: record.NewFakeRecorder(99)}
-	b.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	b.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).
+		WithStatusSubresource(&appsv1beta1.NodeImage{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			b.writes++
 			return c.SubResource(sub).Patch(ctx, object, patch, opts...)
 		},
@@ -86,7 +88,8 @@ func newBench(t *testing.T, workers int, objects ...client.Object) *bench {
 			return c.Get(ctx, name, object, opts...)
 		},
 	}).Build()
-	b.reconciler = newReconciler(b.api, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{}, Options{Node: "node", Events: b.events, Workers: workers})
+	b.reconciler = newReconciler(b.api, b.api, func() (Images, error) { return b.store, nil }, clock.RealClock{},
+		Options{Node: "node", Events: b.events, Workers: workers})
 	return b
 }
 
@@ -159,7 +162,8 @@ func TestPullIsReported(t *testing.T) {
 			t.Error(r)
 		}
 		tag := b.object().Status.ImageStatuses["img"].Tags[0]
-		if tag.Phase != succeeded || tag.Progress != 100 || tag.ImageID != "img@sha256:id" || tag.CompletionTime.Sub(tag.StartTime.Time) != 10*time.Second {
+		if tag.Phase != succeeded || tag.Progress != 100 || tag.ImageID != "img@sha256:id" ||
+			tag.CompletionTime.Sub(tag.StartTime.Time) != 10*time.Second {
 			t.Errorf("%+v", tag)
 		}
 		if event := <-b.events.Events; event != "Normal PullImageSucceed Image img:1, elapsed time 10s" {
@@ -194,20 +198,26 @@ func TestAttempts(t *testing.T) {
 		took    time.Duration
 		phase   string
 	}{
-		"present":                 {present: true, phase: "1 Succeeded"},
-		"present, Always":         {spec: always, present: true, pulls: 1, phase: "1 Succeeded"},
-		"fails, pauses double":    {spec: policy(6, 600, 0), pull: broken, pulls: 7, took: (1 + 2 + 4 + 8 + 16 + 30) * time.Second, phase: "1 Failed no such image"},
+		"present":         {present: true, phase: "1 Succeeded"},
+		"present, Always": {spec: always, present: true, pulls: 1, phase: "1 Succeeded"},
+		"fails, pauses double": {spec: policy(6, 600, 0), pull: broken, pulls: 7, took: (1 + 2 + 4 + 8 + 16 + 30) * time.Second,
+			phase: "1 Failed no such image"},
 		"default back-off":        {pull: broken, pulls: 4, took: 7 * time.Second, phase: "1 Failed no such image"},
 		"no pause after the last": {spec: policy(0, 600, 0), pull: broken, pulls: 1, phase: "1 Failed no such image"},
-		"timeout of an attempt":   {spec: policy(0, 20, 0), pull: hang, pulls: 1, took: 20 * time.Second, phase: "1 Failed pulling was cancelled after the timeout of 20s"},
-		"timeout of hours":        {spec: policy(0, 7200, 0), pull: hang, pulls: 1, took: 2 * time.Hour, phase: "1 Failed pulling was cancelled after the timeout of 2h0m0s"},
-		"deadline in an attempt":  {spec: policy(9, 600, 30), pull: hang, pulls: 1, took: 30 * time.Second, phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
-		"deadline during a pause": {spec: policy(9, 600, 5), pull: broken, pulls: 3, took: 5 * time.Second, phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+		"timeout of an attempt": {spec: policy(0, 20, 0), pull: hang, pulls: 1, took: 20 * time.Second,
+			phase: "1 Failed pulling was cancelled after the timeout of 20s"},
+		"timeout of hours": {spec: policy(0, 7200, 0), pull: hang, pulls: 1, took: 2 * time.Hour,
+			phase: "1 Failed pulling was cancelled after the timeout of 2h0m0s"},
+		"deadline in an attempt": {spec: policy(9, 600, 30), pull: hang, pulls: 1, took: 30 * time.Second,
+			phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+		"deadline during a pause": {spec: policy(9, 600, 5), pull: broken, pulls: 3, took: 5 * time.Second,
+			phase: "1 Failed pulling exceeds the activeDeadlineSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := spec(test.spec, "1")
-				n.Spec.Images["img"].Tags[0].OwnerReferences = []corev1.ObjectReference{{Kind: "ImagePullJob", Namespace: "ns", Name: "job"}}
+				n.Spec.Images["img"].Tags[0].OwnerReferences = []corev1.ObjectReference{{Kind: "ImagePullJob", Namespace: "ns",
+					Name: "job"}}
 				b := newBench(t, 0, n)
 				b.store.pull = test.pull
 				if test.present {
@@ -225,7 +235,8 @@ func TestAttempts(t *testing.T) {
 				}
 				if want := 1; strings.Contains(test.phase, "Failed") {
 					want = 2 // the NodeImage and the job
-					if len(b.events.Events) != want || !strings.HasPrefix(<-b.events.Events, "Warning PullImageFailed Image img:1 on node node: ") {
+					if len(b.events.Events) != want ||
+						!strings.HasPrefix(<-b.events.Events, "Warning PullImageFailed Image img:1 on node node: ") {
 						t.Error("events")
 					}
 				} else if len(b.events.Events) != want {
@@ -236,7 +247,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133 (part), IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue is not pulled; waiting costs no deadline.
+// IMG-133 (part), IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue
+// is not pulled; waiting costs no deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
@@ -262,8 +274,8 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the tenant gain
-// anything by asking for the other's image, too.
+// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the
+// tenant gain anything by asking for the other's image, too.
 func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(tag string, namespaces ...string) appsv1beta1.ImageTagSpec {
@@ -348,7 +360,8 @@ func TestCredentials(t *testing.T) {
 			image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "cfg", Name: name})
 		}
 		n.Spec.Images["img"] = image
-		b := newBench(t, 0, n, secret("one", "ann", "docker.io"), secret("two", "ben", "https://index.docker.io/v1/"), secret("elsewhere", "eve", "r.io"))
+		b := newBench(t, 0, n, secret("one", "ann", "docker.io"), secret("two", "ben", "https://index.docker.io/v1/"),
+			secret("elsewhere", "eve", "r.io"))
 		b.store.pull = func(_ context.Context, _ string, auth runtime.Auth) error {
 			if auth.Username == "new" {
 				return nil
@@ -420,7 +433,10 @@ func TestDockerConfigurations(t *testing.T) {
 			t.Errorf("%s covers %s/%s: %v", test.registry, test.host, test.repository, got)
 		}
 	}
-	old := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.io":{"username":"u","password":"p","identitytoken":"i","registrytoken":"r"},"r.io/team":{"username":"t"}}`)}}
+	old := &corev1.Secret{Type: corev1.SecretTypeDockercfg,
+		Data: map[string][]byte{
+			corev1.DockerConfigKey: []byte(
+				`{"r.io":{"username":"u","password":"p","identitytoken":"i","registrytoken":"r"},"r.io/team":{"username":"t"}}`)}}
 	list, err := fromSecret(old)
 	want := []runtime.Auth{{Username: "t"}, {Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}}
 	if diff := cmp.Diff(want, matching(list, "r.io/team/app:1")); diff != "" || err != nil {

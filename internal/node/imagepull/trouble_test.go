@@ -35,8 +35,8 @@ func (u unreliable) Images(ctx context.Context) ([]runtime.Image, error) {
 	return u.store.Images(ctx)
 }
 
-// ND-037, ND-038, IMG-144: while no runtime answers, as at the start of a node or while the runtime restarts, pulls wait and do not fail for
-// good; the time of an attempt and the deadline still bound them, and the message says what was waited for.
+// ND-037, ND-038, IMG-144: while no runtime answers, as at the start of a node or while the runtime restarts, pulls wait and do not fail
+// for good; the time of an attempt and the deadline still bound them, and the message says what was waited for.
 func TestPullsWaitForTheRuntime(t *testing.T) {
 	away := fmt.Errorf("%w: it restarts", runtime.ErrUnavailable)
 	for name, test := range map[string]struct {
@@ -53,7 +53,8 @@ func TestPullsWaitForTheRuntime(t *testing.T) {
 		}},
 		"longer than an attempt": {until: time.Hour, spec: policy(0, 600, 0),
 			want: "1 Failed pulling was cancelled after the timeout of 10m0s: " + away.Error()},
-		"longer than the deadline": {until: time.Hour, spec: policy(9, 600, 30), want: "1 Failed pulling exceeds the activeDeadlineSeconds"},
+		"longer than the deadline": {until: time.Hour, spec: policy(9, 600, 30),
+			want: "1 Failed pulling exceeds the activeDeadlineSeconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -187,7 +188,8 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 		b := newBench(t, 0, spec(nil, "1"), secret("one", "ann", "docker.io"))
 		down := false
 		s := newSecrets(interceptor.NewClient(b.api.(client.WithWatch), interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, object client.Object,
+				opts ...client.GetOption) error {
 				if down {
 					return errors.New("connection refused")
 				}
@@ -217,7 +219,8 @@ func TestLongMessagesAreCut(t *testing.T) {
 		b.running.Wait()
 		b.pass()
 		tags := b.object().Status.ImageStatuses["img"].Tags
-		if at := slices.IndexFunc(tags, func(s appsv1beta1.ImageTagStatus) bool { return s.Phase == failed }); at < 0 || len(tags[at].Message) > 1024 || !strings.HasPrefix(tags[at].Message, "éé") {
+		if at := slices.IndexFunc(tags, func(s appsv1beta1.ImageTagStatus) bool { return s.Phase == failed }); at < 0 ||
+			len(tags[at].Message) > 1024 || !strings.HasPrefix(tags[at].Message, "éé") {
 			t.Errorf("%d tags, message of %d bytes", len(tags), len(tags[0].Message))
 		}
 		if event := <-b.events.Events; len(event) > 1100 || strings.Contains(event, "\ufffd") {
@@ -226,9 +229,10 @@ func TestLongMessagesAreCut(t *testing.T) {
 	})
 }
 
-// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for, a copy of an older
-// release for jobs of its source's namespace, and a secret that is no copy for jobs of its own namespace and for tags without a job: else one
-// tenant would pull private images of another with that one's credentials (IMG-111, IMG-113, IMG-118). A job that joins is seen within a second.
+// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for, a copy of an
+// older release for jobs of its source's namespace, and a secret that is no copy for jobs of its own namespace and for tags without a job:
+// else one tenant would pull private images of another with that one's credentials (IMG-111, IMG-113, IMG-118). A job that joins is seen
+// within a second.
 func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		copied := secret("copy", "ann", "docker.io")
@@ -236,7 +240,8 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		older := secret("older", "bob", "docker.io")
 		older.Annotations = map[string]string{pub.SecretSource: "shop/pull"}
 		b := newBench(t, 0, spec(nil, "1"), copied, older, secret("own", "node", "docker.io"))
-		names := []types.NamespacedName{{Namespace: "cfg", Name: "copy"}, {Namespace: "cfg", Name: "older"}, {Namespace: "cfg", Name: "own"}}
+		names := []types.NamespacedName{{Namespace: "cfg", Name: "copy"}, {Namespace: "cfg", Name: "older"},
+			{Namespace: "cfg", Name: "own"}}
 		s := b.puller.secrets
 		count := func(jobs ...string) int {
 			t.Helper()
@@ -249,7 +254,8 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		for _, test := range []struct {
 			jobs []string
 			want int
-		}{{[]string{"shop/warm"}, 2}, {[]string{"shop/other"}, 1}, {[]string{"mall/warm"}, 0}, {[]string{"shopping/warm"}, 0}, {[]string{"cfg/warm"}, 1},
+		}{{[]string{"shop/warm"}, 2}, {[]string{"shop/other"}, 1}, {[]string{"mall/warm"}, 0}, {[]string{"shopping/warm"}, 0},
+			{[]string{"cfg/warm"}, 1},
 			{nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}, {[]string{"cfg/warm", "shop/warm"}, 3}} {
 			if got := count(test.jobs...); got != test.want {
 				t.Errorf("%v: %d credentials", test.jobs, got)
@@ -275,7 +281,8 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 
 // A task asks for its own tag alone.
 func TestATaskAsksForItsJobs(t *testing.T) {
-	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"}, {Namespace: "mall", Name: "warm"}}}}
+	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"},
+		{Namespace: "mall", Name: "warm"}}}}
 	if diff := cmp.Diff([]string{"shop/warm", "mall/warm"}, owned.jobs()); diff != "" {
 		t.Error(diff)
 	}

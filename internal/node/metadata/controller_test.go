@@ -41,9 +41,11 @@ type world struct {
 func newWorld(t *testing.T, p *corev1.Pod) *world {
 	t.Helper()
 	w := &world{t: t, cri: fakecri.Start(t), events: record.NewFakeRecorder(99)}
-	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(clientgoscheme.Scheme).WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
+	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(clientgoscheme.Scheme).
+		WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
 		// The API server takes annotations in a patch of the status; the fake one does not.
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption) error {
 			body, _ := patch.Data(object)
 			w.patches = append(w.patches, sub+" "+string(body))
 			return c.Patch(ctx, object, patch)
@@ -56,8 +58,10 @@ func newWorld(t *testing.T, p *corev1.Pod) *world {
 }
 
 func (w *world) add(name, image, env string, n int, annotations map[string]string) {
-	w.cri.Add(fakecri.Container{ID: fmt.Sprintf("%s-%d", name, n), Name: name, Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
-		Created: time.Unix(int64(n), 0), RestartCount: n - 1, Hash: fmt.Sprintf("%x", number(inplace.PlainHash(name, image))), Image: image, Env: []string{"V=" + env}, Annotations: annotations})
+	w.cri.Add(fakecri.Container{ID: fmt.Sprintf("%s-%d", name, n), Name: name, Namespace: "ns", Pod: "p", UID: "u",
+		State:   cri.ContainerState_CONTAINER_RUNNING,
+		Created: time.Unix(int64(n), 0), RestartCount: n - 1, Hash: fmt.Sprintf("%x", number(inplace.PlainHash(name, image))), Image: image,
+		Env: []string{"V=" + env}, Annotations: annotations})
 }
 
 func (w *world) reconcile() reconcile.Result {
@@ -95,10 +99,12 @@ func TestReportIsOnePatch(t *testing.T) {
 	before := w.pod()
 	w.reconcile()
 	// A cache that is older than our write is not acted on.
-	w.r.client = interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-		before.DeepCopyInto(object.(*corev1.Pod))
-		return nil
-	}})
+	w.r.client = interceptor.NewClient(w.api.(client.WithWatch),
+		interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object,
+			_ ...client.GetOption) error {
+			before.DeepCopyInto(object.(*corev1.Pod))
+			return nil
+		}})
 	w.r.own.Cache = w.r.client
 	if result := w.reconcile(); len(w.patches) != 1 {
 		t.Errorf("%+v, %d patches", result, len(w.patches))
@@ -108,7 +114,8 @@ func TestReportIsOnePatch(t *testing.T) {
 	w.reconcile()
 	text := `{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://app-1\",\"restartCount\":0,\"hashes\":{\"plainHash\":` +
 		inplace.PlainHash("app", "app:1") + `,\"extractedEnvFromMetadataHash\":` + fmt.Sprint(hash("a")) + `}}]}`
-	want := []string{`status {"metadata":{"annotations":{"` + pub.RuntimeContainersMeta + `":"` + text + `"},"resourceVersion":"` + before.ResourceVersion + `","uid":"u"}}`}
+	want := []string{`status {"metadata":{"annotations":{"` + pub.RuntimeContainersMeta + `":"` + text + `"},"resourceVersion":"` +
+		before.ResourceVersion + `","uid":"u"}}`}
 	if diff := cmp.Diff(want, w.patches); diff != "" {
 		t.Error(diff)
 	}
@@ -117,13 +124,15 @@ func TestReportIsOnePatch(t *testing.T) {
 // ND-106, IPU-310: an environment that cannot be read is absent and tried again, later each time; no container is stopped for it.
 func TestUnreadableEnvironment(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
-	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true})
+	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
+		NoRecord: true})
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
 	w.r.clock = clock
 	first := w.reconcile()
 	clock.Step(3 * time.Second)
 	second := w.reconcile()
-	if first.RequeueAfter != 3*time.Second || second.RequeueAfter != 6*time.Second || len(w.patches) != 1 || strings.Contains(w.patches[0], "extracted") {
+	if first.RequeueAfter != 3*time.Second || second.RequeueAfter != 6*time.Second || len(w.patches) != 1 ||
+		strings.Contains(w.patches[0], "extracted") {
 		t.Errorf("%+v %+v %v", first, second, w.patches)
 	}
 	if len(w.r.restarts.wanted) > 0 || len(w.cri.Calls("StopContainer")) > 0 {
@@ -135,8 +144,9 @@ func TestUnreadableEnvironment(t *testing.T) {
 // be read: its pod would stay out of service for ever.
 func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})))
-	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true,
-		Hash: fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1"})
+	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
+		NoRecord: true,
+		Hash:     fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1"})
 	w.reconcile()
 	if err := w.restart(target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}); err != nil {
 		t.Error(err)
@@ -151,7 +161,8 @@ func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
 	w.r.clock = clock
-	c := fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, NoRecord: true, Created: time.Unix(1, 0)}
+	c := fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
+		NoRecord: true, Created: time.Unix(1, 0)}
 	w.cri.Add(c)
 	var after time.Duration
 	for range 20 {
@@ -177,19 +188,22 @@ func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	p := pod("b", updatingPod)
 	w := newWorld(t, p)
-	annotations := map[string]string{runtime.AnnotationTerminationGracePeriod: "7", runtime.AnnotationPreStop: `{"exec":{"command":["quit"]}}`}
+	annotations := map[string]string{runtime.AnnotationTerminationGracePeriod: "7",
+		runtime.AnnotationPreStop: `{"exec":{"command":["quit"]}}`}
 	w.add("app", "app:1", "a", 1, annotations)
 	w.cri.Set(func(s *fakecri.Server) {
 		s.OnExec = func(string, []string) (string, int32, error) { return "", 0, nil }
 		s.Restart = func(old fakecri.Container) *fakecri.Container {
-			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1, []string{"V=b"}
+			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1,
+				[]string{"V=b"}
 			return &old
 		}
 	})
 	w.reconcile()
 	w.reconcile()
 	target := target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}
-	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" || !w.r.restarts.wanted[target] || w.r.restarts.queue.NumRequeues(target) != 1 {
+	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" || !w.r.restarts.wanted[target] ||
+		w.r.restarts.queue.NumRequeues(target) != 1 {
 		t.Fatalf("wanted: %v", w.r.restarts.wanted)
 	}
 	if err := w.restart(target); err != nil {
@@ -198,7 +212,8 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	if err := w.restart(target); err == nil || !strings.Contains(err.Error(), errObsolete.Error()) {
 		t.Errorf("a second time: %v", err)
 	}
-	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 || calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second || len(w.cri.Calls("ExecSync")) != 1 {
+	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 || calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second ||
+		len(w.cri.Calls("ExecSync")) != 1 {
 		t.Errorf("%+v", calls)
 	}
 	if event := <-w.events.Events; event != "Normal Killing Stopping container app by the metadata restarter" {
@@ -211,7 +226,8 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, `"containerd://app-2"`) || !strings.Contains(got, fmt.Sprint(hash("b"))) {
+	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, `"containerd://app-2"`) ||
+		!strings.Contains(got, fmt.Sprint(hash("b"))) {
 		t.Error(got)
 	}
 	if len(w.r.restarts.wanted) > 0 {
@@ -290,16 +306,18 @@ func TestRecordedTermination(t *testing.T) {
 	}
 }
 
-// ND-003: what a daemon knows when it ends is found again by the next one, in the pod and in the runtime: what is reported already, and which container is to be
-// restarted; and the restart that the former one carried out is not carried out again. The simulations of restarts on request and of image pulls end the
-// daemon in between, too, and TestContainerIsConfined shows that there is no place where it could keep anything.
+// ND-003: what a daemon knows when it ends is found again by the next one, in the pod and in the runtime: what is reported already, and
+// which container is to be restarted; and the restart that the former one carried out is not carried out again. The simulations of restarts
+// on request and of image pulls end the daemon in between, too, and TestContainerIsConfined shows that there is no place where it could
+// keep anything.
 func TestTheNextDaemonGoesOn(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.add("app", "app:1", "a", 1, nil)
 	w.add("side", "side:1", "", 2, nil)
 	w.cri.Set(func(s *fakecri.Server) {
 		s.Restart = func(old fakecri.Container) *fakecri.Container {
-			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1, []string{"V=b"}
+			old.ID, old.Created, old.State, old.RestartCount, old.Env = "app-2", time.Unix(2, 0), cri.ContainerState_CONTAINER_RUNNING, 1,
+				[]string{"V=b"}
 			return &old
 		}
 	})
@@ -320,7 +338,8 @@ func TestTheNextDaemonGoesOn(t *testing.T) {
 	}
 	next()
 	next()
-	if len(w.r.restarts.wanted) != 0 || len(w.cri.Calls("StopContainer")) != 1 || len(w.patches) != 2 || !strings.Contains(w.patches[1], "containerd://app-2") {
+	if len(w.r.restarts.wanted) != 0 || len(w.cri.Calls("StopContainer")) != 1 || len(w.patches) != 2 ||
+		!strings.Contains(w.patches[1], "containerd://app-2") {
 		t.Errorf("after it: %v, %v, %v", w.r.restarts.wanted, w.cri.Calls("StopContainer"), w.patches)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-// ND-112 (part): the containers of one tenant, more than there are workers, do not end when their environment has changed. The restart of another
-// tenant goes on at once.
+// ND-112 (part): the containers of one tenant, more than there are workers, do not end when their environment has changed. The restart of
+// another tenant goes on at once.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	letGo := make(chan struct{})
@@ -40,8 +40,10 @@ func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.cri.Add(fakecri.Container{ID: "app-" + uid, Name: "app", Namespace: namespace, Pod: p.Name, UID: uid, State: cri.ContainerState_CONTAINER_RUNNING,
-			Created: time.Unix(1, 0), Hash: fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1", Env: []string{"V=a"}})
+		w.cri.Add(fakecri.Container{ID: "app-" + uid, Name: "app", Namespace: namespace, Pod: p.Name, UID: uid,
+			State:   cri.ContainerState_CONTAINER_RUNNING,
+			Created: time.Unix(1, 0), Hash: fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1",
+			Env: []string{"V=a"}})
 		return target{types.NamespacedName{Namespace: namespace, Name: p.Name}, p.UID, "app", "containerd://app-" + uid}
 	}
 	restarts := w.r.restarts

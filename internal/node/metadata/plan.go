@@ -193,13 +193,15 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 		why = "its restart was asked for"
 	case actual != 0 && actual != expected && (updating(s.Pod) || state.EnvContainers[container.Name] == current.ID):
 		why = "its environment from metadata changed"
-	case actual == 0 && s.Unreadable[current.ID] && state.EnvContainers[container.Name] == current.ID && lifecycle.State(s.Pod) != pub.LifecycleStateNormal:
+	case actual == 0 && s.Unreadable[current.ID] && state.EnvContainers[container.Name] == current.ID &&
+		lifecycle.State(s.Pod) != pub.LifecycleStateNormal:
 		why = "its environment from metadata changed, and what it has cannot be read"
 	default:
 		return
 	}
 	if replaced(container, current) {
-		plan.Left = append(plan.Left, fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image", container.Name, why))
+		plan.Left = append(plan.Left, fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image", container.Name,
+			why))
 		return
 	}
 	plan.Restarts = append(plan.Restarts, Restart{Container: *current, Init: init, Why: why})

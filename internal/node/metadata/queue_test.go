@@ -33,10 +33,12 @@ func TestARestartThatWaitsForItsNamespaceAsksNothing(t *testing.T) {
 			asked++
 			return c.Get(ctx, key, object, o...)
 		}})
-	q := newRestarter(&reconciler{live: live, clock: clock.RealClock{}, Options: Options{Events: record.NewFakeRecorder(100), Stops: stop.NewStops()}})
+	q := newRestarter(&reconciler{live: live, clock: clock.RealClock{},
+		Options: Options{Events: record.NewFakeRecorder(100), Stops: stop.NewStops()}})
 	rt, ended := endless(make(chan struct{})), make(chan error, stop.Most)
 	for range stop.Most {
-		q.stopper.Start(t.Context(), rt, stop.Request{Container: runtime.Container{PodNamespace: "hostile"}, Check: func(context.Context) error { return nil }},
+		q.stopper.Start(t.Context(), rt,
+			stop.Request{Container: runtime.Container{PodNamespace: "hostile"}, Check: func(context.Context) error { return nil }},
 			func(err error) { ended <- err })
 	}
 	begun, err := q.restart(t.Context(), target{Pod: types.NamespacedName{Namespace: "hostile", Name: "p"}}, nil)

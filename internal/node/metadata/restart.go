@@ -45,7 +45,8 @@ func restartPauses() workqueue.TypedRateLimiter[target] {
 
 func newRestarter(r *reconciler) *restarter {
 	return &restarter{reconciler: r, wanted: map[target]bool{},
-		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"}, queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			restartPauses(), workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
 }
 

@@ -18,7 +18,8 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !exists {
 		// A pod that has run without a report goes on so until something changes: else the start of a daemon would write to every pod
 		// of its node (ND-090).
-		return before == nil && !initial || before != nil && (containersChanged(before, now) || envFromMetadata && envChanged(before, now)) ||
+		return before == nil && !initial ||
+			before != nil && (containersChanged(before, now) || envFromMetadata && envChanged(before, now)) ||
 			envFromMetadata && restartWanted(now)
 	}
 	if before != nil && len(before.Spec.Containers) != len(now.Spec.Containers) {
@@ -45,7 +46,8 @@ func containersChanged(before, now *corev1.Pod) bool {
 	for _, status := range statuses(before) {
 		ids[status.Name] = status.ContainerID
 	}
-	return slices.ContainsFunc(statuses(now), func(s *corev1.ContainerStatus) bool { return s.ContainerID != "" && ids[s.Name] != s.ContainerID })
+	return slices.ContainsFunc(statuses(now),
+		func(s *corev1.ContainerStatus) bool { return s.ContainerID != "" && ids[s.Name] != s.ContainerID })
 }
 
 func envChanged(before, now *corev1.Pod) bool {
@@ -63,6 +65,7 @@ func restartWanted(pod *corev1.Pod) bool {
 		return false
 	}
 	return slices.ContainsFunc(statuses(pod), func(s *corev1.ContainerStatus) bool {
-		return s.ContainerID != "" && s.State.Running != nil && (state.RestartContainers[s.Name] == s.ContainerID || state.EnvContainers[s.Name] == s.ContainerID)
+		return s.ContainerID != "" && s.State.Running != nil && (state.RestartContainers[s.Name] == s.ContainerID ||
+			state.EnvContainers[s.Name] == s.ContainerID)
 	})
 }

@@ -37,7 +37,8 @@ func (w *world) answer(name string) (reconcile.Result, error) {
 	return answerer{w.r}.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: name}})
 }
 
-// CRR-060, CRR-093, CRR-164: a request that comes while a container of its pod takes long to end is answered nevertheless, and has its turn.
+// CRR-060, CRR-093, CRR-164: a request that comes while a container of its pod takes long to end is answered nevertheless, and has its
+// turn.
 func TestAnsweredBehindASlowStop(t *testing.T) {
 	w, _ := quiet(t, lasting)
 	stops := slow{w, make(chan struct{}), make(chan struct{})}
@@ -45,7 +46,10 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 	worked := make(chan error, 1)
 	go func() { worked <- w.rounds(2) }()
 	<-stops.begun
-	second := request(states(), force, lasting, func(r *appsv1beta1.ContainerRecreateRequest) { r.Name, r.UID, r.Status.Phase = "second", "2", "" })
+	second := request(states(), force, lasting, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.Name, r.UID, r.Status.Phase = "second",
+			"2", ""
+	})
 	if err := w.api.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +78,8 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 	}
 }
 
-// CRR-091: while a container is being stopped for one request, nothing is done for another one of the same pod but to tell that it waits, however
-// often somebody looks, whatever container it is about; TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother is about other pods.
+// CRR-091: while a container is being stopped for one request, nothing is done for another one of the same pod but to tell that it waits,
+// however often somebody looks, whatever container it is about; TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother is about other pods.
 func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	w, now := quiet(t, lasting)
 	stops := slow{w, make(chan struct{}), make(chan struct{})}
@@ -83,7 +87,8 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	look := func() {
 		t.Helper()
 		w.sync()
-		if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "p"}}); err != nil {
+		if _, err := w.r.Reconcile(t.Context(),
+			reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "p"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,7 +105,8 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	for range 5 {
 		look() // a second stop would close a channel that is closed
 	}
-	if list := w.all(); list[1].Status.Phase != pending || list[1].Status.ContainerRecreateStates != nil || now().Status.ContainerRecreateStates[0].IsKilled {
+	if list := w.all(); list[1].Status.Phase != pending || list[1].Status.ContainerRecreateStates != nil ||
+		now().Status.ContainerRecreateStates[0].IsKilled {
 		t.Errorf("%+v", list)
 	}
 	close(stops.end)
@@ -148,7 +154,8 @@ func TestAnswersOnlyWhatIsOpen(t *testing.T) {
 	stale := now()
 	live := w.r.live
 	w.r.live = interceptor.NewClient(w.api, interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+			...client.SubResourcePatchOption) error {
 			return apierrors.NewConflict(schema.GroupResource{}, "r", errors.New("simulated"))
 		}})
 	if result, err := w.answer("r"); err != nil || result.RequeueAfter != again || now().Status.Phase != "" {

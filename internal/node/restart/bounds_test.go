@@ -43,7 +43,8 @@ func TestWhenAContainerIsBack(t *testing.T) {
 		"a moment is missing": {3, 3*time.Second - time.Nanosecond, false, time.Millisecond},
 	} {
 		current := run("a", 1)
-		s := &Snapshot{Request: request(ready("a-1"), seconds(tt.min)), Now: epoch.Add(tt.after), Inspected: map[string]runtime.Status{current.ID: {StartedAt: epoch}}}
+		s := &Snapshot{Request: request(ready("a-1"), seconds(tt.min)), Now: epoch.Add(tt.after),
+			Inspected: map[string]runtime.Status{current.ID: {StartedAt: epoch}}}
 		plan := &Plan{After: time.Minute}
 		if got := s.back(&current, plan); got != tt.back || plan.After != tt.again {
 			t.Errorf("%s: %v, again in %s", name, got, plan.After)
@@ -54,7 +55,8 @@ func TestWhenAContainerIsBack(t *testing.T) {
 // CRR-131 (part): whether kubelet starts a container again depends on its own rules, not on those of another.
 func TestWhoStaysStopped(t *testing.T) {
 	never := corev1.ContainerRestartPolicyNever
-	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "a"}, {Name: "b", RestartPolicy: &never}}}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways,
+		Containers: []corev1.Container{{Name: "a"}, {Name: "b", RestartPolicy: &never}}}}
 	for name, stays := range map[string]bool{"a": false, "b": true} {
 		current := run(name, 0)
 		s := &Snapshot{Request: request(), Pod: pod, Inspected: map[string]runtime.Status{current.ID: {ExitCode: 1}}}

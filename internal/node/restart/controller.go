@@ -67,12 +67,14 @@ type reconciler struct {
 	graces sync.Map
 	// seen are the open requests of pods, by the pod's name: since when they are known here.
 	seen sync.Map
-	// stops are the channels, by the pod's name, on which the outcome of the stop comes that was begun last (CRR-091). wake has a pod looked at.
+	// stops are the channels, by the pod's name, on which the outcome of the stop comes that was begun last (CRR-091). wake has a pod
+	// looked at.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway tells whether a container of the pod is being stopped. The error is what came of the stop that has ended since it was last asked.
+// underway tells whether a container of the pod is being stopped. The error is what came of the stop that has ended since it was last
+// asked.
 func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	known, _ := r.stops.Load(pod)
 	outcome, ok := known.(chan error)
@@ -89,7 +91,8 @@ func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 }
 
 // see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
-// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation (CRR-129).
+// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation
+// (CRR-129).
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
 	if len(open) == 0 {
 		r.seen.Delete(pod)
@@ -138,7 +141,8 @@ func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest,
 
 // Setup adds the controller to the manager, whose cache holds the active requests of this node only (CRR-090).
 func Setup(mgr ctrl.Manager, options Options) error {
-	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	live, err := client.New(mgr.GetConfig(),
+		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
@@ -155,7 +159,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			r.wake = queue.Add // sources are started before workers
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}). // CRR-098, ND-059
+		// CRR-098, ND-059
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
@@ -180,7 +185,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	var open []*appsv1beta1.ContainerRecreateRequest
 	for i := range list.Items {
 		// Active requests of one node are few: an index would cost more than it saves.
-		if request := &list.Items[i]; request.Spec.PodName == key.Name && request.Status.CompletionTime == nil && request.DeletionTimestamp == nil {
+		if request := &list.Items[i]; request.Spec.PodName == key.Name && request.Status.CompletionTime == nil &&
+			request.DeletionTimestamp == nil {
 			open = append(open, request)
 		}
 	}
@@ -345,13 +351,15 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		r.wake(reconcile.Request{NamespacedName: key})
 	}) {
 		r.stops.Delete(key)
-		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for",
+			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 	}
 	return nil
 }
 
 // stopped records what came of a stop (CRR-123).
-func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime, err error) error {
+func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
+	err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out what became of it
@@ -366,7 +374,8 @@ func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.Container
 			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
 		}
 		if over {
-			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name, "answer", err.Error())
+			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name,
+				"answer", err.Error())
 			err = nil
 		}
 	}
@@ -389,7 +398,8 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 // order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104). No request
 // gives its container more time to end than the pod has (CRR-102).
 func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
-	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name, Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
+	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
+		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
 		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
 	own := stop.GraceOf(c.Annotations)
 	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
@@ -453,7 +463,8 @@ func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, 
 			if state := &plan.States[i]; state.Name == container && failure == nil {
 				*state = State{Name: container, Phase: recreating, IsKilled: true}
 			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)), IsKilled: state.IsKilled}
+				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)),
+					IsKilled: state.IsKilled}
 			}
 		}
 		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {
@@ -476,7 +487,8 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 	if plan.Message != "" {
 		status["message"] = plan.Message
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID, "resourceVersion": request.ResourceVersion}, "status": status})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID, "resourceVersion": request.ResourceVersion},
+		"status": status})
 	if err != nil {
 		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
 	}

@@ -71,7 +71,8 @@ func TestRuntimeIsMissing(t *testing.T) {
 	if err := w.rounds(2); err != nil {
 		t.Error(err)
 	}
-	if s := now().Status; s.Phase != completed || s.Message != `failed to find runtime service: no runtime named "docker" on this node` || s.ContainerRecreateStates[1].Phase != failed {
+	if s := now().Status; s.Phase != completed || s.Message != `failed to find runtime service: no runtime named "docker" on this node` ||
+		s.ContainerRecreateStates[1].Phase != failed {
 		t.Errorf("%+v", s)
 	}
 }
@@ -85,11 +86,15 @@ func TestFailedStop(t *testing.T) {
 		want   []State
 	}{
 		"Fail": {err: errors.New("cannot kill"), change: func(*appsv1beta1.ContainerRecreateRequest) {}, want: []State{
-			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "given up because container a failed"}}},
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"},
+			{Name: "b", Phase: failed, Message: "given up because container a failed"}}},
 		"Ignore": {err: errors.New("cannot kill"), change: ignore, want: []State{
-			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"}, {Name: "b", Phase: failed, Message: "kill container error: cannot kill"}}},
-		"runtime away":   {err: runtime.ErrUnavailable, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
-		"container gone": {err: runtime.ErrNotFound, change: ignore, want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+			{Name: "a", Phase: failed, Message: "kill container error: cannot kill"},
+			{Name: "b", Phase: failed, Message: "kill container error: cannot kill"}}},
+		"runtime away": {err: runtime.ErrUnavailable, change: ignore,
+			want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
+		"container gone": {err: runtime.ErrNotFound, change: ignore,
+			want: []State{{Name: "a", Phase: pending}, {Name: "b", Phase: pending}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, now := quiet(t, test.change)
@@ -109,7 +114,8 @@ func TestFailedStop(t *testing.T) {
 // CRR-086, CRR-161: the grace period lasts as long as it should, whether the node's clock is behind the manager's or ahead of it, and
 // nothing is remembered of a request that has ended.
 func TestGraceOfAnotherClock(t *testing.T) {
-	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
+		"the node is behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			w, now := quiet(t, unready(epoch.Add(-ahead)), func(r *appsv1beta1.ContainerRecreateRequest) {
 				seconds := int64(30)
@@ -133,10 +139,11 @@ func TestGraceOfAnotherClock(t *testing.T) {
 	}
 }
 
-// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it nevertheless;
-// nothing is remembered of a request that is over.
+// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it
+// nevertheless; nothing is remembered of a request that is over.
 func TestDeadlineOfAnotherClock(t *testing.T) {
-	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour, "the node is behind": -time.Hour} {
+	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
+		"the node is behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			minute := int64(60)
 			for after, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, 61 * time.Second: false} {
@@ -170,7 +177,8 @@ func (l late) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return errors.New("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
 }
 
-// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has been replaced: that is no failure.
+// CRR-123, CRR-128: a stop whose answer did not come in time has worked if the container has ended, or has been replaced: that is no
+// failure.
 func TestStopWithoutAnswer(t *testing.T) {
 	for name, test := range map[string]func(*world){
 		"ended":    func(*world) {},
@@ -190,7 +198,8 @@ func TestStopWithoutAnswer(t *testing.T) {
 				w.manager()
 				w.clock.Step(time.Second)
 			}
-			if s := now().Status; s.CompletionTime == nil || s.ContainerRecreateStates[0].Phase != succeeded || !s.ContainerRecreateStates[0].IsKilled || s.ContainerRecreateStates[1].Phase != succeeded {
+			if s := now().Status; s.CompletionTime == nil || s.ContainerRecreateStates[0].Phase != succeeded ||
+				!s.ContainerRecreateStates[0].IsKilled || s.ContainerRecreateStates[1].Phase != succeeded {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -219,7 +228,8 @@ func TestStopOfUnknownOutcome(t *testing.T) {
 	w, now := quiet(t)
 	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
 	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
-	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending || now().Status.CompletionTime != nil {
+	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending ||
+		now().Status.CompletionTime != nil {
 		t.Errorf("%v %+v", err, now().Status)
 	}
 	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, nil}, nil }
@@ -291,12 +301,14 @@ func TestOrderOfAStop(t *testing.T) {
 	sleep := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}
 	tcp := &appsv1beta1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}
 	pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}, Spec: corev1.PodSpec{
-		Containers:     []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{Name: "web"}}, Lifecycle: &corev1.Lifecycle{PreStop: sleep}}},
+		Containers: []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{{Name: "web"}},
+			Lifecycle: &corev1.Lifecycle{PreStop: sleep}}},
 		InitContainers: []corev1.Container{{Name: "b"}}}}
 	r := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[1].PreStop = tcp })
 	a, b := run("a", 0), run("b", 0)
 	first, second, unknown := w.r.order(r, pod, &a), w.r.order(r, pod, &b), w.r.order(r, nil, &a)
-	if first.Hook != sleep || first.Ports[0].Name != "web" || first.PodIP != "10.0.0.1" || first.Grace != 30*time.Second || first.Init || first.By != "ContainerRecreateRequest r" {
+	if first.Hook != sleep || first.Ports[0].Name != "web" || first.PodIP != "10.0.0.1" || first.Grace != 30*time.Second || first.Init ||
+		first.By != "ContainerRecreateRequest r" {
 		t.Errorf("%+v", first)
 	}
 	if second.Hook.TCPSocket != tcp.TCPSocket || !second.Init || unknown.Hook != nil {

@@ -177,9 +177,12 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	case current == nil:
 		after.Message = notFound
 		return after
-	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName || current.PodUID != s.Request.Labels[pub.RecreatePodUID]: // CRR-099
+	// CRR-099
+	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName ||
+		current.PodUID != s.Request.Labels[pub.RecreatePodUID]:
 		after.Phase = failed
-		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request", current.PodNamespace, current.PodName)
+		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request", current.PodNamespace,
+			current.PodName)
 		return after
 	case current.Exited:
 		if stays := s.stays(c.Name, current); stays != "" {
@@ -205,9 +208,10 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 
 // back tells whether the new container is ready and has run long enough (CRR-114, CRR-118, CRR-119).
 func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
-	ready := slices.ContainsFunc(s.Request.Status.ContainerStatusSnapshot, func(k appsv1beta1.ContainerRecreateRequestContainerStatus) bool {
-		return k.Name == current.Name && k.ContainerID == current.ID && k.Ready
-	})
+	ready := slices.ContainsFunc(s.Request.Status.ContainerStatusSnapshot,
+		func(k appsv1beta1.ContainerRecreateRequestContainerStatus) bool {
+			return k.Name == current.Name && k.ContainerID == current.ID && k.Ready
+		})
 	started := s.Inspected[current.ID].StartedAt
 	if !ready || !current.Running || started.IsZero() {
 		return false
@@ -232,7 +236,8 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name && !restarts(s.Pod, &list[i], inspected.ExitCode) {
-				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again", inspected.ExitCode)
+				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
+					inspected.ExitCode)
 			}
 		}
 	}
@@ -242,7 +247,8 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 // restarts tells whether kubelet starts the container again after that exit code: rules of the container, its policy, that of the pod.
 func restarts(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes != nil && slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+		if rule.ExitCodes != nil &&
+			slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
 			return true // all actions there are restart it
 		}
 	}
@@ -312,7 +318,8 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			return
 		}
 		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
-			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
+			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace),
+				min(plan.After, left)
 			return
 		}
 	}

@@ -24,7 +24,8 @@ func request(changes ...change) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r", CreationTimestamp: metav1.NewTime(epoch),
 			Labels: map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node", pub.RecreatePodUID: "u"}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: "Fail"}},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p",
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: "Fail"}},
 	}
 	for _, name := range []string{"a", "b"} {
 		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: name,
@@ -63,7 +64,8 @@ var (
 
 // run is container <name>-<n>, running; end is the same, ended.
 func run(name string, n int) runtime.Container {
-	return runtime.Container{ID: fmt.Sprintf("containerd://%s-%d", name, n), Name: name, PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true,
+	return runtime.Container{ID: fmt.Sprintf("containerd://%s-%d", name, n), Name: name, PodNamespace: "ns", PodName: "p", PodUID: "u",
+		Running:   true,
 		CreatedAt: epoch.Add(time.Duration(n) * time.Minute), RestartCount: int32(n)}
 }
 
@@ -83,7 +85,8 @@ func TestEvaluate(t *testing.T) {
 		return s
 	}
 	pod := func(policy corev1.RestartPolicy, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: policy, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}, Status: corev1.PodStatus{Phase: phase}}
+		return &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: policy, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}},
+			Status: corev1.PodStatus{Phase: phase}}
 	}
 	seconds := func(n int64) *int64 { return &n }
 	alike := []runtime.Container{run("a", 0), run("b", 0)}
@@ -102,87 +105,139 @@ func TestEvaluate(t *testing.T) {
 		other := run("a", 0)
 		change(&other)
 		return rule{request: request(), containers: []runtime.Container{other, run("b", 0)}, want: Plan{Record: true},
-			states: []State{st("a", failed, false, "the container belongs to pod "+pod+", which is not that of the request"), st("b", pending, false)}}
+			states: []State{st("a", failed, false, "the container belongs to pod "+pod+", which is not that of the request"),
+				st("b", pending, false)}}
 	}
 	for name, test := range map[string]rule{
-		"CRR-094 new: straight to Recreating": {request: request(states(), func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }), containers: alike,
+		"CRR-094 new: straight to Recreating": {request: request(states(),
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = "" }), containers: alike,
 			states: []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-123 the first is stopped":                   {request: request(), containers: alike, stop: "containerd://a-0"},
-		"CRR-121 unordered: the next when it is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))), containers: []runtime.Container{end(), run("b", 0)}, stop: "containerd://b-0"},
-		"CRR-122 ordered: not before it is back": {request: request(inOrder, states(st("a", recreating, true), st("b", pending, false))), containers: []runtime.Container{run("a", 1), run("b", 0)},
-			want: Plan{Waiting: "container a has to come back ready"}},
-		"CRR-122 ordered: it is back":               {request: request(inOrder, states(st("a", succeeded, true), st("b", pending, false))), containers: []runtime.Container{run("a", 1), run("b", 0)}, stop: "containerd://b-0"},
-		"CRR-122 ordered: it failed and is ignored": {request: request(inOrder, ignore, states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},
-		"CRR-110 final states stay":                 {request: request(states(st("a", succeeded, true, "x"), st("b", succeeded, false))), want: Plan{Record: true, Complete: true, Phase: completed}},
+		"CRR-123 the first is stopped": {request: request(), containers: alike, stop: "containerd://a-0"},
+		"CRR-121 unordered: the next when it is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))),
+			containers: []runtime.Container{end(), run("b", 0)}, stop: "containerd://b-0"},
+		"CRR-122 ordered: not before it is back": {request: request(inOrder, states(st("a", recreating, true), st("b", pending, false))),
+			containers: []runtime.Container{run("a", 1), run("b", 0)},
+			want:       Plan{Waiting: "container a has to come back ready"}},
+		"CRR-122 ordered: it is back": {request: request(inOrder, states(st("a", succeeded, true), st("b", pending, false))),
+			containers: []runtime.Container{run("a", 1), run("b", 0)}, stop: "containerd://b-0"},
+		"CRR-122 ordered: it failed and is ignored": {request: request(inOrder, ignore,
+			states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},
+		"CRR-110 final states stay": {request: request(states(st("a", succeeded, true, "x"), st("b", succeeded, false))),
+			want: Plan{Record: true, Complete: true, Phase: completed}},
 		"CRR-111 not on the node": {request: request(), containers: []runtime.Container{run("a", 0)},
 			states: []State{st("a", pending, false), st("b", pending, false, notFound)}, want: Plan{Record: true}},
-		"CRR-126 the missing one does not hold up the next": {request: request(states(st("a", pending, false, notFound), st("b", pending, false))), containers: []runtime.Container{run("b", 0)}, stop: "containerd://b-0"},
-		"CRR-120 ordered: the missing one does": {request: request(inOrder, states(st("a", pending, false, notFound), st("b", pending, false))), containers: []runtime.Container{run("b", 0)},
+		"CRR-126 the missing one does not hold up the next": {
+			request:    request(states(st("a", pending, false, notFound), st("b", pending, false))),
+			containers: []runtime.Container{run("b", 0)}, stop: "containerd://b-0"},
+		"CRR-120 ordered: the missing one does": {request: request(inOrder,
+			states(st("a", pending, false, notFound), st("b", pending, false))), containers: []runtime.Container{run("b", 0)},
 			want: Plan{Waiting: "container a is not on the node"}},
 		"CRR-112 it ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Running"),
 			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-124 marked without a stop": {request: request(states(st("a", recreating, false), st("b", pending, false))), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Running"),
+		"CRR-124 marked without a stop": {request: request(states(st("a", recreating, false), st("b", pending, false))),
+			containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Running"),
 			states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-128 restarted before: counts as recreated": {request: request(ready("a-1")), containers: []runtime.Container{run("a", 1), run("b", 0)},
-			states: []State{st("a", succeeded, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-114, CRR-165 restarted under the same ID": {request: request(), containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.RestartCount = 1; return c }(), run("b", 0)},
-			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-114 ready is another one": {request: request(ready("a-1"), states(st("a", recreating, true), st("b", recreating, true))), containers: []runtime.Container{run("a", 2), run("b", 1)},
-			want: Plan{Waiting: "container a has to come back ready"}},
-		"CRR-118, CRR-119 not long enough": {request: request(ready("a-1"), strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.MinStartedSeconds = 61 }),
+		"CRR-128 restarted before: counts as recreated": {request: request(ready("a-1")),
+			containers: []runtime.Container{run("a", 1), run("b", 0)},
+			states:     []State{st("a", succeeded, false), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-114, CRR-165 restarted under the same ID": {request: request(),
+			containers: []runtime.Container{func() runtime.Container { c := run("a", 0); c.RestartCount = 1; return c }(), run("b", 0)},
+			states:     []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-114 ready is another one": {request: request(ready("a-1"), states(st("a", recreating, true), st("b", recreating, true))),
+			containers: []runtime.Container{run("a", 2), run("b", 1)},
+			want:       Plan{Waiting: "container a has to come back ready"}},
+		"CRR-118, CRR-119 not long enough": {request: request(ready("a-1"),
+			strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.MinStartedSeconds = 61 }),
 			states(st("a", recreating, true), st("b", recreating, true))), containers: []runtime.Container{run("a", 9), run("b", 9)},
 			want: Plan{Waiting: "container a has to come back ready"}},
 		"CRR-113 force: recorded first": {request: request(force), containers: alike,
-			states: []State{st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-113 force: also what restarted since": {request: request(force, states(st("a", pending, false, "stopping container containerd://a-1"), st("b", pending, false))),
+			states: []State{st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false)},
+			want:   Plan{Record: true}},
+		"CRR-113 force: also what restarted since": {request: request(force,
+			states(st("a", pending, false, "stopping container containerd://a-1"), st("b", pending, false))),
 			containers: []runtime.Container{run("a", 1), run("b", 0)}, stop: "containerd://a-1"},
-		"CRR-130 force: the recorded one is gone, it was stopped": {request: request(force, states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))),
-			containers: []runtime.Container{run("a", 1), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-130 force: the recorded one ended": {request: request(force, states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))), pod: pod("Always", "Running"),
-			containers: []runtime.Container{end(), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-130 killed and still there: not again": {request: request(states(st("a", pending, true), st("b", succeeded, true))), containers: alike,
-			want: Plan{Waiting: "container a has to end"}},
-		"CRR-115 it runs as when the request was made, and was stopped for it": {request: request(states(st("a", recreating, true), st("b", succeeded, true))), containers: alike,
+		"CRR-130 force: the recorded one is gone, it was stopped": {request: request(force,
+			states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))),
+			containers: []runtime.Container{run("a", 1), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)},
+			want: Plan{Record: true}},
+		"CRR-130 force: the recorded one ended": {request: request(force,
+			states(st("a", pending, false, "stopping container containerd://a-0"), st("b", pending, false))), pod: pod("Always", "Running"),
+			containers: []runtime.Container{end(), run("b", 0)}, states: []State{st("a", recreating, true), st("b", pending, false)},
+			want: Plan{Record: true}},
+		"CRR-130 killed and still there: not again": {request: request(states(st("a", pending, true), st("b", succeeded, true))),
+			containers: alike,
+			want:       Plan{Waiting: "container a has to end"}},
+		"CRR-115 it runs as when the request was made, and was stopped for it": {
+			request: request(states(st("a", recreating, true), st("b", succeeded, true))), containers: alike,
 			states: []State{st("a", pending, true), st("b", succeeded, true)}, want: Plan{Record: true}},
-		"CRR-115 it runs as when the request was made, and was not stopped": {request: request(states(st("a", recreating, false), st("b", succeeded, true))), containers: alike,
+		"CRR-115 it runs as when the request was made, and was not stopped": {
+			request: request(states(st("a", recreating, false), st("b", succeeded, true))), containers: alike,
 			states: []State{st("a", pending, false), st("b", succeeded, true)}, want: Plan{Record: true}},
-		"CRR-117 the states are in the order of the spec": {request: request(states(st("b", pending, false), st("a", pending, false))), containers: alike,
-			states: []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-117 what changed is recorded before anything is stopped": {request: request(states(st("a", recreating, true), st("b", pending, false))), containers: alike[1:],
+		"CRR-117 the states are in the order of the spec": {request: request(states(st("b", pending, false), st("a", pending, false))),
+			containers: alike,
+			states:     []State{st("a", pending, false), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-117 what changed is recorded before anything is stopped": {
+			request: request(states(st("a", recreating, true), st("b", pending, false))), containers: alike[1:],
 			states: []State{st("a", pending, true, notFound), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-125 Fail ends the request": {request: request(states(st("a", failed, false, "kill container error: x"), st("b", pending, false))), containers: alike,
-			states: []State{st("a", failed, false, "kill container error: x"), st("b", failed, false, givenUp)}, want: Plan{Record: true, Complete: true, Phase: completed}},
-		"CRR-125 Ignore goes on":                {request: request(ignore, states(st("a", failed, false), st("b", pending, false))), containers: alike, stop: "containerd://b-0"},
-		"CRR-127 Ignore ends, too":              {request: request(ignore, states(st("a", failed, false), st("b", succeeded, true))), want: Plan{Record: true, Complete: true, Phase: completed}},
+		"CRR-125 Fail ends the request": {
+			request: request(states(st("a", failed, false, "kill container error: x"), st("b", pending, false))), containers: alike,
+			states: []State{st("a", failed, false, "kill container error: x"), st("b", failed, false, givenUp)},
+			want:   Plan{Record: true, Complete: true, Phase: completed}},
+		"CRR-125 Ignore goes on": {request: request(ignore, states(st("a", failed, false), st("b", pending, false))),
+			containers: alike, stop: "containerd://b-0"},
+		"CRR-127 Ignore ends, too": {request: request(ignore, states(st("a", failed, false), st("b", succeeded, true))),
+			want: Plan{Record: true, Complete: true, Phase: completed}},
 		"CRR-099, CRR-168 of another namespace": foreign(func(c *runtime.Container) { c.PodNamespace = "kube-system" }, "kube-system/p"),
 		"CRR-099 another pod's":                 foreign(func(c *runtime.Container) { c.PodName = "q" }, "ns/q"),
 		"CRR-099 of a former pod of the name":   foreign(func(c *runtime.Container) { c.PodUID = "former" }, "ns/p"),
-		"CRR-099 nobody knows of which pod":     foreign(func(c *runtime.Container) { c.PodNamespace, c.PodName, c.PodUID = "", "", "" }, "/"),
-		"CRR-131, CRR-167 the pod has ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Always", "Succeeded"),
-			states: []State{st("a", succeeded, false, "the container stays stopped: the pod has ended (Succeeded)"), st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-099 nobody knows of which pod": foreign(func(c *runtime.Container) { c.PodNamespace, c.PodName, c.PodUID = "", "", "" },
+			"/"),
+		"CRR-131, CRR-167 the pod has ended": {request: request(), containers: []runtime.Container{end(), run("b", 0)},
+			pod: pod("Always", "Succeeded"),
+			states: []State{st("a", succeeded, false, "the container stays stopped: the pod has ended (Succeeded)"),
+				st("b", pending, false)}, want: Plan{Record: true}},
 		"CRR-131 Never": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("Never", "Running"), exit: 3,
-			states: []State{st("a", succeeded, false, "the container stays stopped: it ended with exit code 3 and its restart policy does not start it again"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131 OnFailure and exit code 3": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("OnFailure", "Running"), exit: 3,
+			states: []State{st("a", succeeded, false,
+				"the container stays stopped: it ended with exit code 3 and its restart policy does not start it again"),
+				st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-131 OnFailure and exit code 3": {request: request(), containers: []runtime.Container{end(), run("b", 0)},
+			pod: pod("OnFailure", "Running"), exit: 3,
 			states: []State{st("a", recreating, false), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-131 OnFailure and exit code 0": {request: request(), containers: []runtime.Container{end(), run("b", 0)}, pod: pod("OnFailure", "Running"),
-			states: []State{st("a", succeeded, false, "the container stays stopped: it ended with exit code 0 and its restart policy does not start it again"), st("b", pending, false)}, want: Plan{Record: true}},
-		"CRR-086 no condition yet": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(0) })), containers: alike,
-			want: Plan{Waiting: "the pod has not been made not ready yet"}},
-		"CRR-086 the grace period runs": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch.Add(8*time.Minute+56*time.Second))), containers: alike,
+		"CRR-131 OnFailure and exit code 0": {request: request(), containers: []runtime.Container{end(), run("b", 0)},
+			pod: pod("OnFailure", "Running"),
+			states: []State{st("a", succeeded, false,
+				"the container stays stopped: it ended with exit code 0 and its restart policy does not start it again"),
+				st("b", pending, false)}, want: Plan{Record: true}},
+		"CRR-086 no condition yet": {
+			request: request(
+				strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(0) })),
+			containers: alike,
+			want:       Plan{Waiting: "the pod has not been made not ready yet"}},
+		"CRR-086 the grace period runs": {
+			request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }),
+				unready(epoch.Add(8*time.Minute+56*time.Second))), containers: alike,
 			want: Plan{Waiting: "the pod is not ready for 5 s before containers are stopped", After: time.Second}},
 		"CRR-086 ages": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) {
 			s.UnreadyGracePeriodSeconds = seconds(9999999999)
 		}), unready(epoch)), containers: alike,
 			want: Plan{Waiting: "the pod is not ready for 9999999999 s before containers are stopped", After: poll}},
-		"CRR-086 it is over": {request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }), unready(epoch)), containers: alike, stop: "containerd://a-0"},
-		"CRR-096 completed":  {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.CompletionTime = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is completed"}},
-		"CRR-096 deleted":    {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{} }), containers: alike, want: Plan{Waiting: "the request is being deleted"}},
-		"CRR-129 expired":    {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = seconds(60) }), containers: alike, want: Plan{Waiting: "the request has exceeded its activeDeadlineSeconds"}},
-		"CRR-141 not active": {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { delete(r.Labels, pub.RecreateActive) }), containers: alike, want: Plan{Waiting: "the request is not active any more"}},
+		"CRR-086 it is over": {
+			request: request(strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.UnreadyGracePeriodSeconds = seconds(5) }),
+				unready(epoch)), containers: alike, stop: "containerd://a-0"},
+		"CRR-096 completed": {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.CompletionTime = &metav1.Time{} }),
+			containers: alike, want: Plan{Waiting: "the request is completed"}},
+		"CRR-096 deleted": {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{} }),
+			containers: alike, want: Plan{Waiting: "the request is being deleted"}},
+		"CRR-129 expired": {
+			request:    request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = seconds(60) }),
+			containers: alike, want: Plan{Waiting: "the request has exceeded its activeDeadlineSeconds"}},
+		"CRR-141 not active": {request: request(func(r *appsv1beta1.ContainerRecreateRequest) { delete(r.Labels, pub.RecreateActive) }),
+			containers: alike, want: Plan{Waiting: "the request is not active any more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := epoch.Add(9 * time.Minute)
-			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Seen: epoch, Now: now, Inspected: map[string]runtime.Status{}}
+			s := Snapshot{Request: test.request, Containers: test.containers, Pod: test.pod, Seen: epoch, Now: now,
+				Inspected: map[string]runtime.Status{}}
 			if conditions := test.request.Status.Conditions; len(conditions) > 0 { // the clocks agree
 				s.UnreadySince = conditions[0].LastTransitionTime.Time
 			}
@@ -219,7 +274,8 @@ func TestEvaluate(t *testing.T) {
 
 func unready(at time.Time) change {
 	return func(r *appsv1beta1.ContainerRecreateRequest) {
-		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: appsv1beta1.ContainerRecreateRequestPreRecreateGrace, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: appsv1beta1.ContainerRecreateRequestPreRecreateGrace,
+			Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
 	}
 }
 
@@ -227,7 +283,8 @@ func unready(at time.Time) change {
 func TestRestartRules(t *testing.T) {
 	never, always := corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways
 	in := func(values ...int32) []corev1.ContainerRestartRule {
-		return []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: values}}}
+		return []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: values}}}
 	}
 	notIn := in(42)
 	notIn[0].ExitCodes.Operator = corev1.ContainerRestartRuleOnExitCodesOpNotIn
@@ -237,10 +294,11 @@ func TestRestartRules(t *testing.T) {
 		code      int32
 		want      bool
 	}{
-		"of the pod":                 {policy: corev1.RestartPolicyAlways, want: true},
-		"of the container":           {container: corev1.Container{RestartPolicy: &never}, policy: corev1.RestartPolicyAlways},
-		"init container":             {container: corev1.Container{RestartPolicy: &always}, policy: corev1.RestartPolicyNever, want: true},
-		"rule fits":                  {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: in(42)}, code: 42, want: true},
+		"of the pod":       {policy: corev1.RestartPolicyAlways, want: true},
+		"of the container": {container: corev1.Container{RestartPolicy: &never}, policy: corev1.RestartPolicyAlways},
+		"init container":   {container: corev1.Container{RestartPolicy: &always}, policy: corev1.RestartPolicyNever, want: true},
+		"rule fits": {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: in(42)}, code: 42,
+			want: true},
 		"rule does not fit":          {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: in(42)}, code: 1},
 		"rule for all but":           {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 1, want: true},
 		"rule for all but, excepted": {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 42},
@@ -258,7 +316,8 @@ func TestOrder(t *testing.T) {
 			r.Name, r.Status.Phase, r.CreationTimestamp = name, phase, metav1.NewTime(epoch.Add(time.Duration(minutes)*time.Minute))
 		})
 	}
-	list := []*appsv1beta1.ContainerRecreateRequest{of("f", "", 1), of("e", "", 1), of("d", "", 0), of("c", pending, 3), of("b", pending, 2), of("a", recreating, 9)}
+	list := []*appsv1beta1.ContainerRecreateRequest{of("f", "", 1), of("e", "", 1), of("d", "", 0), of("c", pending, 3),
+		of("b", pending, 2), of("a", recreating, 9)}
 	order(list)
 	got := ""
 	for _, r := range list {
@@ -277,8 +336,12 @@ func TestScheme(t *testing.T) {
 		"containers of both containerd and docker": func(r *appsv1beta1.ContainerRecreateRequest) {
 			r.Spec.Containers[1].StatusContext.ContainerID = "docker://b"
 		},
-		`ID "a" of container a does not have the form <runtime>://<id>`: func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[0].StatusContext.ContainerID = "a" },
-		"the request names no container":                                func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers = nil },
+		`ID "a" of container a does not have the form <runtime>://<id>`: func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Spec.Containers[0].StatusContext.ContainerID = "a"
+		},
+		"the request names no container": func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Spec.Containers = nil
+		},
 	} {
 		err := sameRuntime(request(c))
 		if got := fmt.Sprint(err); got != want && (err != nil || want != "") {

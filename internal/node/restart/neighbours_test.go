@@ -99,8 +99,8 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The restart of
-// another tenant goes on at once, and no more stops of the first tenant run at a time than a namespace may have.
+// CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The
+// restart of another tenant goes on at once, and no more stops of the first tenant run at a time than a namespace may have.
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
@@ -111,24 +111,29 @@ func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		name := fmt.Sprintf("p%d", i)
 		uid := types.UID(namespace + name)
 		id := "containerd://" + string(uid)
-		n.containers = append(n.containers, runtime.Container{ID: id, Name: "app", PodNamespace: namespace, PodName: name, PodUID: string(uid), Running: true})
+		n.containers = append(n.containers,
+			runtime.Container{ID: id, Name: "app", PodNamespace: namespace, PodName: name, PodUID: string(uid), Running: true})
 		objects = append(objects,
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid},
 				Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &own, Containers: []corev1.Container{{Name: "app"}}}},
 			&appsv1beta1.ContainerRecreateRequest{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "restart-" + name, UID: "r" + uid, Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: string(uid)}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "restart-" + name, UID: "r" + uid,
+					Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: string(uid)}},
 				Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: name,
-					Strategy:   &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: &hour},
-					Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: id}}}}})
+					Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: &hour},
+					Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app",
+						StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: id}}}}})
 	}
 	const hostile = workers + 8
 	for i := range hostile {
 		add("hostile", i)
 	}
 	add("shop", 0)
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(objects...).Build()
-	r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{}, runtimeOf: func(string) (Runtime, error) { return n, nil },
-		stopper: &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).
+		WithObjects(objects...).Build()
+	r := &reconciler{requests: api, live: api, pods: api, clock: clock.RealClock{},
+		runtimeOf: func(string) (Runtime, error) { return n, nil },
+		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
 	ctx, cancel := context.WithCancel(t.Context())
 	queue := workqueue.NewTypedRateLimitingQueue(retry.Limiter[reconcile.Request]())
 	var all sync.WaitGroup

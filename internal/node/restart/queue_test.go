@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// CRR-091 (part): restarts that wait for other stops of their namespace ask the API server nothing meanwhile: the few requests per second that a daemon
-// may make are those of all tenants.
+// CRR-091 (part): restarts that wait for other stops of their namespace ask the API server nothing meanwhile: the few requests per second
+// that a daemon may make are those of all tenants.
 func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
@@ -32,24 +32,31 @@ func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 	uid, id := types.UID("hostilep"), "containerd://hostilep"
 	n.containers = []runtime.Container{{ID: id, Name: "app", PodNamespace: "hostile", PodName: "p", PodUID: string(uid), Running: true}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "p", UID: uid}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "p", UID: uid},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}},
 		&appsv1beta1.ContainerRecreateRequest{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "restart", UID: "r", Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: string(uid)}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "restart", UID: "r",
+				Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: string(uid)}},
 			Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
-				Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: id}}}}}).Build()
+				Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app",
+					StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: id}}}}}).Build()
 	asked := 0
-	live := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
-		asked++
-		return c.Get(ctx, key, object, o...)
-	}})
+	live := interceptor.NewClient(api,
+		interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+			o ...client.GetOption) error {
+			asked++
+			return c.Get(ctx, key, object, o...)
+		}})
 	woken := make(chan reconcile.Request, 1)
-	r := &reconciler{requests: api, live: live, pods: live, clock: clock.RealClock{}, runtimeOf: func(string) (Runtime, error) { return n, nil },
-		wake:    func(key reconcile.Request) { woken <- key },
-		stopper: &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
+	r := &reconciler{requests: api, live: live, pods: live, clock: clock.RealClock{},
+		runtimeOf: func(string) (Runtime, error) { return n, nil },
+		wake:      func(key reconcile.Request) { woken <- key },
+		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
 	ended := make(chan error, stop.Most)
 	for i := range stop.Most {
 		other := runtime.Container{ID: fmt.Sprintf("containerd://hostile-%d", i), PodNamespace: "hostile"}
-		if !r.stopper.Start(t.Context(), n, stop.Request{Container: other, Check: func(context.Context) error { return nil }}, func(err error) { ended <- err }) {
+		if !r.stopper.Start(t.Context(), n, stop.Request{Container: other, Check: func(context.Context) error { return nil }},
+			func(err error) { ended <- err }) {
 			t.Fatalf("stop %d does not begin", i)
 		}
 	}

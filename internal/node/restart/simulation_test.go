@@ -132,7 +132,8 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 			return runtime.ErrUnavailable
 		}
 		request := &appsv1beta1.ContainerRecreateRequest{}
-		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil || finished(request, w.r.seenSince(request), w.clock.Now()) != "" {
+		if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: "ns", Name: w.by}, request); err != nil ||
+			finished(request, w.r.seenSince(request), w.clock.Now()) != "" {
 			w.fatalf("%s is stopped for %s: %v %+v", id, w.by, err, request.Status)
 		}
 		for i := range w.containers {
@@ -183,10 +184,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 	scheme := k8sruntime.NewScheme()
 	_ = corev1.AddToScheme(scheme)
 	_ = appsv1beta1.AddToScheme(scheme)
-	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), clock: testclock.NewFakeClock(epoch), exits: map[string]int32{}, stops: map[string]map[string]bool{}, fuse: -1}
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), clock: testclock.NewFakeClock(epoch), exits: map[string]int32{},
+		stops: map[string]map[string]bool{}, fuse: -1}
 	// The builder's own tracker notes who owns which field, which is of no use here.
 	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
-	w.api = fake.NewClientBuilder().WithObjectTracker(tracker).WithScheme(scheme).WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
+	w.api = fake.NewClientBuilder().WithObjectTracker(tracker).WithScheme(scheme).
+		WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
@@ -195,7 +198,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 			return w.call("get", func() error { return c.Get(ctx, key, object, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, object client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return w.call("write", func() error {
 				if !w.calm && w.random.IntN(10) == 0 {
 					return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), errors.New("simulated"))
@@ -208,8 +212,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 		},
 	})
 	w.woken = make(chan struct{}, 10)
-	w.r = &reconciler{requests: w, wake: func(reconcile.Request) { w.woken <- struct{}{} }, live: live, pods: w.api, clock: w.clock, runtimeOf: func(string) (Runtime, error) { return w, nil },
-		stopper: &stop.Stopper{Events: w, Clock: w.clock, Stops: stop.NewStops()}}
+	w.r = &reconciler{requests: w, wake: func(reconcile.Request) { w.woken <- struct{}{} }, live: live, pods: w.api, clock: w.clock,
+		runtimeOf: func(string) (Runtime, error) { return w, nil },
+		stopper:   &stop.Stopper{Events: w, Clock: w.clock, Stops: stop.NewStops()}}
 	for _, name := range []string{"a", "b"} {
 		w.containers = append(w.containers, run(name, 0))
 	}
@@ -237,7 +242,8 @@ func (w *world) create() {
 	r.Spec.Strategy.MinStartedSeconds = int32(w.random.IntN(3))
 	for i := range r.Spec.Containers {
 		c := runtime.Newest(w.containers, r.Spec.Containers[i].Name)
-		r.Spec.Containers[i].StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: c.ID, RestartCount: c.RestartCount}
+		r.Spec.Containers[i].StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: c.ID,
+			RestartCount: c.RestartCount}
 		if w.random.IntN(2) == 0 {
 			r.Spec.Containers[i].PreStop = &appsv1beta1.ProbeHandler{Exec: &corev1.ExecAction{}}
 		}
@@ -278,7 +284,8 @@ func (w *world) manager() {
 			for _, asked := range r.Spec.Containers {
 				if c := runtime.Newest(w.containers, asked.Name); c.Running && c.ID != asked.StatusContext.ContainerID {
 					r.Status.ContainerStatusSnapshot = append(r.Status.ContainerStatusSnapshot,
-						appsv1beta1.ContainerRecreateRequestContainerStatus{Name: c.Name, ContainerID: c.ID, RestartCount: c.RestartCount, Ready: true})
+						appsv1beta1.ContainerRecreateRequestContainerStatus{Name: c.Name, ContainerID: c.ID, RestartCount: c.RestartCount,
+							Ready: true})
 				}
 			}
 			_ = w.api.Status().Patch(w.t.Context(), &r, client.MergeFrom(before))
@@ -382,9 +389,9 @@ func (w *world) step() {
 	}
 }
 
-// CRR-091 (part), CRR-093 (part), CRR-095 (part), CRR-097 (part), CRR-098 (part), CRR-113 (part), CRR-128 to CRR-130, CRR-160 (part), CRR-166 (part): the daemon dies between any two steps, writes
-// conflict, the watch lags. No request stops two containers of the same name, none stops anything once it is completed or deleted, one
-// request of a pod is carried out at a time, and all of them end.
+// CRR-091 (part), CRR-093 (part), CRR-095 (part), CRR-097 (part), CRR-098 (part), CRR-113 (part), CRR-128 to CRR-130, CRR-160 (part),
+// CRR-166 (part): the daemon dies between any two steps, writes conflict, the watch lags. No request stops two containers of the same name,
+// none stops anything once it is completed or deleted, one request of a pod is carried out at a time, and all of them end.
 func TestSimulatedRequests(t *testing.T) {
 	var runs, stopped atomic.Int64
 	simulation.Seeds(t, 50, func(t *testing.T, seed uint64) {

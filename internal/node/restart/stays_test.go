@@ -8,15 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CRR-131 (part), CRR-167 (part): a request for a container that kubelet does not start again has succeeded, whichever rule it is that keeps it stopped.
+// CRR-131 (part), CRR-167 (part): a request for a container that kubelet does not start again has succeeded, whichever rule it is that
+// keeps it stopped.
 func TestARequestForAContainerThatStaysStoppedEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		why    string
 	}{
 		"it is started again": {func(*corev1.Pod) {}, ""},
-		"never":               {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }, "its restart policy does not start it again"},
-		"the pod has ended":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "the pod has ended (Succeeded)"},
+		"never": {func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever },
+			"its restart policy does not start it again"},
+		"the pod has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, "the pod has ended (Succeeded)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, now := quiet(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// ND-018 (part), ND-030, ND-031, ND-032, OPS-026 (part), OPS-121 (part): what is tried, in order; on Windows one pipe, whatever is asked for.
+// ND-018 (part), ND-030, ND-031, ND-032, OPS-026 (part), OPS-121 (part): what is tried, in order; on Windows one pipe, whatever is asked
+// for.
 func TestCandidates(t *testing.T) {
 	names := func(goos, socketFile string) string {
 		var all []string
@@ -16,7 +17,8 @@ func TestCandidates(t *testing.T) {
 	}
 	for want, got := range map[string]string{
 		"containerd.sock containerd/containerd.sock crio.sock crio/crio.sock cri-dockerd.sock cri-dockerd/cri-dockerd.sock " +
-			"k3s/containerd/containerd.sock rke2/containerd/containerd.sock k0s/containerd.sock k0s/containerd/containerd.sock": names("linux", ""),
+			"k3s/containerd/containerd.sock rke2/containerd/containerd.sock k0s/containerd.sock k0s/containerd/containerd.sock": names(
+			"linux", ""),
 		"my/own.sock":                          names("linux", "my/own.sock"),
 		"npipe://./pipe/containerd-containerd": names("windows", "my/own.sock"),
 	} {

@@ -49,7 +49,8 @@ func Newest(containers []Container, name string) *Container {
 		if c.Name != name {
 			continue
 		}
-		if newest == nil || c.CreatedAt.After(newest.CreatedAt) || c.CreatedAt.Equal(newest.CreatedAt) && c.RestartCount > newest.RestartCount {
+		if newest == nil || c.CreatedAt.After(newest.CreatedAt) ||
+			c.CreatedAt.Equal(newest.CreatedAt) && c.RestartCount > newest.RestartCount {
 			newest = c
 		}
 	}
@@ -84,7 +85,8 @@ func SplitID(full string) (scheme, id string, ok bool) {
 	return scheme, id, ok && scheme != "" && id != ""
 }
 
-func containerOf(scheme, id string, state cri.ContainerState, created int64, image *cri.ImageSpec, labels, annotations map[string]string) Container {
+func containerOf(scheme, id string, state cri.ContainerState, created int64, image *cri.ImageSpec,
+	labels, annotations map[string]string) Container {
 	c := Container{
 		ID:           scheme + "://" + id,
 		Name:         labels[LabelContainerName],

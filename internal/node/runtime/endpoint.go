@@ -57,7 +57,8 @@ func dial(endpoint string, meters *Meters) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
-	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection), images: cri.NewImageServiceClient(connection)}, nil
+	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection),
+		images: cri.NewImageServiceClient(connection)}, nil
 }
 
 // Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
@@ -94,7 +95,8 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 	var list []Container
 	for _, c := range answer.GetContainers() {
 		if c.GetLabels()[LabelPodUID] == podUID {
-			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(), c.GetLabels(), c.GetAnnotations()))
+			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(), c.GetLabels(),
+				c.GetAnnotations()))
 		}
 	}
 	return list, nil
@@ -164,7 +166,8 @@ func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, ann
 		SandboxConfig: &cri.PodSandboxConfig{Labels: labels, Annotations: annotations},
 	}
 	if auth != (Auth{}) {
-		request.Auth = &cri.AuthConfig{Username: auth.Username, Password: auth.Password, IdentityToken: auth.IdentityToken, RegistryToken: auth.RegistryToken}
+		request.Auth = &cri.AuthConfig{Username: auth.Username, Password: auth.Password, IdentityToken: auth.IdentityToken,
+			RegistryToken: auth.RegistryToken}
 	}
 	_, err := r.images.PullImage(ctx, request)
 	if status.Code(err) == codes.AlreadyExists { // IMG-224

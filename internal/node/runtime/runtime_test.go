@@ -33,9 +33,9 @@ func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 	return r
 }
 
-// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: what was tried and why it cannot be used is told, and logged, until there is something to use,
-// and then containers are found by the scheme of their IDs. TestCandidates has the whole list, TestRuntimeComesLateAndRestarts shows that it is tried
-// again, and TestOldRuntimesAreRefused what has to be served.
+// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: what was tried and why it cannot be used is told, and logged, until there is something
+// to use, and then containers are found by the scheme of their IDs. TestCandidates has the whole list, TestRuntimeComesLateAndRestarts
+// shows that it is tried again, and TestOldRuntimesAreRefused what has to be served.
 func TestRuntimesAreFoundAndTold(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
@@ -52,7 +52,8 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, text string) { logged.WriteString(text + "\n") }, funcr.Options{}))
 	set.Look(ctx)
 	err := set.Ready()
-	for _, want := range []string{s.Path + ": listing images: ", "content store is broken", "crio.sock: not a socket", "cri-dockerd.sock: no such file",
+	for _, want := range []string{s.Path + ": listing images: ", "content store is broken", "crio.sock: not a socket",
+		"cri-dockerd.sock: no such file",
 		"k3s/containerd/containerd.sock: no such file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not contain %q", err, want)
@@ -87,7 +88,8 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 
 // ND-030 (part), OPS-026 (part): where the daemon runs in its pod, sockets are looked for below the mounted folder of the host.
 func TestSocketsOfTheHost(t *testing.T) {
-	for file, want := range map[string]string{"": "unix:///hostvarrun/k3s/containerd/containerd.sock: no such file", "my.sock": "unix:///hostvarrun/my.sock: no such file"} {
+	for file, want := range map[string]string{"": "unix:///hostvarrun/k3s/containerd/containerd.sock: no such file",
+		"my.sock": "unix:///hostvarrun/my.sock: no such file"} {
 		set := runtime.NewSet(runtime.Options{SocketFile: file})
 		set.Look(t.Context())
 		if err := set.Ready(); err == nil || !strings.Contains(err.Error(), want) {
@@ -194,8 +196,9 @@ func TestSeveralRuntimes(t *testing.T) {
 	}
 }
 
-// IMG-146, ND-036, ND-038, CRR-100: while the kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and its
-// containers are not taken for those of a runtime that the node does not have. When the kubelet has moved, the former runtime does not count.
+// IMG-146, ND-036, ND-038, CRR-100: while the kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and
+// its containers are not taken for those of a runtime that the node does not have. When the kubelet has moved, the former runtime does not
+// count.
 func TestKubeletsRuntimeIsAway(t *testing.T) {
 	kubelets := fakecri.Start(t)
 	kubelets.Set(func(s *fakecri.Server) { s.Pods = 2 })
@@ -207,7 +210,8 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 		if r, err := set.ForImages(); !errors.Is(err, runtime.ErrUnavailable) {
 			t.Errorf("images go to %v, %v", r, err)
 		}
-		if r, err := set.ForContainer("containerd://a"); err == nil && r.Name() != "containerd" || err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+		if r, err := set.ForContainer("containerd://a"); err == nil && r.Name() != "containerd" ||
+			err != nil && !errors.Is(err, runtime.ErrUnavailable) {
 			t.Errorf("containers: %v, %v", r, err)
 		}
 	}
@@ -242,16 +246,19 @@ func TestContainers(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
 	at := time.Unix(1000, 0)
-	s.Add(fakecri.Container{ID: "new", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING, Created: at.Add(time.Second),
+	s.Add(fakecri.Container{ID: "new", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
+		Created: at.Add(time.Second),
 		Started: at.Add(2 * time.Second), RestartCount: 1, Hash: "c210bc73", Image: "nginx:alpine"})
-	s.Add(fakecri.Container{ID: "old", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_EXITED, Created: at, Hash: "no hex"})
+	s.Add(fakecri.Container{ID: "old", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_EXITED,
+		Created: at, Hash: "no hex"})
 	s.Add(fakecri.Container{ID: "foreign", Name: "app", UID: "other", Created: at.Add(time.Hour)})
 	list, err := r.Containers(t.Context(), "u")
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	want := &runtime.Container{ID: "containerd://new", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true, CreatedAt: at.Add(time.Second),
-		Image: "nginx:alpine", RestartCount: 1, PlainHash: 0xc210bc73,
+	want := &runtime.Container{ID: "containerd://new", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true,
+		CreatedAt: at.Add(time.Second),
+		Image:     "nginx:alpine", RestartCount: 1, PlainHash: 0xc210bc73,
 		Annotations: map[string]string{runtime.AnnotationHash: "c210bc73", runtime.AnnotationRestartCount: "1"}}
 	if diff := cmp.Diff(want, runtime.Newest(list, "app")); diff != "" {
 		t.Error(diff)
@@ -285,18 +292,20 @@ func TestEnvironment(t *testing.T) {
 		fails     bool
 	}{
 		"from the record": {container: fakecri.Container{Env: []string{"A=1", "A=x=y", "B=two\nC=lines", "EMPTY="}}, exec: unset},
-		"by env": {container: fakecri.Container{NoRecord: true}, commands: 1, exec: func(_ string, command []string) (string, int32, error) {
-			if strings.Join(command, " ") != "env -0" {
-				return "", 1, nil
-			}
-			return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
-		}},
-		"from the process": {container: fakecri.Container{NoRecord: true}, commands: 2, exec: func(_ string, command []string) (string, int32, error) {
-			if command[0] == "env" {
-				return "", 127, nil
-			}
-			return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
-		}},
+		"by env": {container: fakecri.Container{NoRecord: true}, commands: 1,
+			exec: func(_ string, command []string) (string, int32, error) {
+				if strings.Join(command, " ") != "env -0" {
+					return "", 1, nil
+				}
+				return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
+			}},
+		"from the process": {container: fakecri.Container{NoRecord: true}, commands: 2,
+			exec: func(_ string, command []string) (string, int32, error) {
+				if command[0] == "env" {
+					return "", 127, nil
+				}
+				return "A=x=y\x00B=two\nC=lines\x00EMPTY=\x00", 0, nil
+			}},
 		"not at all": {container: fakecri.Container{NoRecord: true}, exec: unset, commands: 2, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +347,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no failure.
+// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no
+// failure.
 func TestPull(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -350,7 +360,8 @@ func TestPull(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := s.Calls("PullImage")
-	if a := calls[0].Auth; a.GetUsername() != "u" || a.GetPassword() != "p" || a.GetIdentityToken() != "i" || a.GetRegistryToken() != "r" || calls[1].Auth != nil {
+	if a := calls[0].Auth; a.GetUsername() != "u" || a.GetPassword() != "p" || a.GetIdentityToken() != "i" || a.GetRegistryToken() != "r" ||
+		calls[1].Auth != nil {
 		t.Errorf("%v", calls)
 	}
 	if c := calls[0].Sandbox; c.GetLabels()["l"] != "1" || c.GetAnnotations()["a"] != "2" {

@@ -255,7 +255,8 @@ func (s *Set) ForImages() (*Runtime, error) {
 	case best == nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
 	case best.pods == 0 && silent != nil:
-		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable, silent.endpoint, silent.problem, best.endpoint)
+		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable, silent.endpoint, silent.problem,
+			best.endpoint)
 	}
 	return best.runtime, nil
 }

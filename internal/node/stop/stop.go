@@ -32,8 +32,8 @@ const (
 // least is the time that the runtime gives a container to end, whatever the hook has used up (CRR-102).
 const least = 2 * time.Second
 
-// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). Each may take as long to end as its owner
-// likes; all the stops of one owner shall not become a burden for the runtime, which serves everybody.
+// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). Each may take as long to end as its
+// owner likes; all the stops of one owner shall not become a burden for the runtime, which serves everybody.
 const Most = 32
 
 // ErrNotStopped tells that a check said, before the runtime was asked, that the container shall not be stopped any more.

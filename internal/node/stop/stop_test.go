@@ -64,12 +64,13 @@ func drain(events *record.FakeRecorder) []string {
 }
 
 func request(hook *corev1.LifecycleHandler, grace time.Duration) Request {
-	return Request{Container: runtime.Container{ID: "containerd://abc", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u"}, By: "a test", Grace: grace, Hook: hook,
+	return Request{Container: runtime.Container{ID: "containerd://abc", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u"},
+		By: "a test", Grace: grace, Hook: hook,
 		Check: func(context.Context) error { return nil }}
 }
 
-// CRR-101, CRR-102 (part), CRR-103, CRR-104 (part), CRR-105 (part), ND-114: event, hook within the grace period, then the runtime with what is left, at least 2 s; a failing hook warns
-// and aborts nothing, and messages name the container instead of its ID.
+// CRR-101, CRR-102 (part), CRR-103, CRR-104 (part), CRR-105 (part), ND-114: event, hook within the grace period, then the runtime with what
+// is left, at least 2 s; a failing hook warns and aborts nothing, and messages name the container instead of its ID.
 func TestGracePeriodIsShared(t *testing.T) {
 	exec := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"quit"}}}
 	after := func(d time.Duration, err error) func(context.Context) error {
@@ -91,18 +92,37 @@ func TestGracePeriodIsShared(t *testing.T) {
 		events []string
 		took   time.Duration
 	}{
-		"no hook":    {grace: 30 * time.Second, log: []string{"stop containerd://abc 30s"}, events: []string{stopping}},
-		"grace 0":    {hook: exec, log: []string{"stop containerd://abc 2s"}, events: []string{stopping}},
-		"quick hook": {hook: exec, exec: after(3500*time.Millisecond, nil), grace: 30 * time.Second, log: []string{"exec containerd://abc [quit] 30s", "stop containerd://abc 27s"}, events: []string{stopping}, took: 3500 * time.Millisecond},
-		"slow hook":  {hook: exec, exec: after(time.Hour, nil), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 2s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"}, took: 10 * time.Second},
-		"hook that does not notice its end": {hook: exec, exec: func(context.Context) error { time.Sleep(time.Hour); return nil }, grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 2s"},
-			events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"}, took: 10 * time.Second},
-		"failing hook": {hook: exec, exec: after(0, errors.New("no process abc")), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: no process app"}},
-		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
-			events: []string{stopping, "Warning FailedPreStopHook " + message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
-		"sleep":      {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
-		"long sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 9999999999}}, grace: 10 * time.Second, log: []string{"stop containerd://abc 2s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"}, took: 10 * time.Second},
-		"empty hook": {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"}, events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
+		"no hook": {grace: 30 * time.Second, log: []string{"stop containerd://abc 30s"}, events: []string{stopping}},
+		"grace 0": {hook: exec, log: []string{"stop containerd://abc 2s"}, events: []string{stopping}},
+		"quick hook": {hook: exec, exec: after(3500*time.Millisecond, nil), grace: 30 * time.Second,
+			log: []string{"exec containerd://abc [quit] 30s", "stop containerd://abc 27s"}, events: []string{stopping},
+			took: 3500 * time.Millisecond},
+		"slow hook": {hook: exec, exec: after(time.Hour, nil), grace: 10 * time.Second,
+			log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 2s"},
+			events: []string{stopping,
+				"Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"},
+			took: 10 * time.Second},
+		"hook that does not notice its end": {hook: exec, exec: func(context.Context) error { time.Sleep(time.Hour); return nil },
+			grace: 10 * time.Second, log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 2s"},
+			events: []string{stopping,
+				"Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"},
+			took: 10 * time.Second},
+		"failing hook": {hook: exec, exec: after(0, errors.New("no process abc")), grace: 10 * time.Second,
+			log:    []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
+			events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: no process app"}},
+		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second,
+			log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
+			events: []string{stopping, "Warning FailedPreStopHook " +
+				message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
+		"sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second,
+			log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
+		"long sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 9999999999}}, grace: 10 * time.Second,
+			log: []string{"stop containerd://abc 2s"},
+			events: []string{stopping,
+				"Warning FailedPreStopHook preStop hook of container app failed: it took longer than the grace period of 10s"},
+			took: 10 * time.Second},
+		"empty hook": {hook: &corev1.LifecycleHandler{}, grace: 10 * time.Second, log: []string{"stop containerd://abc 10s"},
+			events: []string{stopping, "Warning FailedPreStopHook preStop hook of container app failed: the hook has no known kind"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,15 +193,25 @@ func TestHooksCallThePod(t *testing.T) {
 		podIP string
 		fails string
 	}{
-		"http": {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/quit?now=1", Port: intstr.FromString("web"),
-			HTTPHeaders: []corev1.HTTPHeader{{Name: "host", Value: "example"}, {Name: "X-A", Value: "b"}}}}},
-		"https, certificate not checked": {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: "HTTPS", Port: port(secure)}}},
-		"http with host":                 {hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: port(server)}}},
-		"http that fails":                {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bad", Port: port(server)}}, fails: "500 Internal Server Error"},
-		"unknown port":                   {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("none")}}, fails: "port none is not one of the container"},
-		"no IP":                          {hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: port(server)}}, fails: "the pod has no IP to call"},
-		"tcp":                            {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}},
-		"tcp refused":                    {podIP: "127.0.0.1", hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}, fails: "connecting"},
+		"http": {podIP: "127.0.0.1",
+			hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/quit?now=1", Port: intstr.FromString("web"),
+				HTTPHeaders: []corev1.HTTPHeader{{Name: "host", Value: "example"}, {Name: "X-A", Value: "b"}}}}},
+		"https, certificate not checked": {podIP: "127.0.0.1",
+			hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Scheme: "HTTPS", Port: port(secure)}}},
+		"http with host": {
+			hook: corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: port(server)}}},
+		"http that fails": {podIP: "127.0.0.1",
+			hook:  corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/bad", Port: port(server)}},
+			fails: "500 Internal Server Error"},
+		"unknown port": {podIP: "127.0.0.1",
+			hook:  corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("none")}},
+			fails: "port none is not one of the container"},
+		"no IP": {hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: port(server)}},
+			fails: "the pod has no IP to call"},
+		"tcp": {podIP: "127.0.0.1",
+			hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}},
+		"tcp refused": {podIP: "127.0.0.1",
+			hook: corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}, fails: "connecting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events, r := record.NewFakeRecorder(9), &containers{}

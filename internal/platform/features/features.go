@@ -177,9 +177,11 @@ func (g *Gates) imply() {
 		forced bool
 		others []featuregate.Feature
 	}{
-		{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
-			WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
-		{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
+		{PodWebhook, false, false,
+			[]featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
+				WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
+		{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate,
+			DaemonWatchingPod,
 			InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate, EnhancedLivenessProbe}},
 		{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
 		{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
@@ -193,7 +195,8 @@ func (g *Gates) imply() {
 				continue
 			}
 			if wish, ok := g.set[other]; ok && wish != rule.forced {
-				g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause, rule.value))
+				g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause,
+					rule.value))
 			}
 			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.forced}); err != nil {
 				g.Warnings = append(g.Warnings, err.Error())
@@ -216,7 +219,8 @@ func (g *Gates) String() string {
 
 // Metric returns the gauge kruise_feature_enabled{name,stage} (OPS-037).
 func (g *Gates) Metric() prometheus.Collector {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kruise_feature_enabled", Help: "Feature gates in force."}, []string{"name", "stage"})
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kruise_feature_enabled", Help: "Feature gates in force."},
+		[]string{"name", "stage"})
 	for feature, spec := range specs() {
 		value := 0.0
 		if g.Enabled(feature) {

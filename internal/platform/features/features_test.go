@@ -39,8 +39,10 @@ func TestParse(t *testing.T) {
 	}{
 		"OPS-035 empty means the defaults": {"", nil, nil},
 		"what is the default already":      {"PodWebhook=true, CloneSetShortHash=false", nil, nil},
-		"set both ways":                    {"CloneSetShortHash=true,WorkloadSpread=false", []string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
-		"spaces":                           {" CloneSetShortHash = true , WorkloadSpread=false", []string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
+		"set both ways": {"CloneSetShortHash=true,WorkloadSpread=false",
+			[]string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
+		"spaces": {" CloneSetShortHash = true , WorkloadSpread=false",
+			[]string{"CloneSetShortHash=true", "WorkloadSpread=false"}, nil},
 		"OPS-035 the documentation's spelling of one": {"EnhancedLivenessProbeGate=true", []string{"EnhancedLivenessProbe=true"},
 			[]string{"feature gate EnhancedLivenessProbeGate is called EnhancedLivenessProbe"}},
 		"OPS-035, OPS-038 the documentation's spelling of the other, which does nothing": {"ForceDeleteTimeoutExpectationFeatureGate=true",
@@ -49,14 +51,17 @@ func TestParse(t *testing.T) {
 				"feature gate ForceDeleteTimeoutExpectationGate does nothing: doubtful writes are always settled by a live read"}},
 		"OPS-038 a gate that is not needed": {"CloneSetEventHandlerOptimization=true", []string{"CloneSetEventHandlerOptimization=true"},
 			[]string{"feature gate CloneSetEventHandlerOptimization does nothing: events are always filtered by what they change"}},
-		"OPS-036 without pod webhook": {"PodWebhook=false", []string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"}, nil},
+		"OPS-036 without pod webhook": {"PodWebhook=false",
+			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"}, nil},
 		"OPS-036, OPS-037 without pod webhook, against the user's wishes": {
 			"PodWebhook=false,KruisePodReadinessGate=true,WorkloadSpread=true,PodUnavailableBudgetUpdateGate=false",
 			[]string{"PodUnavailableBudgetDeleteGate=false", "PodWebhook=false", "WorkloadSpread=false"},
 			[]string{"feature gate KruisePodReadinessGate=true is overridden because PodWebhook is false",
 				"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
-		"OPS-036, ND-180, ND-100 without daemon": {"KruiseDaemon=false", []string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
-			"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"}, nil},
+		"OPS-036, ND-180, ND-100 without daemon": {"KruiseDaemon=false",
+			[]string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
+				"KruiseDaemon=false", "PodProbeMarkerGate=false", "PreDownloadImageForInPlaceUpdate=false", "SidecarTerminator=false"},
+			nil},
 		"OPS-036 without daemon nothing is pulled ahead, whatever the user says": {
 			"KruiseDaemon=false,PreDownloadImageForInPlaceUpdate=true,PreDownloadImageForDaemonSetUpdate=true",
 			[]string{"DaemonWatchingPod=false", "ImagePullJobGate=false", "InPlaceUpdateEnvFromMetadata=false",
@@ -78,12 +83,14 @@ func TestParse(t *testing.T) {
 			[]string{"feature gate WorkloadSpread=true is overridden because PodWebhook is false"}},
 		"OPS-036 pulling ahead forces the jobs on": {"ImagePullJobGate=false", nil,
 			[]string{"feature gate ImagePullJobGate=false is overridden because PreDownloadImageForInPlaceUpdate is true"}},
-		"OPS-036 either way of pulling ahead does": {"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false,PreDownloadImageForDaemonSetUpdate=true",
+		"OPS-036 either way of pulling ahead does": {
+			"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false,PreDownloadImageForDaemonSetUpdate=true",
 			[]string{"PreDownloadImageForDaemonSetUpdate=true", "PreDownloadImageForInPlaceUpdate=false"},
 			[]string{"feature gate ImagePullJobGate=false is overridden because PreDownloadImageForDaemonSetUpdate is true"}},
 		"OPS-036 neither: the user's word": {"ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false",
 			[]string{"ImagePullJobGate=false", "PreDownloadImageForInPlaceUpdate=false"}, nil},
-		"OPS-036 without protection no cascading protection": {"ResourcesDeletionProtection=false,DeletionProtectionForCRDCascadingGate=true",
+		"OPS-036 without protection no cascading protection": {
+			"ResourcesDeletionProtection=false,DeletionProtectionForCRDCascadingGate=true",
 			[]string{"ResourcesDeletionProtection=false"},
 			[]string{"feature gate DeletionProtectionForCRDCascadingGate=true is overridden because ResourcesDeletionProtection is false"}},
 	}
@@ -107,7 +114,8 @@ func TestParse(t *testing.T) {
 // text, and whole stages in it.
 func TestDefaultsOfTheDaemon(t *testing.T) {
 	gates := []featuregate.Feature{KruiseDaemon, DaemonWatchingPod, InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, PodWebhook}
-	for list, want := range map[string]bool{"": true, "AllAlpha=true,AllBeta=true": true, "AllBeta=false": false, "AllBeta=false,AllBeta=true": true} {
+	for list, want := range map[string]bool{"": true, "AllAlpha=true,AllBeta=true": true, "AllBeta=false": false,
+		"AllBeta=false,AllBeta=true": true} {
 		g, err := Parse(list)
 		if err != nil {
 			t.Fatalf("%q: %v", list, err)
@@ -126,7 +134,8 @@ func TestDefaultsOfTheDaemon(t *testing.T) {
 
 // OPS-038: an error that names the gate.
 func TestParseRefuses(t *testing.T) {
-	for name, list := range map[string]string{"an unknown gate": "WorkloadSpread=true,NoSuchGate=true", "a value that is none": "NoSuchGate=maybe", "no value": "NoSuchGate"} {
+	for name, list := range map[string]string{"an unknown gate": "WorkloadSpread=true,NoSuchGate=true",
+		"a value that is none": "NoSuchGate=maybe", "no value": "NoSuchGate"} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse(list); err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
 				t.Errorf("error %v", err)

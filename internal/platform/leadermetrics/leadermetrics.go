@@ -1,8 +1,8 @@
-// Package leadermetrics counts what becomes of the lease of the leader (OPS-092). controller-runtime counts the same and registers only half of
-// it: the counter of slow paths, which tells of renewals that met somebody else's write, is nowhere served.
+// Package leadermetrics counts what becomes of the lease of the leader (OPS-092). controller-runtime counts the same and registers only
+// half of it: the counter of slow paths, which tells of renewals that met somebody else's write, is nowhere served.
 //
-// client-go takes one provider of these metrics, the first. This package does not import controller-runtime, and comes before it in the order in
-// which Go initialises packages that do not depend on each other: that of their import paths.
+// client-go takes one provider of these metrics, the first. This package does not import controller-runtime, and comes before it in the
+// order in which Go initialises packages that do not depend on each other: that of their import paths.
 package leadermetrics
 
 import (
@@ -16,7 +16,8 @@ var (
 	status = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",
 		// The words of controller-runtime, whose gauge this one replaces.
-		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the " +
+			"string used to identify the lease. Please make sure to group by name.",
 	}, []string{"name"})
 	slowPaths = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "leader_election_slowpath_total",

@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 )
 
-// OPS-092 (part): the registry of controller-runtime serves the counter of slow paths, which controller-runtime itself does not register, and the
-// gauge that it does register goes on telling who leads.
+// OPS-092 (part): the registry of controller-runtime serves the counter of slow paths, which controller-runtime itself does not register,
+// and the gauge that it does register goes on telling who leads.
 func TestSlowPathsAreServed(t *testing.T) {
 	if err := leadermetrics.Register(metrics.Registry); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,8 @@ leader_election_master_status{name="lock"} `+leader+"\n"+slow), "leader_election
 	for deadline := time.Now().Add(time.Minute); updates.Load() < 3 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond) // until the lease has been renewed by the slow path, and once more
 	}
-	err = served("1", `# HELP leader_election_slowpath_total Renewals of the lease that had to read it first. 'name' is the name of the lease.
+	err = served("1",
+		`# HELP leader_election_slowpath_total Renewals of the lease that had to read it first. 'name' is the name of the lease.
 # TYPE leader_election_slowpath_total counter
 leader_election_slowpath_total{name="lock"} 1
 `)

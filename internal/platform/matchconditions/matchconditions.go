@@ -1,5 +1,5 @@
-// Package matchconditions is what rules have in common whose pods are known only when objects of users exist: they follow those objects on every
-// replica, and say in a match condition which pods the API server must ask about (docs/decisions/0017-pods-of-sidecarsets.md).
+// Package matchconditions is what rules have in common whose pods are known only when objects of users exist: they follow those objects on
+// every replica, and say in a match condition which pods the API server must ask about (docs/decisions/0017-pods-of-sidecarsets.md).
 package matchconditions
 
 import (
@@ -95,7 +95,8 @@ type indexed struct {
 
 // NewFollower returns a follower that is told of nothing yet.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.NamespacedName]indexed{}, gone: map[types.UID]time.Time{}}
+	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.NamespacedName]indexed{},
+		gone: map[types.UID]time.Time{}}
 	f.Synced = func() bool {
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
@@ -165,8 +166,8 @@ func (f *Follower[T]) OnAdd(object any, _ bool) {
 	}
 }
 
-// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known of that name, be it of a
-// former object, and what has gone, is no news.
+// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known of that name, be it
+// of a former object, and what has gone, is no news.
 func (f *Follower[T]) Learn(object T) {
 	if f.learn(object) {
 		f.Notify()

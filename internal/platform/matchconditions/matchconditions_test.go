@@ -39,7 +39,8 @@ func TestRecall(t *testing.T) {
 
 // A text from a user is never more than a text in an expression.
 func TestHarmless(t *testing.T) {
-	for text, want := range map[string]bool{"": true, "app.kubernetes.io/name": true, "a_b-C9": true, "it's": false, `a\`: false, "a b": false, "ä": false, "a\n": false} {
+	for text, want := range map[string]bool{"": true, "app.kubernetes.io/name": true, "a_b-C9": true, "it's": false, `a\`: false,
+		"a b": false, "ä": false, "a\n": false} {
 		if Harmless(text) != want {
 			t.Errorf("%q", text)
 		}
@@ -77,7 +78,8 @@ func TestFollower(t *testing.T) {
 			f.OnUpdate(object("1", "b"), object("1", "c"))
 		}, true, "1"},
 		{"another of the name", func() { f.OnUpdate(object("1", "c"), object("2", "c")) }, true, "2"},
-		{"gone while nobody looked", func() { f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "one", Obj: object("2", "c")}) }, true, ""},
+		{"gone while nobody looked", func() { f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "one", Obj: object("2", "c")}) }, true,
+			""},
 		{"something else", func() { f.OnAdd("odd", false); f.OnUpdate("odd", "odd"); f.OnDelete("odd") }, false, ""},
 	} {
 		step.do()

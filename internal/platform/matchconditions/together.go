@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Together lets many who ask at once share an answer, each one that was begun after it had asked. The zero value is ready. Asking is by key;
-// nothing of a key is kept once it is answered.
+// Together lets many who ask at once share an answer, each one that was begun after it had asked. The zero value is ready. Asking is by
+// key; nothing of a key is kept once it is answered.
 type Together[K comparable] struct {
 	// Limit is how long an answer may take; no limit if zero.
 	Limit time.Duration

@@ -75,7 +75,8 @@ func TestTogetherEnds(t *testing.T) {
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		all.Go(func() {
-			if err := together.Do(impatient, "a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); !errors.Is(err, context.DeadlineExceeded) {
+			if err := together.Do(impatient, "a", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); !errors.Is(err,
+				context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		})
@@ -120,9 +121,9 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads the new one from
-// the API server before its informer tells of the end of the former. What the informer still tells of that is no news: pods of the new one would be
-// missed (SS-006, WS-050).
+// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads
+// the new one from the API server before its informer tells of the end of the former. What the informer still tells of that is no news:
+// pods of the new one would be missed (SS-006, WS-050).
 func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 	object := func(uid types.UID, version string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// byPod is how long a plan waits for each pod of its object: events come one by one, and without a pause the cost of a rollout would grow with
-// the square of the pods (docs/decisions/0013-where-the-time-goes.md).
+// byPod is how long a plan waits for each pod of its object: events come one by one, and without a pause the cost of a rollout would grow
+// with the square of the pods (docs/decisions/0013-where-the-time-goes.md).
 const byPod = 200 * time.Microsecond
 
 // Pause is the time from the beginning of a pass over so many pods to the next one.
@@ -124,8 +124,8 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
 }
 
-// Answer is what a controller answers its queue after a pass that wants to be repeated after that time, 0 for not at all. The time counts beside
-// an error, too, which the library alone would let win.
+// Answer is what a controller answers its queue after a pass that wants to be repeated after that time, 0 for not at all. The time counts
+// beside an error, too, which the library alone would let win.
 func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
 	if err != nil {
 		b.NotAfter(request, after)

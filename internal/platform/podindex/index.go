@@ -1,5 +1,6 @@
-// Package podindex finds cached pods by their controller, and by the SidecarSets they were injected with. The library's lists copy every pod that they find, which was a sixth of all
-// that a rollout of a large set allocated; here the caches' own objects are returned, which must not be changed.
+// Package podindex finds cached pods by their controller, and by the SidecarSets they were injected with. The library's lists copy every
+// pod that they find, which was a sixth of all that a rollout of a large set allocated; here the caches' own objects are returned, which
+// must not be changed.
 package podindex
 
 import (
@@ -22,8 +23,8 @@ const (
 	bySidecarSet = "sidecarset"
 )
 
-// controlled is the value of the index for pods of a namespace with that controller, "" for none. A pod is never one of a controller in another
-// namespace, although whoever may write pods there can give it the UID.
+// controlled is the value of the index for pods of a namespace with that controller, "" for none. A pod is never one of a controller in
+// another namespace, although whoever may write pods there can give it the UID.
 func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
 // Source holds pods by the indexes that [Indexers] are: that of an informer, or one of a test.
@@ -51,7 +52,8 @@ func Indexers() toolscache.Indexers {
 }
 
 // NewInformer makes an informer, with an index if it is one of pods: it is to be the NewInformer of the manager's cache.
-func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if _, pods := example.(*corev1.Pod); !pods {
 		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 	}

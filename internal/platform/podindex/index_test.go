@@ -32,13 +32,14 @@ func pod(namespace, name, controller string) corev1.Pod {
 	return p
 }
 
-// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). Whoever may write pods in one namespace
-// cannot give them to a controller in another: it would delete its own pods for them.
+// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). Whoever may write pods in one
+// namespace cannot give them to a controller in another: it would delete its own pods for them.
 func TestIndex(t *testing.T) {
 	index := &Index{}
 	synced := []toolscache.InformerSynced{}
 	informers := []toolscache.SharedIndexInformer{
-		index.NewInformer(serving(pod("a", "owned", "set"), pod("a", "free", "")), &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}),
+		index.NewInformer(serving(pod("a", "owned", "set"), pod("a", "free", "")), &corev1.Pod{}, 0,
+			toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}),
 		index.NewInformer(serving(pod("b", "owned", "set"), pod("b", "free", "")), &corev1.Pod{}, 0, nil),
 	}
 	for _, informer := range informers {
@@ -64,7 +65,8 @@ func TestIndex(t *testing.T) {
 	if cached, _, _ := informers[1].GetIndexer().GetByKey("b/free"); cached != any(free[0]) {
 		t.Error("the pod is a copy")
 	}
-	if claims := index.NewInformer(serving(), &corev1.PersistentVolumeClaim{}, 0, toolscache.Indexers{}); len(claims.GetIndexer().GetIndexers()) != 0 {
+	if claims := index.NewInformer(serving(), &corev1.PersistentVolumeClaim{}, 0,
+		toolscache.Indexers{}); len(claims.GetIndexer().GetIndexers()) != 0 {
 		t.Error("claims are indexed too")
 	}
 }
@@ -86,7 +88,8 @@ func TestInjectedBy(t *testing.T) {
 		return p
 	}
 	index := &Index{}
-	informer := index.NewInformer(serving(injected("a", "both", "logs, mesh"), injected("b", "mesh", "mesh,mesh"), injected("b", "none", ""), pod("b", "plain", "set")),
+	informer := index.NewInformer(serving(injected("a", "both", "logs, mesh"), injected("b", "mesh", "mesh,mesh"),
+		injected("b", "none", ""), pod("b", "plain", "set")),
 		&corev1.Pod{}, 0, nil)
 	go informer.RunWithContext(t.Context())
 	if !toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
@@ -105,8 +108,8 @@ func TestInjectedBy(t *testing.T) {
 	}
 }
 
-// TestAPodThatListsAllSidecarSetsOfTheWorld: users write annotations of pods as long as they like, within what the API server allows. A list that no webhook
-// has written costs no more than any other; without a bound some hundred such pods would take all memory.
+// TestAPodThatListsAllSidecarSetsOfTheWorld: users write annotations of pods as long as they like, within what the API server allows. A
+// list that no webhook has written costs no more than any other; without a bound some hundred such pods would take all memory.
 func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("mesh")

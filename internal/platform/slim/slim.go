@@ -57,7 +57,8 @@ func Claim(object any) (any, error) {
 	return claim, nil
 }
 
-// Node keeps of a node what decisions read: its labels, its taints (WS-142), and whether it is ready. Most of a node is the list of its images.
+// Node keeps of a node what decisions read: its labels, its taints (WS-142), and whether it is ready. Most of a node is the list of its
+// images.
 func Node(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -75,8 +76,8 @@ func Node(object any) (any, error) {
 }
 
 // Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
-// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch barrier
-// (ND-135); and of a pod in a subset of a WorkloadSpread what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
+// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch
+// barrier (ND-135); and of a pod in a subset of a WorkloadSpread what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -129,8 +130,9 @@ func ofOthers(pod *corev1.Pod) {
 	for i := range spec.Containers {
 		for j := range spec.Containers[i].Env {
 			if spec.Containers[i].Env[j].Name == pub.ContainerBarrierEnv {
-				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]},
-					RestartPolicy: spec.Containers[i].RestartPolicy, RestartPolicyRules: spec.Containers[i].RestartPolicyRules})
+				pod.Spec.Containers = append(pod.Spec.Containers,
+					corev1.Container{Name: spec.Containers[i].Name, Env: []corev1.EnvVar{spec.Containers[i].Env[j]},
+						RestartPolicy: spec.Containers[i].RestartPolicy, RestartPolicyRules: spec.Containers[i].RestartPolicyRules})
 			}
 		}
 	}
@@ -147,9 +149,11 @@ func ofOthers(pod *corev1.Pod) {
 	for _, s := range status.ContainerStatuses {
 		switch {
 		case barrier:
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
 		case placed && s.RestartCount > 0:
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
 		}
 	}
 	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))

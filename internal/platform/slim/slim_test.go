@@ -22,7 +22,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 var (
 	cpu   = corev1.ResourceList{"cpu": resource.MustParse("1")}
-	reads = corev1.EnvVar{Name: "APP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}}
+	reads = corev1.EnvVar{Name: "APP",
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['app']"}}}
 )
 
 // fat is a pod as the API server sends it.
@@ -32,17 +33,23 @@ func fat(ownerVersion string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "5", Generation: 3, GenerateName: "web-",
 			CreationTimestamp: metav1.NewTime(noon), DeletionTimestamp: &metav1.Time{Time: noon},
 			Labels: map[string]string{"app": "web", pub.ControllerRevisionHash: "web-2"}, Finalizers: []string{"f"},
-			Annotations: map[string]string{pub.PodDeletionCost: "7", pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"2026-01-01T11:00:00Z",` +
-				`"lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}},"updateImages":true}`},
+			Annotations: map[string]string{pub.PodDeletionCost: "7",
+				pub.InPlaceUpdateState: `{"revision":"web-2","updateTimestamp":"2026-01-01T11:00:00Z",` +
+					`"lastContainerStatuses":{"nginx":{"imageID":"sha-1","containerID":"c-1","image":"nginx:1","runningImage":"nginx:1"}},"updateImages":true}`},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
 		Spec: corev1.PodSpec{NodeName: "n", ServiceAccountName: "sa", Volumes: []corev1.Volume{{Name: "v"}},
-			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}}, InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.InPlaceUpdateReady}},
+			InitContainers: []corev1.Container{{Name: "init"},
+				{Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
 			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}, reads},
-				Resources: corev1.ResourceRequirements{Limits: cpu, Claims: []corev1.ResourceClaim{{Name: "gpu"}}}}, {Name: "side", Image: "side:1"}}},
+				Resources: corev1.ResourceRequirements{Limits: cpu, Claims: []corev1.ResourceClaim{{Name: "gpu"}}}},
+				{Name: "side", Image: "side:1"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ObservedGeneration: 3, Message: "m",
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(noon)},
 				{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses:     []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2", RestartCount: 4}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:2", ImageID: "sha-2", ContainerID: "c-2",
+				RestartCount: 4}},
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: "init"}, {Name: "native", Image: "native:1"}}},
 	}
 	if ownerVersion != "" {
@@ -65,8 +72,10 @@ func TestPodOfOurs(t *testing.T) {
 		want := fat(version)
 		want.ManagedFields = nil
 		want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: want.Spec.ReadinessGates,
-			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{reads}, Resources: corev1.ResourceRequirements{Limits: cpu}},
+			InitContainers: []corev1.Container{{Name: "init"},
+				{Name: "native", Image: "native:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "nginx", Image: "nginx:2", Env: []corev1.EnvVar{reads},
+				Resources: corev1.ResourceRequirements{Limits: cpu}},
 				{Name: "side", Image: "side:1"}}}
 		want.Status.PodIP, want.Status.Message, want.Status.InitContainerStatuses = "", "", want.Status.InitContainerStatuses[1:]
 		if diff := cmp.Diff(want, transformed(t, Pod, fat(version))); diff != "" {
@@ -87,10 +96,11 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 		}
 		value := "v"
 		update := inplace.Update{Revision: "web-3", Change: &inplace.Change{Stops: []string{"nginx"}, Parts: inplace.Parts{
-			Images: map[string]string{"nginx": "nginx:3", "native": "native:2", "init": "init:2"}, Refs: map[string]inplace.RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}},
+			Images:    map[string]string{"nginx": "nginx:3", "native": "native:2", "init": "init:2"},
+			Refs:      map[string]inplace.RefMetadata{"nginx": {Labels: map[string]*string{"app": &value}}},
 			Resources: map[string]corev1.ResourceRequirements{"nginx": {Limits: corev1.ResourceList{"cpu": resource.MustParse("2")}}}}}}
 		admit := &podpatch.Patch{}
-		readiness.Admit(admit, pod, noon)
+		readiness.Release(admit, pod, noon)
 		patches := []*podpatch.Patch{admit}
 		for _, step := range []func(*corev1.Pod, time.Time) (*podpatch.Patch, error){update.Hold, update.Resize, update.Start} {
 			patch, err := step(pod, noon)
@@ -99,7 +109,8 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 			}
 			patches = append(patches, patch)
 		}
-		out := []any{readiness.Ready(pod), available, after, progress, rollout.DeletionCost(pod), inplace.EnvHash(pod, &pod.Spec.Containers[0])}
+		out := []any{readiness.Ready(pod), available, after, progress, rollout.DeletionCost(pod),
+			inplace.EnvHash(pod, &pod.Spec.Containers[0])}
 		for _, patch := range patches {
 			body, err := patch.JSON(pod)
 			if err != nil {
@@ -107,7 +118,8 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 			}
 			out = append(out, string(body))
 		}
-		other := rollout.Candidate{Pod: &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+		other := rollout.Candidate{Pod: &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
 		return append(out, rollout.ByRemoval(rollout.Candidate{Pod: pod}, other), rollout.ByUpdate(rollout.Candidate{Pod: pod}, other))
 	}
 	if diff := cmp.Diff(decisions(whole), decisions(thin)); diff != "" {
@@ -119,18 +131,21 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 func TestOverriddenEnvironment(t *testing.T) {
 	pod := func() *corev1.Pod {
 		whole := fat("apps.kruise.io/v1beta1")
-		reads := corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}}
+		reads := corev1.EnvVar{Name: "A",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['x']"}}}
 		whole.Spec.Containers[0].Env = []corev1.EnvVar{reads, {Name: "B", Value: "x"}, {Name: "A", Value: "literal"}}
 		return whole
 	}
 	whole, thin := pod(), transformed(t, Pod, pod()).(*corev1.Pod)
-	if a, b := inplace.EnvHash(whole, &whole.Spec.Containers[0]), inplace.EnvHash(thin, &thin.Spec.Containers[0]); a != b || len(thin.Spec.Containers[0].Env) != 2 {
+	if a, b := inplace.EnvHash(whole, &whole.Spec.Containers[0]), inplace.EnvHash(thin, &thin.Spec.Containers[0]); a != b ||
+		len(thin.Spec.Containers[0].Env) != 2 {
 		t.Errorf("%v of the whole pod, %v of what is kept: %+v", a, b, thin.Spec.Containers[0].Env)
 	}
 }
 
 func TestPodOfOthers(t *testing.T) {
-	for name, owner := range map[string]string{"no owner": "", "another group": "apps/v1", "a group that ends like ours": "x.apps.kruise.io/v1", "unreadable": "a/b/c"} {
+	for name, owner := range map[string]string{"no owner": "", "another group": "apps/v1",
+		"a group that ends like ours": "x.apps.kruise.io/v1", "unreadable": "a/b/c"} {
 		t.Run(name, func(t *testing.T) {
 			want := fat(owner)
 			want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7"}
@@ -161,7 +176,8 @@ func TestPodOfOthers(t *testing.T) {
 // CRR-087, ND-135: pods of others keep what shows that their gate or their barrier is to be opened.
 func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	pod := fat("apps/v1")
-	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "p_1"}}}
+	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv,
+		ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "p_1"}}}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}
 	gates := []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}
 	pod.Spec.ReadinessGates = append([]corev1.PodReadinessGate{{ConditionType: "Own"}}, gates...)
@@ -173,9 +189,12 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	pod.Annotations[pub.LaunchCompleted] = "true"
 	want := pod.DeepCopy()
 	want.ManagedFields, want.Annotations = nil, map[string]string{pub.LaunchCompleted: "true", pub.PodDeletionCost: "7"}
-	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier}, RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
+	want.Spec = corev1.PodSpec{NodeName: "n", ReadinessGates: gates, RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{Name: "nginx", Env: []corev1.EnvVar{barrier},
+			RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: again}}}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning,
-		Conditions:        []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}},
+		Conditions: []corev1.PodCondition{{Type: pub.KruisePodReady, Status: "True"},
+			{Type: corev1.ContainersReady, Status: "True"}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", State: ended, RestartCount: 4}}}
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
@@ -220,7 +239,8 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
 	pod.Status.Conditions = append(pod.Status.Conditions, scheduled)
 	want := pod.DeepCopy()
-	want.ManagedFields, want.Annotations = nil, map[string]string{pub.PodDeletionCost: "7", pub.MatchedWorkloadSpread: `{"name":"ws","subset":"a"}`}
+	want.ManagedFields, want.Annotations = nil,
+		map[string]string{pub.PodDeletionCost: "7", pub.MatchedWorkloadSpread: `{"name":"ws","subset":"a"}`}
 	want.Spec = corev1.PodSpec{NodeName: "n"}
 	want.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{scheduled, want.Status.Conditions[0]},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", RestartCount: 4}}}
@@ -233,8 +253,11 @@ func TestPodOfOthersInASubset(t *testing.T) {
 
 // IMG-050, IMG-053, IMG-098, WS-142: a node in the cache is its labels, its taints and whether it is ready.
 func TestNode(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}, Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
-		Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
+		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		Spec: corev1.NodeSpec{ProviderID: "p", Unschedulable: true,
+			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}, Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"}},
 		Spec:   corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
@@ -245,8 +268,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A pod with sidecars is kept like one of ours, whoever controls it: its annotations, what tells injected containers from others, images, resources and
-// statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
+// A pod with sidecars is kept like one of ours, whoever controls it: its annotations, what tells injected containers from others, images,
+// resources and statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
 func TestPodWithSidecars(t *testing.T) {
 	pod := fat("apps/v1")
 	pod.Annotations[pub.SidecarSetInjectedList], pod.Annotations[corev1.LastAppliedConfigAnnotation] = "mesh", "long"
@@ -256,16 +279,19 @@ func TestPodWithSidecars(t *testing.T) {
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	got := transformed(t, Pod, pod.DeepCopy()).(*corev1.Pod)
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
-	want := []any{pod.Annotations, pod.Labels, pod.Spec.Resources, pod.Spec.RestartPolicy, []corev1.EnvVar{marked}, cpu, pod.Status.ContainerStatuses,
+	want := []any{pod.Annotations, pod.Labels, pod.Spec.Resources, pod.Spec.RestartPolicy, []corev1.EnvVar{marked}, cpu,
+		pod.Status.ContainerStatuses,
 		pod.Status.InitContainerStatuses[1:], pod.Status.Conditions, pod.Status.Phase, pod.Generation}
-	kept := []any{got.Annotations, got.Labels, got.Spec.Resources, got.Spec.RestartPolicy, got.Spec.Containers[1].Env, got.Spec.Containers[0].Resources.Limits, got.Status.ContainerStatuses,
+	kept := []any{got.Annotations, got.Labels, got.Spec.Resources, got.Spec.RestartPolicy, got.Spec.Containers[1].Env,
+		got.Spec.Containers[0].Resources.Limits, got.Status.ContainerStatuses,
 		got.Status.InitContainerStatuses, got.Status.Conditions, got.Status.Phase, got.Generation}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestAPodWithManyVariables: the effort for a pod does not grow with the square of its variables: one pod of a user would hold up the caches of all.
+// TestAPodWithManyVariables: the effort for a pod does not grow with the square of its variables: one pod of a user would hold up the
+// caches of all.
 func TestAPodWithManyVariables(t *testing.T) {
 	const count = 60_000 // twice what the API server takes, so that the difference is clear
 	for name, transform := range map[string]toolscache.TransformFunc{"manager": Pod, "daemon": NodePod} {

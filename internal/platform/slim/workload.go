@@ -42,10 +42,12 @@ func Workload(object any) (any, error) {
 		workload.Spec, workload.Status = appsv1.ReplicaSetSpec{Replicas: workload.Spec.Replicas}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
 		workload.ManagedFields, workload.Annotations = nil, nil
-		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: workload.Spec.Replicas, Ordinals: workload.Spec.Ordinals}, appsv1.StatefulSetStatus{}
+		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: workload.Spec.Replicas, Ordinals: workload.Spec.Ordinals},
+			appsv1.StatefulSetStatus{}
 	case *batchv1.Job:
 		workload.ManagedFields, workload.Annotations = nil, nil
-		workload.Spec, workload.Status = batchv1.JobSpec{Parallelism: workload.Spec.Parallelism, Selector: workload.Spec.Selector}, batchv1.JobStatus{}
+		workload.Spec, workload.Status = batchv1.JobSpec{Parallelism: workload.Spec.Parallelism, Selector: workload.Spec.Selector},
+			batchv1.JobStatus{}
 	default:
 		return Metadata(object)
 	}
@@ -80,9 +82,11 @@ func SameWorkload(old, object any) bool {
 	if !ok || !ok2 {
 		return false
 	}
-	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() || (before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
+	if before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil) ||
 		before.GetAnnotations()[DeploymentRevision] != after.GetAnnotations()[DeploymentRevision] ||
-		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) || before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
+		!equality.Semantic.DeepEqual(before.GetOwnerReferences(), after.GetOwnerReferences()) ||
+		before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
 		return false
 	}
 	if a, ok := old.(*appsv1beta1.CloneSet); ok {

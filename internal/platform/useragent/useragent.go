@@ -18,8 +18,8 @@ func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// Wrap is a rest.Config's WrapTransport: requests of a controller have the user agent <base>/<controller>; others keep theirs. The field manager
-// that API servers derive from a user agent is what stands before the slash, and so the same for all.
+// Wrap is a rest.Config's WrapTransport: requests of a controller have the user agent <base>/<controller>; others keep theirs. The field
+// manager that API servers derive from a user agent is what stands before the slash, and so the same for all.
 func Wrap(base string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &transport{base, next} }
 }

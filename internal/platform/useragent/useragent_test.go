@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// OPS-022 (part): what a controller asks carries its name; what nobody's controller asks, before, between and after, that of the program alone.
+// OPS-022 (part): what a controller asks carries its name; what nobody's controller asks, before, between and after, that of the program
+// alone.
 func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +58,8 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 		}
 	}
 	read(t.Context())
-	want := []string{"GET kruise-manager", "GET kruise-manager/cloneset", "DELETE kruise-manager/cloneset", "GET kruise-manager/sidecarset", "DELETE kruise-manager/sidecarset",
+	want := []string{"GET kruise-manager", "GET kruise-manager/cloneset", "DELETE kruise-manager/cloneset", "GET kruise-manager/sidecarset",
+		"DELETE kruise-manager/sidecarset",
 		"GET kruise-manager"}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
@@ -66,7 +68,8 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 
 // OPS-022 (part): every controller of the manager has its name in what it asks, and it is the one that its metrics and logs have.
 func TestEveryControllerIsNamed(t *testing.T) {
-	named, completed := regexp.MustCompile(`ControllerManagedBy\(mgr\)\.Named\(([^)]*)\)`), regexp.MustCompile(`\bComplete\(useragent\.Of\(([^,]*), `)
+	named, completed := regexp.MustCompile(`ControllerManagedBy\(mgr\)\.Named\(([^)]*)\)`),
+		regexp.MustCompile(`\bComplete\(useragent\.Of\(([^,]*), `)
 	controllers := 0
 	for _, dir := range []string{"../../kinds"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -23,7 +23,7 @@ type Memory struct {
 	// refused are the objects about which requests were refused.
 	refused refusals
 	// waits knows since when the workload stands still.
-	waits waiting.Watch
+	waits waiting.Tracker
 	// known is what plans have found out.
 	known podplan.Knowledge
 	// foreign is what was told of images that others wrote into pods.

@@ -38,11 +38,14 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// builtIn are the kinds that are there from the beginning: resource, kind, subresources; a resource with a dash before it is of the cluster.
+// builtIn are the kinds that are there from the beginning: resource, kind, subresources; a resource with a dash before it is of the
+// cluster.
 var builtIn = map[schema.GroupVersion][][]string{
-	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"}, {"-persistentvolumes", "PersistentVolume", "status"},
+	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"},
+		{"-persistentvolumes", "PersistentVolume", "status"},
 		{"pods", "Pod", "status", "resize"},
-		{"persistentvolumeclaims", "PersistentVolumeClaim", "status"}, {"configmaps", "ConfigMap"}, {"secrets", "Secret"}, {"services", "Service", "status"},
+		{"persistentvolumeclaims", "PersistentVolumeClaim", "status"}, {"configmaps", "ConfigMap"}, {"secrets", "Secret"},
+		{"services", "Service", "status"},
 		{"serviceaccounts", "ServiceAccount"}, {"podtemplates", "PodTemplate"}, {"events", "Event"},
 		{"replicationcontrollers", "ReplicationController", "status", "scale"}},
 	{Group: "apps", Version: "v1"}: {{"controllerrevisions", "ControllerRevision"}, {"deployments", "Deployment", "status", "scale"},
@@ -64,7 +67,8 @@ func builtInKinds() []*kind {
 	for gv, resources := range builtIn {
 		for _, r := range resources {
 			name, cluster := strings.CutPrefix(r[0], "-")
-			all = append(all, &kind{GroupVersionResource: gv.WithResource(name), name: r[1], namespaced: !cluster, subresources: r[2:], typed: true})
+			all = append(all, &kind{GroupVersionResource: gv.WithResource(name), name: r[1], namespaced: !cluster, subresources: r[2:],
+				typed: true})
 		}
 	}
 	return all
@@ -77,7 +81,8 @@ func ofCRD(crd *apiextensionsv1.CustomResourceDefinition) (*kind, error) {
 		if !v.Storage {
 			continue
 		}
-		k := &kind{GroupVersionResource: schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural},
+		k := &kind{GroupVersionResource: schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name,
+			Resource: crd.Spec.Names.Plural},
 			name: crd.Spec.Names.Kind, namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
 		if v.Subresources != nil && v.Subresources.Status != nil {
 			k.subresources = append(k.subresources, "status")
@@ -103,7 +108,8 @@ func (s *Server) discovery(path string) any {
 		versions[gv] = append(versions[gv], metav1.APIResource{Name: k.Resource, SingularName: strings.ToLower(k.name), Kind: k.name,
 			Namespaced: k.namespaced, Verbs: verbs})
 		for _, sub := range k.subresources {
-			entry := metav1.APIResource{Name: k.Resource + "/" + sub, Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}}
+			entry := metav1.APIResource{Name: k.Resource + "/" + sub, Kind: k.name, Namespaced: k.namespaced,
+				Verbs: metav1.Verbs{"get", "patch", "update"}}
 			if sub == "scale" {
 				entry.Group, entry.Version, entry.Kind = "autoscaling", "v1", "Scale"
 			}
@@ -115,13 +121,15 @@ func (s *Server) discovery(path string) any {
 			if !slices.Contains(group.Versions, v) {
 				group.Versions = append(group.Versions, v)
 			}
-			group.TypeMeta, group.Name, group.PreferredVersion = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, gv.Group, group.Versions[0]
+			group.TypeMeta, group.Name, group.PreferredVersion = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, gv.Group,
+				group.Versions[0]
 			groups[gv.Group] = group
 		}
 	}
 	listOf := func(gv schema.GroupVersion) any {
 		if resources, ok := versions[gv]; ok {
-			return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(), APIResources: resources}
+			return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(),
+				APIResources: resources}
 		}
 		return nil
 	}

@@ -83,7 +83,8 @@ func (k *Kubelets) act(ctx context.Context, v *version) {
 	}
 	if now.GetDeletionTimestamp() != nil {
 		uid, none := now.GetUID(), int64(0)
-		_, _ = k.pods.remove(v.key, v.GetName(), &metav1.DeleteOptions{GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &uid}})
+		_, _ = k.pods.remove(v.key, v.GetName(),
+			&metav1.DeleteOptions{GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &uid}})
 		return
 	}
 	k.pods.change(ctx, v.key, func(before object) object {
@@ -113,7 +114,8 @@ func (k *Kubelets) step(pod *corev1.Pod) (time.Duration, func(*corev1.Pod)) {
 		return k.Bind, k.bind
 	case pod.Status.Phase == corev1.PodPending:
 		return k.Start, start
-	case pod.Status.Phase == corev1.PodRunning && slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return outOfDate(pod, c) }):
+	case pod.Status.Phase == corev1.PodRunning &&
+		slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return outOfDate(pod, c) }):
 		return k.Restart, restart
 	case pod.Status.Phase == corev1.PodRunning && open(pod) != isTrue(pod, corev1.PodReady):
 		return k.Ready, ready
@@ -151,7 +153,8 @@ func running(c corev1.Container, restarts int32) corev1.ContainerStatus {
 }
 
 func outOfDate(pod *corev1.Pod, c corev1.Container) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name && s.Image != c.Image })
+	return slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.Name == c.Name && s.Image != c.Image })
 }
 
 func restart(pod *corev1.Pod) {
@@ -175,7 +178,8 @@ func open(pod *corev1.Pod) bool {
 func ready(pod *corev1.Pod) { set(pod, corev1.PodReady, open(pod)) }
 
 func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
 func set(pod *corev1.Pod, kind corev1.PodConditionType, value bool) {

@@ -147,7 +147,9 @@ func scaleOf(v *version) (*autoscalingv1.Scale, error) {
 	}
 	selector, _, _ := unstructured.NestedString(document, "status", "labelSelector")
 	return &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{Kind: "Scale", APIVersion: "autoscaling/v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: v.GetName(), Namespace: v.GetNamespace(), UID: v.GetUID(), ResourceVersion: v.GetResourceVersion(),
+		ObjectMeta: metav1.ObjectMeta{Name: v.GetName(), Namespace: v.GetNamespace(), UID: v.GetUID(),
+			ResourceVersion:   v.GetResourceVersion(),
 			CreationTimestamp: v.GetCreationTimestamp()},
-		Spec: autoscalingv1.ScaleSpec{Replicas: number("spec")}, Status: autoscalingv1.ScaleStatus{Replicas: number("status"), Selector: selector}}, nil
+		Spec:   autoscalingv1.ScaleSpec{Replicas: number("spec")},
+		Status: autoscalingv1.ScaleStatus{Replicas: number("status"), Selector: selector}}, nil
 }

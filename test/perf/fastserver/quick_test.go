@@ -16,7 +16,8 @@ func TestQuickPatches(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	pod := podOf("a")
 	pod.UID, pod.ResourceVersion, pod.Annotations = "u", "5", map[string]string{"x": "1", "y": "2"}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: "A", Status: "False", Reason: "R", Message: "M", LastTransitionTime: at}, {Type: "B", Status: "True", LastTransitionTime: at}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: "A", Status: "False", Reason: "R", Message: "M", LastTransitionTime: at},
+		{Type: "B", Status: "True", LastTransitionTime: at}}
 	k := &kind{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("pods"), name: "Pod", typed: true}
 	pod.SetGroupVersionKind(k.gvk())
 	for patch, quick := range map[string]bool{

@@ -137,7 +137,8 @@ func accepted(header string, k *kind) form {
 			continue
 		}
 		f := form{protobuf: media == runtime.ContentTypeProtobuf, partial: strings.HasPrefix(parameters["as"], "PartialObjectMetadata")}
-		if as := parameters["as"]; as != "" && !f.partial || f.protobuf && !f.partial && !k.typed || !f.protobuf && media != runtime.ContentTypeJSON {
+		if as := parameters["as"]; as != "" && !f.partial || f.protobuf && !f.partial && !k.typed ||
+			!f.protobuf && media != runtime.ContentTypeJSON {
 			continue
 		}
 		return f
@@ -173,7 +174,8 @@ func (q *request) answer(body []byte) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		return q.ok(q.resource.update(q.Context(), q.key(), q.name, q.subresource, q.dry, func(*version) (object, error) { return o.DeepCopyObject().(object), nil }))
+		return q.ok(q.resource.update(q.Context(), q.key(), q.name, q.subresource, q.dry,
+			func(*version) (object, error) { return o.DeepCopyObject().(object), nil }))
 	case q.Method == http.MethodPatch && q.name != "":
 		return q.patch(body)
 	case q.Method == http.MethodDelete && q.name != "" && q.subresource == "":
@@ -273,7 +275,8 @@ func (q *request) list() (answer, error) {
 				return answer{}, err
 			}
 		}
-		body, err := json.Marshal(map[string]any{"kind": gvk.Kind, "apiVersion": gvk.GroupVersion().String(), "metadata": header, "items": items})
+		body, err := json.Marshal(map[string]any{"kind": gvk.Kind, "apiVersion": gvk.GroupVersion().String(), "metadata": header,
+			"items": items})
 		return answer{code: http.StatusOK, body: body, media: runtime.ContentTypeJSON}, err
 	}
 	var list runtime.Object = &metav1.PartialObjectMetadataList{}

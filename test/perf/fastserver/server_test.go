@@ -28,7 +28,8 @@ func started(t *testing.T, nodes bool) (*Server, *rest.Config) {
 	t.Helper()
 	k := &Kubelets{Nodes: 2, Bind: time.Hour, Start: time.Hour, Restart: time.Hour, Ready: time.Hour, End: time.Hour}
 	if nodes {
-		k = &Kubelets{Nodes: 2, Bind: time.Millisecond, Start: time.Millisecond, Restart: time.Millisecond, Ready: time.Millisecond, End: time.Millisecond}
+		k = &Kubelets{Nodes: 2, Bind: time.Millisecond, Start: time.Millisecond, Restart: time.Millisecond, Ready: time.Millisecond,
+			End: time.Millisecond}
 	}
 	s, err := Start(t.Context(), time.Millisecond, k)
 	if err != nil {
@@ -41,7 +42,8 @@ func started(t *testing.T, nodes bool) (*Server, *rest.Config) {
 	})
 	config := s.Config()
 	config.QPS, config.UserAgent = -1, "test"
-	if _, err := client(t, config, false).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client(t, config, false).CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return s, config
@@ -62,7 +64,8 @@ func client(t *testing.T, config *rest.Config, protobuf bool) kubernetes.Interfa
 
 func podOf(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Finalizers: nil},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image1}, {Name: "side", Image: image1}}, ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}}}}
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image1}, {Name: "side", Image: image1}},
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}}}}
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -106,13 +109,15 @@ func TestWrites(t *testing.T) {
 			pods, get := client(t, config, protobuf).CoreV1().Pods("d"), must[*corev1.Pod](t)
 			ctx := t.Context()
 			first := get(pods.Create(ctx, podOf("a"), metav1.CreateOptions{}))
-			if first.UID == "" || first.ResourceVersion == "" || first.Generation != 1 || first.Status.Phase != corev1.PodPending || first.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+			if first.UID == "" || first.ResourceVersion == "" || first.Generation != 1 || first.Status.Phase != corev1.PodPending ||
+				first.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 				t.Errorf("created: %+v", first)
 			}
 			if _, err := pods.Create(ctx, podOf("a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 				t.Errorf("created twice: %v", err)
 			}
-			if _, err := client(t, config, protobuf).CoreV1().Pods("none").Create(ctx, podOf("a"), metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := client(t, config, protobuf).CoreV1().Pods("none").Create(ctx, podOf("a"),
+				metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("created nowhere: %v", err)
 			}
 			get(pods.Create(ctx, podOf("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
@@ -130,7 +135,8 @@ func TestWrites(t *testing.T) {
 			changed := first.DeepCopy()
 			changed.Labels["new"], changed.Status.Message, changed.UID = "label", "not by this way", ""
 			second := get(pods.Update(ctx, changed, metav1.UpdateOptions{}))
-			if second.Labels["new"] != "label" || second.Status.Message != "" || second.UID != first.UID || second.ResourceVersion == first.ResourceVersion || second.Generation != 1 {
+			if second.Labels["new"] != "label" || second.Status.Message != "" || second.UID != first.UID ||
+				second.ResourceVersion == first.ResourceVersion || second.Generation != 1 {
 				t.Errorf("updated: %+v", second)
 			}
 			if _, err := pods.Update(ctx, changed, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
@@ -147,11 +153,13 @@ func TestWrites(t *testing.T) {
 			}
 			changed = third.DeepCopy()
 			changed.Spec.Containers[0].Image = image2
-			if fourth := get(pods.Update(ctx, changed, metav1.UpdateOptions{})); fourth.Generation != 2 || fourth.Status.Message != "by this way" {
+			if fourth := get(pods.Update(ctx, changed, metav1.UpdateOptions{})); fourth.Generation != 2 ||
+				fourth.Status.Message != "by this way" {
 				t.Errorf("spec: %+v", fourth)
 			}
 			w := s.Written()["test"]
-			if w.Done["create pods"] != 2 || w.Done["update pods"] != 4 || w.Done["update pods/status"] != 1 || w.Refused["update pods: 409"] != 1 {
+			if w.Done["create pods"] != 2 || w.Done["update pods"] != 4 || w.Done["update pods/status"] != 1 ||
+				w.Refused["update pods: 409"] != 1 {
 				t.Errorf("counted: %+v", w)
 			}
 		})
@@ -169,8 +177,10 @@ func TestPatches(t *testing.T) {
 	guard := func(p *corev1.Pod) string {
 		return `"uid":"` + string(p.UID) + `","resourceVersion":"` + p.ResourceVersion + `"`
 	}
-	next := get(patch(types.StrategicMergePatchType, `{"metadata":{`+guard(pod)+`,"annotations":{"x":"y"}},"spec":{"containers":[{"name":"side","image":"`+image2+`"}]}}`))
-	if next.Annotations["x"] != "y" || len(next.Spec.Containers) != 2 || next.Spec.Containers[0].Image != image1 || next.Spec.Containers[1].Image != image2 || next.Generation != 2 {
+	next := get(patch(types.StrategicMergePatchType,
+		`{"metadata":{`+guard(pod)+`,"annotations":{"x":"y"}},"spec":{"containers":[{"name":"side","image":"`+image2+`"}]}}`))
+	if next.Annotations["x"] != "y" || len(next.Spec.Containers) != 2 || next.Spec.Containers[0].Image != image1 ||
+		next.Spec.Containers[1].Image != image2 || next.Generation != 2 {
 		t.Errorf("strategic: %+v", next)
 	}
 	if _, err := patch(types.StrategicMergePatchType, `{"metadata":{`+guard(pod)+`,"labels":{"x":"y"}}}`); !apierrors.IsConflict(err) {
@@ -180,7 +190,8 @@ func TestPatches(t *testing.T) {
 		t.Errorf("a patch of another pod: %v", err)
 	}
 	condition := func(kind, status string) string {
-		return `{"status":{"conditions":[{"type":"` + kind + `","status":"` + status + `","reason":null,"message":null,"lastTransitionTime":"2026-01-02T03:04:05Z"}]},"spec":{"nodeName":"no"}}`
+		return `{"status":{"conditions":[{"type":"` + kind + `","status":"` + status +
+			`","reason":null,"message":null,"lastTransitionTime":"2026-01-02T03:04:05Z"}]},"spec":{"nodeName":"no"}}`
 	}
 	get(patch(types.StrategicMergePatchType, condition("A", "True"), "status"))
 	get(patch(types.StrategicMergePatchType, condition("B", "True"), "status"))
@@ -191,16 +202,21 @@ func TestPatches(t *testing.T) {
 	if same := get(patch(types.StrategicMergePatchType, condition("A", "False"), "status")); same.ResourceVersion != next.ResourceVersion {
 		t.Errorf("a patch of nothing made version %s of %s", same.ResourceVersion, next.ResourceVersion)
 	}
-	if next = get(patch(types.MergePatchType, `{"metadata":{"annotations":{"x":null,"z":"1"}}}`)); next.Annotations["x"] != "" || next.Annotations["z"] != "1" {
+	if next = get(patch(types.MergePatchType, `{"metadata":{"annotations":{"x":null,"z":"1"}}}`)); next.Annotations["x"] != "" ||
+		next.Annotations["z"] != "1" {
 		t.Errorf("merge: %+v", next)
 	}
-	if next = get(patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/containers/0/image","value":"nginx:3"}]`)); next.Spec.Containers[0].Image != "nginx:3" {
+	if next = get(patch(types.JSONPatchType,
+		`[{"op":"replace","path":"/spec/containers/0/image","value":"nginx:3"}]`)); next.Spec.Containers[0].Image != "nginx:3" {
 		t.Errorf("JSON: %+v", next)
 	}
-	if _, err := patch(types.JSONPatchType, `[{"op":"test","path":"/spec/containers/0/image","value":"other"}]`); !apierrors.IsInvalid(err) {
+	if _, err := patch(types.JSONPatchType, `[{"op":"test","path":"/spec/containers/0/image","value":"other"}]`); !apierrors.IsInvalid(
+		err) {
 		t.Errorf("a test that fails: %v", err)
 	}
-	applied := get(pods.Patch(ctx, "b", types.ApplyYAMLPatchType, []byte("metadata: {name: b}\nspec: {containers: [{name: app, image: x}]}\napiVersion: v1\nkind: Pod\n"), metav1.PatchOptions{FieldManager: "m"}))
+	applied := get(pods.Patch(ctx, "b", types.ApplyYAMLPatchType,
+		[]byte("metadata: {name: b}\nspec: {containers: [{name: app, image: x}]}\napiVersion: v1\nkind: Pod\n"),
+		metav1.PatchOptions{FieldManager: "m"}))
 	if applied.UID == "" || applied.Spec.Containers[0].Image != "x" {
 		t.Errorf("applied: %+v", applied)
 	}
@@ -227,7 +243,8 @@ func TestDeletions(t *testing.T) {
 	if still := get(pods.Get(ctx, "a", metav1.GetOptions{})); still.DeletionTimestamp != nil {
 		t.Error("a dry run deletes")
 	}
-	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}}); err != nil {
+	if err := pods.Delete(ctx, "a",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}}); err != nil {
 		t.Error(err)
 	}
 	if going := get(pods.Get(ctx, "a", metav1.GetOptions{})); going.DeletionTimestamp == nil || *going.DeletionGracePeriodSeconds != 30 {
@@ -289,10 +306,12 @@ func TestWatches(t *testing.T) {
 					}
 				}
 			}
-			expect(seen(metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "app in (a, c)"}, 3), "ADDED c", "DELETED c", "MODIFIED a")
+			expect(seen(metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: "app in (a, c)"}, 3), "ADDED c",
+				"DELETED c", "MODIFIED a")
 			expect(seen(metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=a"}, 1), "MODIFIED a")
 			expect(seen(metav1.ListOptions{}, 3), "ADDED a", "ADDED b", "ADDED c")
-			one, err := client(t, config, protobuf).CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/d/pods/b").Param("watch", "true").Watch(ctx)
+			one, err := client(t, config, protobuf).CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/d/pods/b").Param("watch",
+				"true").Watch(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,10 +348,14 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crd := &apiextensionsv1.CustomResourceDefinition{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: "sets.x.dev"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.dev", Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "sets", Kind: "Set"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Served: true}, {Name: "v1", Served: true, Storage: true,
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}, Scale: &apiextensionsv1.CustomResourceSubresourceScale{}}}}}}
+	crd := &apiextensionsv1.CustomResourceDefinition{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1",
+		Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: "sets.x.dev"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.dev", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "sets", Kind: "Set"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Served: true},
+				{Name: "v1", Served: true, Storage: true,
+					Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+						Scale: &apiextensionsv1.CustomResourceSubresourceScale{}}}}}}
 	text, err := json.Marshal(crd)
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +365,8 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := must[*unstructured.Unstructured](t)
-	get(documents.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Create(ctx, definition, metav1.CreateOptions{}))
+	get(documents.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}).Create(ctx, definition, metav1.CreateOptions{}))
 	resources, err := client(t, config, false).Discovery().ServerResourcesForGroupVersion("x.dev/v1")
 	if err != nil || len(resources.APIResources) != 3 {
 		t.Fatal(resources, err)
@@ -353,24 +377,30 @@ func TestDocuments(t *testing.T) {
 		n, _, _ := unstructured.NestedInt64(o.Object, path...)
 		return n
 	}
-	set := get(sets.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.dev/v1", "kind": "Set", "metadata": map[string]any{"name": "s"},
-		"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"replicas": int64(9)}}}, metav1.CreateOptions{}))
+	set := get(sets.Create(ctx,
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "x.dev/v1", "kind": "Set", "metadata": map[string]any{"name": "s"},
+			"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"replicas": int64(9)}}}, metav1.CreateOptions{}))
 	if number(set, "status", "replicas") != 0 || set.GetGeneration() != 1 {
 		t.Errorf("created: %v", set)
 	}
-	set = get(sets.Patch(ctx, "s", types.MergePatchType, []byte(`{"metadata":{"labels":{"no":"no"}},"spec":{"replicas":7},"status":{"replicas":2}}`), metav1.PatchOptions{}, "status"))
-	if number(set, "status", "replicas") != 2 || number(set, "spec", "replicas") != 3 || set.GetGeneration() != 1 || len(set.GetLabels()) != 0 {
+	set = get(sets.Patch(ctx, "s", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"no":"no"}},"spec":{"replicas":7},"status":{"replicas":2}}`), metav1.PatchOptions{}, "status"))
+	if number(set, "status", "replicas") != 2 || number(set, "spec", "replicas") != 3 || set.GetGeneration() != 1 ||
+		len(set.GetLabels()) != 0 {
 		t.Errorf("status: %v", set)
 	}
 	scale := get(sets.Patch(ctx, "s", types.MergePatchType, []byte(`{"spec":{"replicas":5}}`), metav1.PatchOptions{}, "scale"))
 	set = get(sets.Get(ctx, "s", metav1.GetOptions{}))
-	if scale.GetKind() != "Scale" || number(scale, "spec", "replicas") != 5 || number(scale, "status", "replicas") != 2 || number(set, "spec", "replicas") != 5 || set.GetGeneration() != 2 {
+	if scale.GetKind() != "Scale" || number(scale, "spec", "replicas") != 5 || number(scale, "status", "replicas") != 2 ||
+		number(set, "spec", "replicas") != 5 || set.GetGeneration() != 2 {
 		t.Errorf("scale: %v of %v", scale, set)
 	}
-	if _, err := sets.Patch(ctx, "s", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"},"spec":{"replicas":6}}`), metav1.PatchOptions{}, "scale"); !apierrors.IsConflict(err) {
+	if _, err := sets.Patch(ctx, "s", types.MergePatchType, []byte(`{"metadata":{"resourceVersion":"1"},"spec":{"replicas":6}}`),
+		metav1.PatchOptions{}, "scale"); !apierrors.IsConflict(err) {
 		t.Errorf("a scale of an old version: %v", err)
 	}
-	if _, err := sets.Patch(ctx, "s", types.StrategicMergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsUnsupportedMediaType(err) {
+	if _, err := sets.Patch(ctx, "s", types.StrategicMergePatchType, []byte(`{}`),
+		metav1.PatchOptions{}); !apierrors.IsUnsupportedMediaType(err) {
 		t.Errorf("a strategic patch: %v", err)
 	}
 	alone, err := metadata.NewForConfig(config)
@@ -395,12 +425,14 @@ func TestKubelets(t *testing.T) {
 	defer w.Stop()
 	get(pods.Create(ctx, podOf("a"), metav1.CreateOptions{}))
 	pod := until(t, w, func(_ watch.Event, pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	if pod.Spec.NodeName == "" || isTrue(pod, corev1.PodReady) || !isTrue(pod, corev1.ContainersReady) || len(pod.Status.ContainerStatuses) != 2 {
+	if pod.Spec.NodeName == "" || isTrue(pod, corev1.PodReady) || !isTrue(pod, corev1.ContainersReady) ||
+		len(pod.Status.ContainerStatuses) != 2 {
 		t.Errorf("%+v", pod)
 	}
 	gate := func(status string) {
 		t.Helper()
-		get(pods.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"gate","status":"`+status+`"}]}}`), metav1.PatchOptions{}, "status"))
+		get(pods.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"gate","status":"`+status+`"}]}}`),
+			metav1.PatchOptions{}, "status"))
 	}
 	gate("True")
 	until(t, w, func(_ watch.Event, pod *corev1.Pod) bool { return isTrue(pod, corev1.PodReady) })
@@ -408,7 +440,8 @@ func TestKubelets(t *testing.T) {
 	until(t, w, func(_ watch.Event, pod *corev1.Pod) bool {
 		return !isTrue(pod, "gate") && !isTrue(pod, corev1.PodReady)
 	})
-	get(pods.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"app","image":"`+image2+`"}]}}`), metav1.PatchOptions{}))
+	get(pods.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"app","image":"`+image2+`"}]}}`),
+		metav1.PatchOptions{}))
 	pod = until(t, w, func(_ watch.Event, pod *corev1.Pod) bool { return pod.Status.ContainerStatuses[0].Image == image2 })
 	if c := pod.Status.ContainerStatuses; c[0].RestartCount != 1 || c[1].RestartCount != 0 {
 		t.Errorf("%+v", c)
@@ -425,12 +458,14 @@ func TestForms(t *testing.T) {
 		"":                             {},
 		"*/*":                          {},
 		"text/plain, application/json": {},
-		"application/vnd.kubernetes.protobuf, */*":                                               {built: form{protobuf: true}},
-		"application/vnd.kubernetes.protobuf;stream=watch":                                       {built: form{protobuf: true}},
-		"text/plain;as=PartialObjectMetadata":                                                    {},
-		"application/json;as=Table;v=v1;g=meta.k8s.io":                                           {},
-		"application/json;as=PartialObjectMetadata;v=v1,application/json":                        {form{partial: true}, form{partial: true}},
-		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1,application/json": {form{protobuf: true, partial: true}, form{protobuf: true, partial: true}},
+		"application/vnd.kubernetes.protobuf, */*":         {built: form{protobuf: true}},
+		"application/vnd.kubernetes.protobuf;stream=watch": {built: form{protobuf: true}},
+		"text/plain;as=PartialObjectMetadata":              {},
+		"application/json;as=Table;v=v1;g=meta.k8s.io":     {},
+		"application/json;as=PartialObjectMetadata;v=v1,application/json": {form{partial: true},
+			form{partial: true}},
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1,application/json": {form{protobuf: true, partial: true},
+			form{protobuf: true, partial: true}},
 	} {
 		if got := accepted(header, built); got != want.built {
 			t.Errorf("%q: %+v", header, got)

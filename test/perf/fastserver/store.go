@@ -66,7 +66,8 @@ func (r *resource) conflict(name, why string) error {
 
 const outdated = "the object has been modified; please apply your changes to the latest version and try again"
 
-// list returns all objects that are chosen, in the order of their names, and the version of the list. The position is where a watch goes on.
+// list returns all objects that are chosen, in the order of their names, and the version of the list. The position is where a watch goes
+// on.
 func (r *resource) list(chosen func(*version) bool) (all []*version, number uint64, position int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +177,8 @@ func (r *resource) create(o object, dry bool) (*version, error) {
 
 // update changes an object by a function that makes a new one from a version that it must not change, and is asked again when another
 // write came between. What must not change is put back, and a change that changes nothing makes no version.
-func (r *resource) update(ctx context.Context, key, name, subresource string, dry bool, change func(*version) (object, error)) (*version, error) {
+func (r *resource) update(ctx context.Context, key, name, subresource string, dry bool,
+	change func(*version) (object, error)) (*version, error) {
 	for ctx.Err() == nil {
 		before := r.get(key)
 		if before == nil {
@@ -187,7 +189,8 @@ func (r *resource) update(ctx context.Context, key, name, subresource string, dr
 			return nil, err
 		}
 		if uid := o.GetUID(); uid != "" && uid != before.GetUID() {
-			return nil, r.conflict(name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+			return nil,
+				r.conflict(name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
 		}
 		guarded := o.GetResourceVersion() != "" && o.GetResourceVersion() != before.GetResourceVersion()
 		if guarded {
@@ -273,11 +276,15 @@ func (r *resource) remove(key, name string, options *metav1.DeleteOptions) (*ver
 	}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != before.GetUID() {
-			return nil, r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, before.GetUID()))
+			return nil,
+				r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID,
+					before.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != before.GetResourceVersion() {
-			return nil, r.conflict(name, fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
-				*p.ResourceVersion, before.GetResourceVersion()))
+			return nil,
+				r.conflict(name,
+					fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+						*p.ResourceVersion, before.GetResourceVersion()))
 		}
 	}
 	if len(options.DryRun) > 0 {

@@ -198,7 +198,8 @@ func (s *Server) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*c
 	defer s.mu.Unlock()
 	list := &cri.ListPodSandboxResponse{}
 	for i := range s.Pods {
-		list.Items = append(list.Items, &cri.PodSandbox{Id: fmt.Sprint(i), Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)}})
+		list.Items = append(list.Items,
+			&cri.PodSandbox{Id: fmt.Sprint(i), Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)}})
 	}
 	return list, nil
 }
@@ -225,7 +226,8 @@ func (s *Server) ListContainers(_ context.Context, request *cri.ListContainersRe
 	for _, c := range s.containers {
 		if uid := request.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]; uid == "" || uid == c.UID {
 			list.Containers = append(list.Containers, &cri.Container{Id: c.ID, State: c.State, CreatedAt: c.Created.UnixNano(),
-				Image: &cri.ImageSpec{Image: "sha256:" + c.Image, UserSpecifiedImage: c.Image}, Labels: c.labels(), Annotations: c.annotations()})
+				Image: &cri.ImageSpec{Image: "sha256:" + c.Image, UserSpecifiedImage: c.Image}, Labels: c.labels(),
+				Annotations: c.annotations()})
 		}
 	}
 	return list, nil
@@ -249,7 +251,8 @@ func (s *Server) ContainerStatus(_ context.Context, request *cri.ContainerStatus
 		return nil, err
 	}
 	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.ID, State: c.State, CreatedAt: c.Created.UnixNano(),
-		StartedAt: c.Started.UnixNano(), ExitCode: c.ExitCode, Image: &cri.ImageSpec{UserSpecifiedImage: c.Image}, Labels: c.labels(), Annotations: c.annotations()}}
+		StartedAt: c.Started.UnixNano(), ExitCode: c.ExitCode, Image: &cri.ImageSpec{UserSpecifiedImage: c.Image}, Labels: c.labels(),
+		Annotations: c.annotations()}}
 	if request.GetVerbose() && !c.NoRecord {
 		quoted := make([]string, len(c.Env))
 		for i, entry := range c.Env {
