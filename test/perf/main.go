@@ -74,7 +74,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Print("\n", report.markdown())
-	return nil
+	return report.missed()
 }
 
 func find(name string) (scenario, error) {

@@ -118,7 +118,10 @@ go_memstats_heap_alloc_bytes 2.097152e+06
 func TestReportSaysWhatWasMissed(t *testing.T) {
 	r := newReport(scenario{name: "s", about: "About."}, "")
 	r.atMost("memory", 61, 60, "MiB")
-	r.atLeast("speed", 90, 80)
+	r.atLeast("speed", 90, 80, "%")
+	if err := r.missed(); err != nil {
+		t.Error(err)
+	}
 	r.disturbed(&phase{Name: "create", Others: 0.5})
 	text := r.markdown()
 	for _, want := range []string{"| memory | at most 60 MiB | 61 MiB | **no** |", "| speed | at least 80 % | 90 % | yes |",
@@ -126,6 +129,22 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+}
+
+// A run fails if a promise is missed by far, and only then.
+func TestMissedByFar(t *testing.T) {
+	r := newReport(scenario{name: "s"}, "")
+	r.atMost("memory", 90, 60, "MiB")
+	r.atLeast("speed", 54, 80, "%")
+	r.atMost("writes at rest", 0, 0, "")
+	if err := r.missed(); err != nil {
+		t.Error(err)
+	}
+	r.atMost("CPU", 91, 60, "ms")
+	r.atLeast("creation", 53, 80, "%")
+	if err := r.missed(); err == nil || err.Error() != "missed by far: CPU: 91 ms, promised at most 60 ms; creation: 53 %, promised at least 80 %" {
+		t.Error(err)
 	}
 }
 

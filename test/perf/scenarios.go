@@ -256,7 +256,7 @@ func updateSets(ctx context.Context, b *bench, pods *observer, name, profile str
 // judge compares with what is promised of creation and updates.
 func judge(r *report, percent int) {
 	if p, bare := r.find(stepCreate, false), r.find(stepCreate, true); p != nil && bare != nil {
-		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80)
+		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 95, "%")
 		r.atMost("creation, pod writes per pod", p.PodWrites, 2.1, "")
 	}
 	name := updateStep(percent)
@@ -265,15 +265,15 @@ func judge(r *report, percent int) {
 		return
 	}
 	if percent == 100 {
-		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 80)
+		r.atLeast("update, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 95, "%")
 	} else {
-		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90)
-		r.atLeast("update, budget in use, part of what the bare client has in use", 100*p.Budget.Mean/bare.Budget.Mean, 90)
+		r.atLeast("update, budget in use on average until every pod has begun", 100*p.Budget.Mean, 90, "%")
+		r.atLeast("update, budget in use, part of what the bare client has in use", 100*p.Budget.Mean/bare.Budget.Mean, 90, "%")
 		r.note("With the same budget the bare client, which knows of every pod at once, uses %.0f %% of it and updates %.1f pods/s.",
 			100*bare.Budget.Mean, bare.PodsPerSecond)
 	}
 	r.atMost("update, pod writes per pod", p.PodWrites, 3, "")
-	r.atMost("update, manager CPU per pod", p.CPUPerPod, 4, "ms")
+	r.atMost("update, manager CPU per pod", p.CPUPerPod, 1.5, "ms")
 	r.atMost("update, pods out of service", float64(p.Budget.Most), float64(p.Budget.Budget), "")
 }
 
