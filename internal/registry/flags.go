@@ -34,13 +34,16 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	for _, controller := range Controllers {
 		add(controller, 3)
 	}
-	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false, "replace pods in PreparingDelete at once, for all CloneSets")
-	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute, "how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
+	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
+		"replace pods in PreparingDelete at once, for all CloneSets")
+	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute,
+		"how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
 	fs.BoolVar(&f.AllowPrivileged, "allow-privileged", true, "templates with privileged containers pass validation")
 	fs.DurationVar(&f.NodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
 	fs.IntVar(&f.NodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
 	fs.StringVar(&f.VersionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
-	fs.DurationVar(&f.UnschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow, "for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
+	fs.DurationVar(&f.UnschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow,
+		"for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
 	return workers
 }
 

@@ -37,8 +37,10 @@ var (
 // Kinds are all kinds that are built. Their controllers start in this order.
 var Kinds = []Kind{
 	{
-		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon, Webhooks: admission.ContainerRecreateRequests,
-			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1, appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
+		Kind: admission.Kind{Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon,
+			Webhooks: admission.ContainerRecreateRequests,
+			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
+				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
@@ -51,7 +53,8 @@ var Kinds = []Kind{
 		Controller: "imagepulljob", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs, Webhooks: admission.ImageListPullJobs},
+		Kind: admission.Kind{Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs,
+			Webhooks: admission.ImageListPullJobs},
 	},
 	{
 		Kind: admission.Kind{Name: "SidecarSet", Plural: "sidecarsets", Webhooks: admission.SidecarSets,
@@ -60,13 +63,16 @@ var Kinds = []Kind{
 		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
 	{
-		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread}, Webhooks: admission.WorkloadSpreads,
-			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads)},
+		Kind: admission.Kind{Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{features.WorkloadSpread},
+			Webhooks: admission.WorkloadSpreads,
+			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1,
+				admission.RenamedInWorkloadSpreads)},
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) { e.Spreads.Absent() },
 	},
 	{
 		Kind: admission.Kind{Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
-			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets)},
+			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1,
+				admission.MovedInCloneSets)},
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets,
 	},
@@ -75,9 +81,11 @@ var Kinds = []Kind{
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
 // other releases convert (OPS-070).
 var (
-	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker", "podunavailablebudget",
+	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker",
+		"podunavailablebudget",
 		"resourcedistribution", "sidecarterminator", "statefulset", "uniteddeployment"}
-	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io", "podunavailablebudgets.policy.kruise.io",
+	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io",
+		"podunavailablebudgets.policy.kruise.io",
 		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 )
 

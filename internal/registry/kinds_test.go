@@ -87,8 +87,8 @@ func TestWhatAKindConsistsOf(t *testing.T) {
 	}
 }
 
-// OPS-080 (part): the manager may watch every kind, publish its authority in the definitions of those that it converts, and look at the others that
-// the reference converts.
+// OPS-080 (part): the manager may watch every kind, publish its authority in the definitions of those that it converts, and look at
+// the others that the reference converts.
 func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	watched, definitions := map[string]bool{}, map[string][]string{}
 	for document := range strings.SplitSeq(text(t, "config/rbac/role.yaml"), "\n---\n") {
@@ -98,7 +98,8 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") && slices.Contains(rule.APIGroups, appsv1beta1.GroupVersion.Group) {
+				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") && slices.Contains(rule.APIGroups,
+					appsv1beta1.GroupVersion.Group) {
 					watched[resource] = true
 				}
 				if resource == "customresourcedefinitions" {

@@ -63,7 +63,8 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarset.Setup(e.Manager, sidecarset.Options{
-		Features:    sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
+		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+			Resize: resize},
 		Workers:     *e.Workers["sidecarset"],
 		Pods:        e.Index,
 		Flow:        e.Flow,
@@ -83,7 +84,8 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(), Pods: e.Index, Flow: e.Flow,
+	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(),
+		Pods: e.Index, Flow: e.Flow,
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 

@@ -185,7 +185,8 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 }
 
 func (r *reader) selects(asked *client.ListOptions, kind string, object client.Object) (bool, error) {
-	if asked.Namespace != "" && object.GetNamespace() != asked.Namespace || asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+	if asked.Namespace != "" && object.GetNamespace() != asked.Namespace || asked.LabelSelector != nil &&
+		!asked.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 		return false, nil
 	}
 	if asked.FieldSelector == nil {
@@ -214,8 +215,9 @@ func assign(into client.Object, object client.Object, shared bool) error {
 	}
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
-		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-			Generation: object.GetGeneration(), CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
+		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+			ResourceVersion: object.GetResourceVersion(),
+			Generation:      object.GetGeneration(), CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
 			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
 			OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers()}
 		return nil

@@ -41,13 +41,15 @@ type Running struct {
 	Image, Env, Restart string
 }
 
-// Environment is what a kubelet would start a container with: a line for each variable, with its value or that of the label or annotation that it names.
+// Environment is what a kubelet would start a container with: a line for each variable, with its value or that of the label or
+// annotation that it names.
 func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	var text strings.Builder
 	for _, env := range container.Env {
 		value := env.Value
 		if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
-			for prefix, values := range map[string]map[string]string{"metadata.labels['": pod.Labels, "metadata.annotations['": pod.Annotations} {
+			for prefix, values := range map[string]map[string]string{"metadata.labels['": pod.Labels,
+				"metadata.annotations['": pod.Annotations} {
 				if key, ok := strings.CutPrefix(env.ValueFrom.FieldRef.FieldPath, prefix); ok {
 					value = values[strings.TrimSuffix(key, "']")]
 				}
@@ -190,8 +192,9 @@ func (n *Node) report(pod *corev1.Pod) bool {
 			environment[name] = value
 		}
 		env, _ := strconv.ParseUint(inplace.ActualEnvHash(container, environment), 10, 64)
-		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID, RestartCount: status.RestartCount,
-			Hashes: inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
+		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID,
+			RestartCount: status.RestartCount,
+			Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
 	}
 	text, err := json.Marshal(meta)
 	if err != nil || pod.Annotations[pub.RuntimeContainersMeta] == string(text) {
@@ -219,7 +222,8 @@ func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 		}
 		return changed
 	}
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	status.Resources = spec.Resources.DeepCopy()
 	return true
 }
@@ -276,7 +280,8 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "", metav1.NewTime(n.Cluster.Now())
 		return true
 	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason,
+		LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
 	return true
 }
 

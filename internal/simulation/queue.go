@@ -23,7 +23,8 @@ type Queue struct {
 // NewQueue returns the queue of a manager that starts: its object is in it.
 func NewQueue(cluster *Cluster, name string) *Queue {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second)
-	return &Queue{cluster: cluster, added: true, request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, backOff: pacing.NewBackOff(limiter)}
+	return &Queue{cluster: cluster, added: true, request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}},
+		backOff: pacing.NewBackOff(limiter)}
 }
 
 // Add puts the object into the queue, as an event does.

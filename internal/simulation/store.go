@@ -50,8 +50,8 @@ type Cluster struct {
 	BeforeWrite func(w Write, before, after client.Object)
 	// Refused tells which writes the server always refuses; nil refuses none.
 	Refused func(w Write) bool
-	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events come in the order in
-	// which they happened.
+	// Apart: the caches of different kinds lag apart, as those of a manager do, each of which has a watch of its own. Else events
+	// come in the order in which they happened.
 	Apart bool
 	// Answer is called before each request of the manager, and may fail or change it; nil does not.
 	Answer func(*Request) error
@@ -341,7 +341,8 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if object == nil {
 		return notFound(key)
 	}
-	if object.GetUID() != version.GetUID() || version.GetResourceVersion() != "" && object.GetResourceVersion() != version.GetResourceVersion() {
+	if object.GetUID() != version.GetUID() || version.GetResourceVersion() != "" &&
+		object.GetResourceVersion() != version.GetResourceVersion() {
 		return conflict(key, "another version")
 	}
 	if object.GetDeletionTimestamp() != nil {
@@ -431,7 +432,8 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 		default:
 			pod.Status = old.Status
 			sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
-			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) || !slices.EqualFunc(old.Spec.InitContainers, pod.Spec.InitContainers, sameImage) {
+			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) || !slices.EqualFunc(old.Spec.InitContainers,
+				pod.Spec.InitContainers, sameImage) {
 				pod.Generation++
 			}
 		}

@@ -12,8 +12,8 @@ import (
 type Budget struct {
 	// spare is how many available pods may still be taken.
 	spare int
-	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving is how many
-	// of them wait to be deleted.
+	// moving is how many pods are of the target revision and unavailable, or on their way there; total is how many may be. leaving
+	// is how many of them wait to be deleted.
 	moving, leaving, total int
 	// exhausted and spent are the words of refusals, which most pods of a large set share.
 	exhausted, spent string
@@ -53,7 +53,8 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	case info.Available && b.spare <= 0:
 		if b.spent == "" {
 			keep := limits.Replicas - limits.MaxUnavailable
-			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas, "pod"),
+			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas,
+				"pod"),
 				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent
@@ -77,7 +78,8 @@ func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	default:
 		parts = append(parts, "a pod above the replicas")
 	}
-	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
+	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)", strings.Join(parts, " and "), plural.Of(total, "pod"),
+		limits.MaxUnavailable)
 }
 
 func (b *Budget) take(info *Pod) {

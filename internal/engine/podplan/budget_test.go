@@ -18,20 +18,28 @@ func TestWhatABudgetRefuses(t *testing.T) {
 		reason Reason
 		words  string
 	}{
-		"there is room":            {Budget{spare: 1, total: 2}, limits, up, "", ""},
-		"for one that is down":     {Budget{moving: 1, total: 2}, limits, down, "", ""},
-		"nobody can be spared":     {Budget{total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 3 are"},
-		"and even fewer are there": {Budget{spare: -2, total: 2}, limits, up, ReasonMaxUnavailable, "3 of 5 pods must stay available (maxUnavailable 2), and only 1 is"},
-		"who is down costs none":   {Budget{total: 2}, limits, down, "", ""},
-		"all are moving":           {Budget{spare: 1, moving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
+		"there is room":        {Budget{spare: 1, total: 2}, limits, up, "", ""},
+		"for one that is down": {Budget{moving: 1, total: 2}, limits, down, "", ""},
+		"nobody can be spared": {Budget{total: 2}, limits, up, ReasonMaxUnavailable,
+			"3 of 5 pods must stay available (maxUnavailable 2), and only 3 are"},
+		"and even fewer are there": {Budget{spare: -2, total: 2}, limits, up, ReasonMaxUnavailable,
+			"3 of 5 pods must stay available (maxUnavailable 2), and only 1 is"},
+		"who is down costs none": {Budget{total: 2}, limits, down, "", ""},
+		"all are moving": {Budget{spare: 1, moving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy,
+			"waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
 		"some leave": {Budget{spare: 1, moving: 3, leaving: 1, total: 2}, limits, down, ReasonUpdateUnhealthy,
 			"waiting for 2 updated pods to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"all leave":             {Budget{spare: 1, moving: 2, leaving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 pods to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"pods are missing":      {Budget{spare: 1, total: 0}, limits, up, ReasonUpdateUnhealthy, "waiting for 2 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
-		"more than may be":      {Budget{spare: 1, total: -1}, limits, up, ReasonUpdateUnhealthy, "waiting for 3 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
+		"all leave": {Budget{spare: 1, moving: 2, leaving: 2, total: 2}, limits, up, ReasonUpdateUnhealthy,
+			"waiting for 2 pods to be deleted; 2 pods at a time (maxUnavailable 2)"},
+		"pods are missing": {Budget{spare: 1, total: 0}, limits, up, ReasonUpdateUnhealthy,
+			"waiting for 2 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
+		"more than may be": {Budget{spare: 1, total: -1}, limits, up, ReasonUpdateUnhealthy,
+			"waiting for 3 missing pods to be created; 0 pods at a time (maxUnavailable 2)"},
 		"but who is down moves": {Budget{spare: 1, total: -1}, limits, down, "", ""},
-		"one by one":            {Budget{spare: 1, moving: 1, total: -1}, limits, down, ReasonUpdateUnhealthy, "waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 2)"},
-		"nothing is missing":    {Budget{spare: 1}, rollout.Limits{Replicas: 5}, up, ReasonUpdateUnhealthy, "waiting for a pod above the replicas; 0 pods at a time (maxUnavailable 0)"},
+		"one by one": {Budget{spare: 1, moving: 1, total: -1}, limits, down, ReasonUpdateUnhealthy,
+			"waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 2)"},
+		"nothing is missing": {Budget{spare: 1}, rollout.Limits{Replicas: 5}, up, ReasonUpdateUnhealthy,
+			"waiting for a pod above the replicas; 0 pods at a time (maxUnavailable 0)"},
 	} {
 		b := tt.budget
 		for range 2 { // the second answer has the words of the first
@@ -56,8 +64,8 @@ func TestWhatABudgetRefuses(t *testing.T) {
 	}
 }
 
-// CS-121 (part): who counts for the budget: pods on their way to the target, and those that leave; the place of an available one that is specified
-// for deletion is reserved.
+// CS-121 (part): who counts for the budget: pods on their way to the target, and those that leave; the place of an available one
+// that is specified for deletion is reserved.
 func TestWhoCountsForTheBudget(t *testing.T) {
 	pod := func(specified, preparing, available, updated bool) *Pod {
 		info := &Pod{Specified: specified, New: updated}

@@ -16,8 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Knowledge is what plans for a workload have found out about its template and its revisions. What did not change since is not read again: revisions may
-// be many and large, and events are frequent. It changes no decision, and holds only what the last plan needed. The zero value knows nothing.
+// Knowledge is what plans for a workload have found out about its template and its revisions. What did not change since is not read
+// again: revisions may be many and large, and events are frequent. It changes no decision, and holds only what the last plan
+// needed. The zero value knows nothing.
 type Knowledge struct {
 	// text is a template, and data what a revision of it holds.
 	text, data []byte
@@ -118,7 +119,8 @@ func contentsOf(object *appsv1.ControllerRevision) *contents {
 	return c
 }
 
-// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it would hold if we had written it (CS-085).
+// holds tells whether a stored revision holds the data, which are canonical: by their bytes, or by what it would hold if we had
+// written it (CS-085).
 func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(object.Data.Raw, data) {
 		return true
@@ -149,7 +151,8 @@ func (p *Planner) differ(from, target *Revision) comparison {
 
 func (p *Planner) compared(from, target *Revision) comparison {
 	if !revision.SameBeside(from.object.Data.Raw, target.object.Data.Raw) {
-		return comparison{refusal: fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name)} // IPU-041
+		// IPU-041
+		return comparison{refusal: fmt.Sprintf("ControllerRevisions %s and %s differ in more than spec.template", from.Name, target.Name)}
 	}
 	var templates [2][]byte
 	for i, object := range []*appsv1.ControllerRevision{from.object, target.object} {

@@ -89,7 +89,8 @@ func (p *Planner) modeFrom(label string, target *Revision) Mode {
 	change, refusal := p.compare(label, target, policy)
 	if refusal != "" {
 		m := p.impossible(refusal)
-		if p.Find(label) == nil && !slices.ContainsFunc(p.in.Revisions, func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
+		if p.Find(label) == nil && !slices.ContainsFunc(p.in.Revisions,
+			func(r *appsv1.ControllerRevision) bool { return revision.SameLabel(r.Name, label) }) {
 			m.unstored = label
 		}
 		return m

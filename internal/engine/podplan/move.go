@@ -51,8 +51,8 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 	return true
 }
 
-// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too, and each
-// attempt takes its pod out of service first. Then one pod tries again (IPU-184).
+// holdUpdate leaves pods in service for a while after the API server refused an update: a policy or a quota refuses the others too,
+// and each attempt takes its pod out of service first. Then one pod tries again (IPU-184).
 func (p *Planner) holdUpdate(info *Pod) bool {
 	if p.in.UpdateRefused == "" {
 		return false

@@ -151,8 +151,8 @@ type Plan struct {
 	After time.Duration
 }
 
-// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself who its pods are, how many there shall be, and in
-// which order they are updated.
+// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself who its pods are, how
+// many there shall be, and in which order they are updated.
 type Planner struct {
 	Workload *Workload
 	in       *Snapshot
@@ -188,7 +188,8 @@ type Planner struct {
 // New returns a Planner for a workload; what it decides goes into the plan.
 func New(of *Workload, in *Snapshot, out *Plan) *Planner {
 	before, kept := in.Known.begin()
-	return &Planner{Workload: of, in: in, out: out, before: before, kept: kept, contents: map[*appsv1.ControllerRevision]*contents{}, sources: map[string]map[string]any{},
+	return &Planner{Workload: of, in: in, out: out, before: before, kept: kept, contents: map[*appsv1.ControllerRevision]*contents{},
+		sources:  map[string]map[string]any{},
 		verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
 }
 

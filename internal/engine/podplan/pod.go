@@ -46,13 +46,15 @@ type Pod struct {
 	Stay bool
 }
 
-// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified: somebody asked for its deletion.
+// Observe finds out what the plan needs to know of an active pod, and makes it one of the members. specified: somebody asked for
+// its deletion.
 func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 	if p.Members == nil { // one allocation for all
 		p.Members, p.observed = make([]*Pod, 0, len(p.in.Pods)), make([]Pod, len(p.in.Pods))
 	}
 	info := &p.observed[len(p.Members)]
-	*info = Pod{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash], State: lifecycle.State(pod)}
+	*info = Pod{Candidate: rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}, Label: pod.Labels[pub.ControllerRevisionHash],
+		State: lifecycle.State(pod)}
 	info.Serving = info.Ready && readiness.Settled(pod)
 	info.Available, info.AvailableIn = readiness.Available(pod, p.Workload.MinReadySeconds, p.in.Now)
 	if info.AvailableIn > 0 { // whatever holds the pod, others may wait for it to count
@@ -67,7 +69,8 @@ func (p *Planner) Observe(pod *corev1.Pod, specified bool) {
 		p.watchRelabelled(info)
 	}
 	p.findStale(info)
-	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) && len(info.StaleImages)+len(info.StaleResources) == 0 && info.Err == nil
+	info.New = revision.SameLabel(info.Label, p.out.UpdateRevision) && len(info.StaleImages)+len(info.StaleResources) == 0 &&
+		info.Err == nil
 	p.Members = append(p.Members, info)
 }
 
@@ -79,7 +82,8 @@ func (p *Planner) watchRelabelled(info *Pod) {
 		return
 	}
 	info.Progress.Complete, info.WatchedUntil = false, until
-	info.Progress.Waiting = fmt.Sprintf("its labels changed; it counts as available from %s on (minReadySeconds %d)", until.UTC().Format(time.RFC3339), p.Workload.MinReadySeconds)
+	info.Progress.Waiting = fmt.Sprintf("its labels changed; it counts as available from %s on (minReadySeconds %d)",
+		until.UTC().Format(time.RFC3339), p.Workload.MinReadySeconds)
 }
 
 // inService tells whether the last update of the pod was found complete, or there was none: then its record need not be read, which
@@ -133,7 +137,8 @@ func (p *Planner) findStale(info *Pod) {
 			}
 			info.StaleImages[container.Name] = want.Image
 		case info.Err == nil:
-			p.out.ForeignImages = append(p.out.ForeignImages, ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image, want.Image})
+			p.out.ForeignImages = append(p.out.ForeignImages, ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image,
+				want.Image})
 		}
 		if !mends || !p.Workload.InPlace.Resize || resourcesMended {
 			continue
@@ -157,7 +162,8 @@ type ForeignImage struct {
 	Pod, Container, Image, Want string
 }
 
-// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has left in it (IPU-326).
+// OutOfServiceToMend tells whether a pod that stays at an old revision is taken out of service to get back what another one has
+// left in it (IPU-326).
 func (p *Planner) OutOfServiceToMend(info *Pod) bool {
 	if info.New || info.Preparing || info.Specified || len(info.StaleImages)+len(info.StaleResources) == 0 {
 		return false

@@ -67,7 +67,8 @@ func (p *Planner) PreDownload(unusable bool) {
 		return
 	}
 	if ready, enough := p.updatedReady(), p.MinUpdatedReady(); ready < enough {
-		p.Say("images are pulled ahead when %s ready, %d %s", plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"), ready, plural.Form(ready, "is", "are"))
+		p.Say("images are pulled ahead when %s ready, %d %s", plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"), ready,
+			plural.Form(ready, "is", "are"))
 		return
 	}
 	complete := true
@@ -76,7 +77,8 @@ func (p *Planner) PreDownload(unusable bool) {
 		present := p.pullJob(name)
 		switch {
 		case present == nil:
-			p.out.Pulls = append(p.out.Pulls, PullJob{Name: name, Container: container, Image: images[container], Document: p.pullJobDocument(name, images[container])})
+			p.out.Pulls = append(p.out.Pulls, PullJob{Name: name, Container: container, Image: images[container],
+				Document: p.pullJobDocument(name, images[container])})
 		case present.DeletionTimestamp != nil:
 			complete = false // one from before, whose name is free when it is gone; its end is an event
 		}
@@ -205,8 +207,8 @@ func bytesOf(pairs map[string]string) int {
 	return size
 }
 
-// pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any of it, and the pods
-// themselves have it.
+// pullJobDocument is the body of the request for a job (CS-202, CS-203). What a job may not have is left out: pulls hardly need any
+// of it, and the pods themselves have it.
 func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	template := p.Workload.Template
 	labels := stringMap(template.Labels)
@@ -250,8 +252,9 @@ func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	}
 	return map[string]any{
 		"apiVersion": PullJobKind.GroupVersion().String(), "kind": PullJobKind.Kind,
-		"metadata": map[string]any{"name": name, "namespace": p.Workload.Namespace, "labels": labels, "ownerReferences": []any{p.ownerDocument()}},
-		"spec":     spec,
+		"metadata": map[string]any{"name": name, "namespace": p.Workload.Namespace, "labels": labels,
+			"ownerReferences": []any{p.ownerDocument()}},
+		"spec": spec,
 	}
 }
 
@@ -291,7 +294,8 @@ func (p *Plan) pullSentences() []string {
 		sentences = append(sentences, fmt.Sprintf("image pull job %s: delete", job.Name))
 	}
 	for _, job := range p.Pulls {
-		sentences = append(sentences, fmt.Sprintf("image pull job %s: create: %s for container %s, on the nodes of old pods", job.Name, job.Image, job.Container))
+		sentences = append(sentences, fmt.Sprintf("image pull job %s: create: %s for container %s, on the nodes of old pods", job.Name,
+			job.Image, job.Container))
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.RevisionLabels)) {
 		if value := p.RevisionLabels[key]; value != nil {

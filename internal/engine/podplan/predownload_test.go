@@ -10,7 +10,8 @@ import (
 
 func TestNamesThatAreTooLong(t *testing.T) {
 	t.Run("CS-202, CS-052 a name too long for a label", func(t *testing.T) {
-		workload := &Workload{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}}
+		workload := &Workload{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
+			Operator: metav1.LabelSelectorOpExists}}}}
 		p := New(workload, &Snapshot{}, &Plan{UpdateRevision: strings.Repeat("a", 60) + "-hash"})
 		expressions := p.oldPods()["matchExpressions"].([]any)
 		if diff := cmp.Diff([]any{"hash"}, expressions[1].(map[string]any)["values"]); diff != "" {

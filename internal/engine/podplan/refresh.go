@@ -71,7 +71,8 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 	case !info.Ready:
 		p.Decide(pod, Wait, ReasonNotReady, "%s", NotReadyWords(pod))
 	case !info.Available:
-		p.Decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s", int(info.AvailableIn.Seconds()+0.999)).Until = p.in.Now.Add(info.AvailableIn)
+		p.Decide(pod, Wait, ReasonMinReadySeconds, "ready, available in %d s",
+			int(info.AvailableIn.Seconds()+0.999)).Until = p.in.Now.Add(info.AvailableIn)
 	case !info.New && p.Scaling:
 		p.Decide(pod, Wait, ReasonScaling, "at %s; updates wait until scaling is done", info.Label)
 	default:
@@ -126,7 +127,8 @@ const reportTime = 2 * time.Second
 // unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
 // written by what was known before that is refused as a conflict. A node that does not report is not waited for.
 func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
-	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod, corev1.ContainersReady) != nil {
+	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod,
+		corev1.ContainersReady) != nil {
 		return time.Time{}
 	}
 	since := pod.CreationTimestamp.Time
@@ -223,7 +225,8 @@ func (p *Planner) daemonMissing(info *Pod) bool {
 	if info.Specified || info.Preparing {
 		return false
 	}
-	return p.stuck(info, ReasonNoDaemon, !p.in.Now.Before(until), until, "its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
+	return p.stuck(info, ReasonNoDaemon, !p.in.Now.Before(until), until,
+		"its node has no node daemon, which would have to restart containers: "+info.Progress.Waiting)
 }
 
 // stuck replaces a pod whose update cannot be completed once that is due and where the policy allows it, and says so where it does not.

@@ -77,7 +77,8 @@ func (p *Planner) Find(label string) *Revision {
 	}
 	var found *Revision
 	for i := range p.revisions {
-		if revision.SameLabel(p.revisions[i].Name, label) && p.read(p.revisions[i].object).err == nil { // else pods that carry it are recreated (IPU-030)
+		// else pods that carry it are recreated (IPU-030)
+		if revision.SameLabel(p.revisions[i].Name, label) && p.read(p.revisions[i].object).err == nil {
 			found = &p.revisions[i]
 			break
 		}
@@ -134,7 +135,10 @@ func (p *Planner) DetermineRevisions() error {
 	}
 	p.Update = p.Find(p.out.UpdateRevision)
 	p.out.CurrentRevision = p.out.UpdateRevision
-	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool { return r.Name == name && p.read(r.object).err == nil }) {
+	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool {
+		return r.Name == name &&
+			p.read(r.object).err == nil
+	}) {
 		p.out.CurrentRevision = name
 	}
 	p.Current = p.Find(p.out.CurrentRevision)
@@ -163,8 +167,8 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 // annotationRoom is how many bytes of annotations the API server takes.
 const annotationRoom = 256 << 10
 
-// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves, and others, as
-// far as there is room for them in this order.
+// revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves,
+// and others, as far as there is room for them in this order.
 func (p *Planner) revisionAnnotations(others map[string]string) map[string]string {
 	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint}
 	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint)
@@ -197,8 +201,8 @@ func (p *Planner) claimTemplates() []corev1.PersistentVolumeClaim {
 	return claims
 }
 
-// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the current revision
-// that the status is to name.
+// PruneHistory lists the revisions that nothing carries any more, beyond the history limit, oldest first (CS-088). settled is the
+// current revision that the status is to name.
 func (p *Planner) PruneHistory(settled string) {
 	limit := 10
 	if p.Workload.HistoryLimit != nil {
