@@ -13,16 +13,11 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Recorder records events. It must not block.
-type Recorder interface {
-	Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string)
-}
-
 // Applier carries plans out.
 type Applier struct {
 	API    *reconcile.API
 	Status StatusWriter
-	Events Recorder
+	Events reconcile.Recorder
 }
 
 // Result is what applying met.
