@@ -45,7 +45,7 @@ func (e *Environment) controller(name string) reconcile.Options {
 }
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
-	return containerrecreate.Setup(ctx, e.Manager, containerrecreate.Options{Workers: *e.Workers["crr"], RateLimiter: e.Limiter()})
+	return containerrecreate.Setup(ctx, e.Manager, e.controller("crr"))
 }
 
 func images(ctx context.Context, e *Environment) error {

@@ -78,10 +78,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	})
 	reconcile.Sooner(&outcome.After, after)
 	outcome.Tell = tell
-	if result.Pruned || plan.NewRevision != nil && result.Retry {
-		return outcome, errors.Join(result.ScaleError, result.UpdateError) // this pass has outdated its version of the set: the next one writes the status
+	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
+	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
+		return outcome, errors.Join(result.ScaleError, result.UpdateError) // a version of the set that this pass has outdated itself is written by the next one
 	}
-	status := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
 	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
 	reconcile.Sooner(&outcome.After, after)
 	return outcome, errors.Join(result.ScaleError, result.UpdateError, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -144,8 +145,8 @@ func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetC
 }
 
 // FinalStatus completes the planned status with the errors met in planning and applying: FailedScale and FailedUpdate stand while
-// their step fails, with the present error, and vanish when it succeeds (CS-225).
-func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) *appsv1beta1.CloneSetStatus {
+// their step fails, with the present error, and vanish when it succeeds (CS-225). It tells whether the status changed (CS-223).
+func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.CloneSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for conditionType, text := range map[appsv1beta1.CloneSetConditionType]string{
 		appsv1beta1.CloneSetConditionFailedScale:  podplan.FailureWords(scaleError, p.ScaleError),
@@ -166,5 +167,5 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) *appsv1
 		}
 		return 0
 	})
-	return status
+	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }

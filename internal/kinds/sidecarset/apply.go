@@ -214,11 +214,7 @@ func (a *application) revision(ctx context.Context) error {
 		if change.Number != 0 {
 			rest["revision"] = change.Number
 		}
-		body, err := reconcile.MergePatch(r, metadata, rest)
-		if err != nil {
-			return err
-		}
-		if _, err := reconcile.Patch(ctx, a.Writer, r, body, ""); err != nil {
+		if _, err := reconcile.Merge(ctx, a.Writer, r, metadata, rest, ""); err != nil {
 			return reconcile.Gone(fmt.Errorf("patching revision %s: %w", r.Name, err))
 		}
 	}
