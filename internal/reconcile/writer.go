@@ -107,9 +107,10 @@ func (w *Writer) answered(since time.Time, err error) error {
 	return err
 }
 
-// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent.
+// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent. What the API
+// server was to name cannot be looked up.
 func (w *Writer) Failed(object client.Object, err error) {
-	if !Clearly(err) {
+	if !Clearly(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
 }
@@ -160,9 +161,9 @@ func (w *Writer) created(object client.Object) error {
 }
 
 // Delete deletes exactly this version of the object. One that is gone already is what was wanted.
-func (w *Writer) Delete(ctx context.Context, object client.Object) error {
+func (w *Writer) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := w.answered(w.Now(), w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+	err := w.answered(w.Now(), w.Client.Delete(ctx, object, append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...))
 	if client.IgnoreNotFound(err) != nil {
 		w.Failed(object, err)
 		return err

@@ -50,9 +50,9 @@ func containerRecreateRequests(ctx context.Context, e *Environment) error {
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepull.Setup(ctx, e.Manager, imagepull.Options{
-		NodeWorkers: *e.Workers["nodeimage"], JobWorkers: *e.Workers["imagepulljob"],
+		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
 		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
-		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate), RateLimiter: e.Limiter,
+		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),
 	})
 }
 
