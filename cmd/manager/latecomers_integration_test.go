@@ -22,6 +22,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // CRR-055, CRR-059: on a real API server, a CRD that is applied after the manager has started is worked on without a restart.
@@ -52,7 +53,7 @@ func TestACRDThatComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = whenServed(t.Context(), mgr, 100*time.Millisecond, nil, func(ctx context.Context) error {
-		return containerrecreate.Setup(ctx, mgr, containerrecreate.Options{Workers: 1})
+		return containerrecreate.Setup(ctx, mgr, reconcile.Options{Workers: 1})
 	}, "ContainerRecreateRequest")
 	if err != nil {
 		t.Fatal(err)

@@ -310,8 +310,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 	if err := readinessgate.Setup(e.Manager); err != nil {
 		return err
 	}
-	if err := launchpriority.Setup(e.Manager,
-		launchpriority.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter()}); err != nil {
+	if err := launchpriority.Setup(e.Manager, reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter}); err != nil {
 		return err
 	}
 	for i := range registry.Kinds {

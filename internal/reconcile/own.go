@@ -65,6 +65,9 @@ type Own struct {
 }
 
 func (o *Own) remember(owner types.UID, w *write) {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.owners == nil {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // StatusPatch is a JSON merge patch that makes the status of exactly that version of an object what it should be, with the members alone that change;
@@ -53,4 +55,34 @@ func (p *StatusPace) Wait(now time.Time, trifling bool) time.Duration {
 	}
 	p.written = now
 	return 0
+}
+
+// PatchStatus makes the status of exactly that version of an object what it should be; old and new are as in [StatusPatch].
+func (w *Writer) PatchStatus(ctx context.Context, object client.Object, old, new any) error {
+	body, err := StatusPatch(object, old, new)
+	if err != nil || body == nil {
+		return err
+	}
+	if _, err := Patch(ctx, w, object, body, "status"); err != nil {
+		return Gone(fmt.Errorf("writing status: %w", err))
+	}
+	return nil
+}
+
+// Write writes a status at the end of a pass, unless it is as it should be, or may wait. It returns when to come back for what is left; 0 is not at all.
+func (p *StatusPace) Write(ctx context.Context, w *Writer, object client.Object, old, new any, trifling bool) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(old, new) {
+		return 0, nil
+	}
+	if wait := p.Wait(w.Now(), trifling); wait > 0 {
+		return wait, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	err := w.PatchStatus(ctx, object, old, new)
+	if Changed(err) {
+		return RetryAfter, nil
+	}
+	return 0, err
 }

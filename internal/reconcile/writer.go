@@ -23,9 +23,9 @@ type API struct {
 	// Client writes, and reads from the caches; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Slim makes of an answer what the caches would keep of it.
+	// Slim makes of an answer what the caches would keep of it; nil keeps all.
 	Slim func(any) (any, error)
-	// Own are the writes of the controller.
+	// Own are the writes of the controller; nil remembers none, so that a cache that lags ends in a conflict.
 	Own *Own
 	// Now tells the time.
 	Now func() time.Time
@@ -107,15 +107,19 @@ func (w *Writer) answered(since time.Time, err error) error {
 	return err
 }
 
-// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent.
+// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent. What the API
+// server was to name cannot be looked up.
 func (w *Writer) Failed(object client.Object, err error) {
-	if !Clearly(err) {
+	if !Clearly(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
 }
 
 // slim makes of an object what the caches would keep of it.
 func (w *Writer) slim(object client.Object) error {
+	if w.Slim == nil {
+		return nil
+	}
 	if _, err := w.Slim(object); err != nil {
 		return fmt.Errorf("reading the answer about %s: %w", object.GetName(), err)
 	}
@@ -157,9 +161,9 @@ func (w *Writer) created(object client.Object) error {
 }
 
 // Delete deletes exactly this version of the object. One that is gone already is what was wanted.
-func (w *Writer) Delete(ctx context.Context, object client.Object) error {
+func (w *Writer) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := w.answered(w.Now(), w.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+	err := w.answered(w.Now(), w.Client.Delete(ctx, object, append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...))
 	if client.IgnoreNotFound(err) != nil {
 		w.Failed(object, err)
 		return err
@@ -169,13 +173,16 @@ func (w *Writer) Delete(ctx context.Context, object client.Object) error {
 }
 
 // Patch sends a patch to the object, or to its subresource of that name, and returns the version that it left. The body must carry the guards:
-// [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches.
+// [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches; a list of operations is a JSON patch.
 func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byte, subresource string) (T, error) {
 	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T) // what the answer leaves out must not stay
 	patched.SetNamespace(object.GetNamespace())
 	patched.SetName(object.GetName())
+	patched.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind()) // metadata alone does not tell
 	kind := types.MergePatchType
-	if _, pod := any(object).(*corev1.Pod); pod {
+	if _, pod := any(object).(*corev1.Pod); body[0] == '[' {
+		kind = types.JSONPatchType
+	} else if pod {
 		kind = types.StrategicMergePatchType
 	}
 	if err := w.send(ctx, patched, client.RawPatch(kind, body), subresource); err != nil {
@@ -187,6 +194,15 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 	}
 	w.Own.Changed(w.owner, patched, w.Now())
 	return patched, nil
+}
+
+// Merge is Patch with a merge patch of metadata and of what else is given; each may be nil.
+func Merge[T client.Object](ctx context.Context, w *Writer, object T, metadata, rest map[string]any, subresource string) (T, error) {
+	body, err := MergePatch(object, metadata, rest)
+	if err != nil {
+		return *new(T), err
+	}
+	return Patch(ctx, w, object, body, subresource)
 }
 
 func (w *Writer) send(ctx context.Context, object client.Object, patch client.Patch, subresource string) error {

@@ -39,15 +39,20 @@ type Environment struct {
 	Workloads *workloadspread.Kinds
 }
 
+// controller are the options that all controllers have; name is that of the flag with the number of workers.
+func (e *Environment) controller(name string) reconcile.Options {
+	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow}
+}
+
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
-	return containerrecreate.Setup(ctx, e.Manager, containerrecreate.Options{Workers: *e.Workers["crr"], RateLimiter: e.Limiter()})
+	return containerrecreate.Setup(ctx, e.Manager, e.controller("crr"))
 }
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepull.Setup(ctx, e.Manager, imagepull.Options{
-		NodeWorkers: *e.Workers["nodeimage"], JobWorkers: *e.Workers["imagepulljob"],
+		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
 		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
-		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate), RateLimiter: e.Limiter,
+		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),
 	})
 }
 
@@ -63,13 +68,9 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarset.Setup(e.Manager, sidecarset.Options{
-		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
-			Resize: resize},
-		Workers:     *e.Workers["sidecarset"],
-		Pods:        e.Index,
-		Flow:        e.Flow,
-		RateLimiter: e.Limiter(),
-		Namespace:   e.Namespace,
+		Features:  sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
+		Options:   e.controller("sidecarset"),
+		Namespace: e.Namespace,
 	})
 }
 
@@ -84,8 +85,7 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Workers: *e.Workers["workloadspread"], RateLimiter: e.Limiter(),
-		Pods: e.Index, Flow: e.Flow,
+	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Options: e.controller("workloadspread"),
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 
@@ -101,10 +101,7 @@ func cloneSets(ctx context.Context, e *Environment) error {
 			DeferredResize:          e.Flags.DeferredResize,
 			PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
-		Workers:     *e.Workers["cloneset"],
-		Pods:        e.Index,
-		Flow:        e.Flow,
-		RateLimiter: e.Limiter(),
+		Options: e.controller("cloneset"),
 	})
 }
 

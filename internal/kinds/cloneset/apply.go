@@ -48,12 +48,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 func (a *application) collided(ctx context.Context, count int32) error {
 	status := a.plan.Set.Status.DeepCopy()
 	status.CollisionCount = &count
-	body, err := reconcile.StatusPatch(a.plan.Set, &a.plan.Set.Status, status)
-	if err != nil {
-		return err
-	}
-	_, err = reconcile.Patch(ctx, a.Writer, a.plan.Set, body, "status")
-	return err
+	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
 
 // passTime bounds how long a pass goes on taking up pods, but for a huge set, whose plans cost more. A plan for a large set would

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -34,7 +34,7 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		o.SetAnnotations(map[string]string{"volume.kubernetes.io/selected-node": "node"})
 	})
 	s.Pass(creationTime)
-	if outcome, _ := s.run(); outcome.After == 0 || outcome.After > podapply.RetryAfter {
+	if outcome, _ := s.run(); outcome.After == 0 || outcome.After > reconcile.RetryAfter {
 		t.Errorf("again after %s", outcome.After)
 	}
 	told := func(what string) bool {

@@ -11,20 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/podindex"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
@@ -44,15 +36,8 @@ import (
 
 // Options configure the controller.
 type Options struct {
+	reconcile.Options
 	Features Features
-	// Workers is how many sets are worked on at the same time.
-	Workers int
-	// RateLimiter is the back-off of failing sets; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
-	// Pods finds pods in the manager's caches.
-	Pods *podindex.Index
-	// Flow bounds what is under way, for all controllers together.
-	Flow *reconcile.Flow
 }
 
 // Setup adds the controller to the manager.
@@ -61,38 +46,31 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	meters := newMeters()
-	for _, collector := range meters.all() {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	if err := reconcile.Register(meters.all()...); err != nil {
+		return err
 	}
-	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	api.Flow = options.Flow
+	api := options.API(mgr)
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
-		Applier: podapply.Applier{API: api, Events: recorder{mgr.GetEventRecorder("cloneset-controller")}}}}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: kube.Owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
+		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](api), Pass: r.run, Forget: r.forget}, pauseAtMost, options.Limiter())
 	api.Own.Leaked = func(owner types.UID) {
 		if name := loop.NameOf(owner); name.Name != "" {
 			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
 		}
 	}
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
-	builder := ctrl.NewControllerManagedBy(mgr).Named("cloneset").
+	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.CloneSet{}).
 		Watches(&corev1.Pod{}, toOwner).
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
-		Watches(&appsv1.ControllerRevision{}, toOwner).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()})
+		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
 		pulls := podapply.NewPullWatch(mgr.GetCache(), mgr.GetRESTMapper(), toOwner, kube.betweenRevisions)
 		kube.PullJobs = pulls.Served
 		builder = builder.WatchesRawSource(source.Func(pulls.Start))
 	}
-	if err := builder.Complete(useragent.Of("cloneset", loop)); err != nil {
-		return fmt.Errorf("building the CloneSet controller: %w", err)
-	}
-	return nil
+	return options.Complete("cloneset", loop, builder)
 }
 
 // Index adds the indexes that snapshots are read by.
@@ -113,14 +91,6 @@ func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
-}
-
-// recorder sends events to the API server.
-type recorder struct{ events.EventRecorder }
-
-// Event implements Recorder.
-func (r recorder) Event(about client.Object, eventType, reason, note string) {
-	r.Eventf(about, nil, eventType, reason, reason, "%s", message.Bound(note))
 }
 
 type reconciler struct {

@@ -33,27 +33,6 @@ func indexByController(object client.Object) []string {
 // Kube reads from the caches, over which own writes are laid.
 type Kube struct{ podapply.Reader }
 
-// Owner returns the UID of a set in the cache, empty if there is none.
-func (k *Kube) Owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
-	set := &appsv1beta1.CloneSet{}
-	if err := k.Client.Get(ctx, name, set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading CloneSet: %w", err)
-	}
-	return set.UID, nil
-}
-
-// Set returns a set, and nil if it does not exist.
-func (k *Kube) Set(ctx context.Context, name types.NamespacedName, owner types.UID) (*appsv1beta1.CloneSet, error) {
-	set := &appsv1beta1.CloneSet{}
-	if err := k.Client.Get(ctx, name, set, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if set, exists := reconcile.Newest(k.Own, owner, set, true); exists {
-		return set, nil
-	}
-	return nil, nil
-}
-
 // Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and features are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*Snapshot, error) {
 	owned, err := k.Read(ctx, set, set.Spec.Selector)

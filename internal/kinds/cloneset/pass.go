@@ -3,13 +3,11 @@ package cloneset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -54,12 +52,8 @@ type memory struct {
 // may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
-	if err := p.Kube.Own.Settle(ctx, owner, now); err != nil {
-		return Outcome{}, err
-	}
-	// Only now: what was read before the writes were found settled may be older than they are.
-	set, err := p.Kube.Set(ctx, name, owner)
-	if err != nil || set == nil || set.UID != owner {
+	set, err := reconcile.Begin[appsv1beta1.CloneSet](ctx, p.Kube.API, name, owner)
+	if err != nil || set == nil {
 		return Outcome{}, err
 	}
 	snapshot, err := p.Kube.Snapshot(ctx, set)
@@ -85,18 +79,12 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	reconcile.Sooner(&outcome.After, after)
 	outcome.Tell = tell
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
-	if !changed {
-		return outcome, errors.Join(result.ScaleError, result.UpdateError)
+	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
+		return outcome, errors.Join(result.ScaleError, result.UpdateError) // a version of the set that this pass has outdated itself is written by the next one
 	}
-	if wait := kept.status.Wait(p.Kube.Now(), onlyNumbers(&plan.Set.Status, status)); wait > 0 {
-		reconcile.Sooner(&outcome.After, wait)
-		return outcome, errors.Join(result.ScaleError, result.UpdateError)
-	}
-	statusErr := p.writeStatus(ctx, plan, result, status)
-	if apierrors.IsConflict(statusErr) || apierrors.IsNotFound(statusErr) {
-		outcome.After, statusErr = podapply.RetryAfter, nil
-	}
-	return outcome, errors.Join(result.ScaleError, result.UpdateError, statusErr)
+	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
+	reconcile.Sooner(&outcome.After, after)
+	return outcome, errors.Join(result.ScaleError, result.UpdateError, err)
 }
 
 // Forget drops what is remembered of a set that is gone.
@@ -122,23 +110,6 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 		}
 	}
 	return equality.Semantic.DeepEqual(*old, *status)
-}
-
-func (p *Pass) writeStatus(ctx context.Context, plan *Plan, result *podapply.Result, status *appsv1beta1.CloneSetStatus) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if result.Pruned || plan.NewRevision != nil && result.Retry {
-		return nil // a version of the set that this pass has outdated itself is written by the next one
-	}
-	body, err := reconcile.StatusPatch(plan.Set, &plan.Set.Status, status)
-	if err != nil || body == nil {
-		return err
-	}
-	if _, err := reconcile.Patch(ctx, p.Kube.For(plan.Set.UID), plan.Set, body, "status"); err != nil {
-		return fmt.Errorf("writing status: %w", err)
-	}
-	return nil
 }
 
 // announce records what the plan itself has to say: refusals when they change, throttled creation once for each state (CS-237).

@@ -10,7 +10,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -46,7 +45,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 			s.Events(1 << 20)
 			s.Pass(time.Minute)
 			storing = answer
-			if outcome, err := s.run(); (err == nil) == (name == "refused") || err == nil && outcome.After < podapply.RetryAfter {
+			if outcome, err := s.run(); (err == nil) == (name == "refused") || err == nil && outcome.After < reconcile.RetryAfter {
 				t.Fatalf("after %s, %v", outcome.After, err)
 			}
 			storing, created = nil, 0
@@ -69,7 +68,7 @@ func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 	status := plan.Set.Status.DeepCopy()
 	status.Conditions[0].LastUpdateTime.Time = status.Conditions[0].LastUpdateTime.Add(time.Nanosecond)
 	writes := len(s.Writes)
-	if err := s.pass.writeStatus(t.Context(), plan, &podapply.Result{}, status); err != nil || len(s.Writes) != writes {
+	if err := s.kube.For(plan.Set.UID).PatchStatus(t.Context(), plan.Set, &plan.Set.Status, status); err != nil || len(s.Writes) != writes {
 		t.Errorf("%d writes, %v", len(s.Writes)-writes, err)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -101,7 +102,7 @@ func (r *rolloutRun) fail(format string, args ...any) {
 // limitsSeen are the limits as the manager knows them, from its cache or from the answer of a write.
 func (r *rolloutRun) limitsSeen() (rollout.Limits, *appsv1beta1.CloneSet) {
 	seen := r.Cached(setKey)
-	set, err := r.kube.Set(context.Background(), client.ObjectKeyFromObject(seen), seen.GetUID())
+	set, err := reconcile.Find[appsv1beta1.CloneSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(seen))
 	if err != nil {
 		r.fail("reading the set: %v", err)
 	}

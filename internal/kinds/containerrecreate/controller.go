@@ -2,36 +2,28 @@ package containerrecreate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/restart"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;patch;delete
@@ -40,50 +32,36 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Options configure the controller.
-type Options struct {
-	// Workers is how many requests are worked on at the same time.
-	Workers int
-	// RateLimiter is the back-off of failing requests; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
-}
-
 // unfinishedByPod indexes the requests that a pod's events concern (CRR-055).
 const unfinishedByPod = "containerrecreate.podUID"
 
 // Reconciler carries out plans. Its fields are for tests to fill in.
 type Reconciler struct {
-	// Client reads from caches and writes; Live reads from the API server.
-	Client client.Client
-	Live   client.Reader
-	Events events.EventRecorder
-	Now    func() time.Time
+	*reconcile.API
+	Events reconcile.Recorder
 	meters *meters
 	// told holds the UIDs of requests, by name, whose end was told and is still to be written.
 	told sync.Map
 }
 
 // Setup adds the controller to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ContainerRecreateRequest{}, unfinishedByPod, indexByPod); err != nil {
 		return fmt.Errorf("indexing ContainerRecreateRequests by pod: %w", err)
 	}
-	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerrecreaterequest-controller"),
-		Now: time.Now, meters: newMeters()}
-	for _, collector := range r.meters.all() {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	api := options.API(mgr)
+	api.Own = nil // a request is its daemon's, too: what was planned from a cache that lags ends in a conflict
+	r := &Reconciler{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerrecreaterequest-controller")), meters: newMeters()}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).Named("containerrecreaterequest").
+	err := options.Complete("containerrecreaterequest", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ContainerRecreateRequest{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: options.RateLimiter}).
-		Complete(useragent.Of("containerrecreaterequest", r))
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podEvents)))
 	if err != nil {
-		return fmt.Errorf("building the ContainerRecreateRequest controller: %w", err)
+		return err
 	}
-	return (&filler{client: mgr.GetClient(), live: mgr.GetAPIReader(), now: time.Now}).setup(mgr, options)
+	return (&filler{api}).setup(mgr, reconcile.Options{Workers: options.Workers, Everywhere: true})
 }
 
 func indexByPod(object client.Object) []string {
@@ -110,33 +88,33 @@ var podEvents = predicate.Funcs{
 	},
 }
 
-func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []reconcile.Request {
+func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := r.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{unfinishedByPod: string(pod.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing ContainerRecreateRequests of a pod", "pod", client.ObjectKeyFromObject(pod))
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
+	requests := make([]ctrl.Request, 0, len(list.Items))
 	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return requests
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := r.Client.Get(ctx, key.NamespacedName, request); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.told.Delete(key.NamespacedName)
-			return reconcile.Result{}, nil
+			return ctrl.Result{}, nil
 		}
-		return reconcile.Result{}, fmt.Errorf("reading ContainerRecreateRequest: %w", err)
+		return ctrl.Result{}, fmt.Errorf("reading ContainerRecreateRequest: %w", err)
 	}
 	pod, err := r.pod(ctx, request)
 	if err != nil {
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
 	plan := NewPlan(Snapshot{Request: request, Pod: pod, Now: r.Now()})
 	if !plan.Idle() {
@@ -145,14 +123,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	switch err := r.apply(ctx, request, pod, plan); {
 	case apierrors.IsConflict(err):
 		// Somebody wrote in between, or the cache is behind: the plan is made anew, from what is there then.
-		return reconcile.Result{RequeueAfter: retryConflict}, nil
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case err != nil:
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, nil
+	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
-
-const retryConflict = 200 * time.Millisecond
 
 // pod reads the pod of the request. The cache is trusted only to say that the pod is there: it may not have come yet, and it does not
 // hold all of what plans need of pods of others.
@@ -182,10 +158,10 @@ func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 }
 
 func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, plan *Plan) error {
-	finalizers := slices.Clone(request.Finalizers)
+	w, finalizers, err := r.For(request.UID), slices.Clone(request.Finalizers), error(nil)
 	if plan.AddFinalizer {
 		finalizers = append(finalizers, pub.RecreateUnreadyAcquired)
-		if err := r.patch(ctx, request, false, map[string]any{"metadata": map[string]any{"finalizers": finalizers}}); err != nil {
+		if request, err = reconcile.Merge(ctx, w, request, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 	}
@@ -199,7 +175,7 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		if err != nil {
 			return err
 		}
-		err = r.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, body))
+		_, err = reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil && (!plan.RemoveFinalizer || !apierrors.IsNotFound(err)) { // a pod that is gone is released
 			return fmt.Errorf("writing %s of pod %s: %w", plan.Pod, pod.Name, err)
 		}
@@ -213,18 +189,17 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		if plan.RemoveActive {
 			metadata["labels"] = map[string]any{pub.RecreateActive: nil}
 		}
-		if err := r.patch(ctx, request, false, map[string]any{"metadata": metadata}); err != nil {
+		if request, err = reconcile.Merge(ctx, w, request, metadata, nil, ""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	if plan.Status != nil {
-		if err := r.patch(ctx, request, true, map[string]any{"status": plan.Status}); err != nil {
+		if request, err = reconcile.Merge(ctx, w, request, nil, map[string]any{"status": plan.Status}, "status"); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	if plan.Delete {
-		uid := request.UID
-		if err := r.Client.Delete(ctx, request, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := w.Delete(ctx, request); err != nil {
 			return fmt.Errorf("deleting the finished request: %w", err)
 		}
 	}
@@ -246,7 +221,7 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *P
 		r.meters.observe(request, plan.Ended)
 	}
 	kind, reason, note := Event(request, plan.Ended)
-	r.Events.Eventf(request, nil, kind, reason, "Recreate", "%s", message.Bound(note))
+	r.Events.Event(request, kind, reason, note)
 }
 
 // current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a pod that is held for a request
@@ -264,22 +239,4 @@ func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.Container
 		return apierrors.NewConflict(appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name, errors.New("it has changed"))
 	}
 	return nil
-}
-
-// patch writes a merge patch for exactly this version of the request, which then is the version that the server answered.
-func (r *Reconciler) patch(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, status bool, body map[string]any) error {
-	metadata, _ := body["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["uid"], metadata["resourceVersion"] = request.UID, request.ResourceVersion
-	body["metadata"] = metadata
-	data, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	if status {
-		return r.Client.Status().Patch(ctx, request, client.RawPatch(types.MergePatchType, data))
-	}
-	return r.Client.Patch(ctx, request, client.RawPatch(types.MergePatchType, data))
 }

@@ -24,6 +24,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // CRR-080, CRR-083, CRR-057, CRR-137: a request takes its pod out of service, lets go of it at its end, and tells of it once. The manager
@@ -56,7 +57,7 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	}).Build()
 	recorder := events.NewFakeRecorder(10)
 	now := noon.Add(time.Second)
-	r := &Reconciler{Client: c, Live: c, Events: recorder, Now: func() time.Time { return now }}
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: own.NewRecorder(recorder)}
 	key := client.ObjectKeyFromObject(request)
 	passes := func() {
 		t.Helper()
@@ -123,7 +124,7 @@ func TestEndIsTold(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}}).Build()
 			recorder, m := events.NewFakeRecorder(10), newMeters()
-			r := &Reconciler{Client: c, Live: c, Events: recorder, Now: func() time.Time { return noon.Add(time.Second) }, meters: m}
+			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Second) }}, Events: own.NewRecorder(recorder), meters: m}
 			for range 4 {
 				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 			}
@@ -204,9 +205,9 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			}})
 			late := noon.Add(time.Hour)
-			r := &Reconciler{Client: lagging, Live: api, Events: events.NewFakeRecorder(10), Now: func() time.Time { return late }}
+			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }}, Events: own.NewRecorder(events.NewFakeRecorder(10))}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
-			if err != nil || result.RequeueAfter != retryConflict {
+			if err != nil || result.RequeueAfter != own.RetrySoon {
 				t.Errorf("%v %v", result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
@@ -233,7 +234,7 @@ func TestMetrics(t *testing.T) {
 		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed", &metav1.Time{Time: noon.Add(5 * time.Second)}
 	})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).Build()
-	r := &Reconciler{Client: c, Live: c, Events: events.NewFakeRecorder(10), Now: func() time.Time { return noon.Add(time.Minute) }, meters: m}
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Minute) }}, Events: own.NewRecorder(events.NewFakeRecorder(10)), meters: m}
 	for range 3 {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
 			t.Fatal(err)

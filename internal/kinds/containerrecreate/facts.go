@@ -14,14 +14,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/restart"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its node. Either is nil if it does not exist.
@@ -49,52 +47,41 @@ func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (
 
 // filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the manager has one, as each has the
 // webhook: a request shall not wait for a leader. All of them would write the same, and only the first write succeeds.
-type filler struct {
-	client client.Client
-	live   client.Reader
-	now    func() time.Time
-}
+type filler struct{ *reconcile.API }
 
 // tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does not know.
 const tryAnotherReplica = time.Second
 
-func (f *filler) setup(mgr ctrl.Manager, options Options) error {
-	everywhere := false
-	err := ctrl.NewControllerManagedBy(mgr).Named("containerrecreaterequest-facts").
+func (f *filler) setup(mgr ctrl.Manager, options reconcile.Options) error {
+	return options.Complete("containerrecreaterequest-facts", f, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ContainerRecreateRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
 			return ok && Unfilled(request)
-		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, NeedLeaderElection: &everywhere}).
-		Complete(useragent.Of("containerrecreaterequest-facts", f))
-	if err != nil {
-		return fmt.Errorf("building the controller that fills ContainerRecreateRequests: %w", err)
-	}
-	return nil
+		}))))
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (f *filler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (f *filler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
-	if err := f.client.Get(ctx, key.NamespacedName, request); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := f.Client.Get(ctx, key.NamespacedName, request); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !Unfilled(request) {
-		return reconcile.Result{}, nil
+		return ctrl.Result{}, nil
 	}
 	switch err := f.fill(ctx, request); {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: retryConflict}, nil
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case apierrors.IsForbidden(err):
 		log.FromContext(ctx).Info("The facts about the pod cannot be written yet", "error", err.Error())
-		return reconcile.Result{RequeueAfter: tryAnotherReplica}, nil
+		return ctrl.Result{RequeueAfter: tryAnotherReplica}, nil
 	default:
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 }
 
 func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
-	pod, node, err := Facts(ctx, f.live, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	pod, node, err := Facts(ctx, f.Live, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
 	if err != nil {
 		return err
 	}
@@ -107,17 +94,14 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 	}
 	_, patch, refusal := Fill(request, pod, labels)
 	if refusal != nil { // the pod has changed since the request was admitted
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID, "resourceVersion": request.ResourceVersion},
-			"status": completion(request, refusal.Message, f.now())})
-		if err != nil {
-			return fmt.Errorf("encoding a patch: %w", err)
-		}
-		return f.client.Status().Patch(ctx, request.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, map[string]any{"status": completion(request, refusal.Message, f.Now())}, "status")
+		return err
 	}
 	guards := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", request.UID), jsonpatch.NewOperation("replace", "/metadata/resourceVersion", request.ResourceVersion)}
 	body, err := json.Marshal(append(guards, patch...))
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	return f.client.Patch(ctx, request.DeepCopy(), client.RawPatch(types.JSONPatchType, body))
+	_, err = reconcile.Patch(ctx, f.For(request.UID), request, body, "")
+	return err
 }

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and whatever the others' caches
@@ -42,7 +43,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 		"on another sort of node":     {node: "gpu", want: "node-a c://app"},
 		"on a node without label":     {node: "-", want: "node-a c://app"},
 		"refused by an older replica": {answer: apierrors.NewForbidden(schema.GroupResource{}, "restart", errors.New("immutable")), after: tryAnotherReplica},
-		"somebody writes meanwhile":   {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")), after: retryConflict},
+		"somebody writes meanwhile":   {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")), after: own.RetrySoon},
 		"another pod of that name":    {pod: func(p *corev1.Pod) { p.UID = "pod-2" }},
 		"the container has no ID":     {pod: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "" }, want: "Completed spec.containers[0]: no"},
 	} {
@@ -85,7 +86,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				}
 				return c.Get(ctx, key, o, opts...)
 			}})
-			f := &filler{client: api, live: api, now: func() time.Time { return noon }}
+			f := &filler{&own.API{Client: api, Live: api, Now: func() time.Time { return noon }}}
 			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil || result.RequeueAfter != test.after {
 				t.Fatalf("%+v %v", result, err)
 			}
@@ -95,7 +96,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 			}
 			version := got.ResourceVersion
 			for _, other := range []client.Client{api, lagging} { // a later event, and a replica whose cache is behind
-				f.client = other
+				f.Client = other
 				if _, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 					t.Error(err)
 				}

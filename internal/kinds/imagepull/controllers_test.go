@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -55,6 +56,11 @@ func (e *told) take() []string {
 	return list
 }
 
+// secretsOn keeps copies of pull secrets in namespace config.
+func secretsOn(c client.Client) *Secrets {
+	return &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config"}
+}
+
 func schemeOf(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -73,8 +79,7 @@ func TestNodeImageOfANode(t *testing.T) {
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}}}
 	job := warm(func(j *appsv1beta1.ImagePullJob) { j.ResourceVersion = "" })
 	c, events, now := fakeClient(t, node, job), &told{}, noon.Add(29*time.Second)
-	r := &NodeReconciler{Client: c, Live: c, Events: events, Options: Options{CreationDelay: 30 * time.Second, Namespace: "config", Jobs: true},
-		Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
+	r := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: events, Options: Options{CreationDelay: 30 * time.Second, Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
 	image := &appsv1beta1.NodeImage{}
 	pass := func() error {
 		t.Helper()
@@ -144,7 +149,7 @@ func TestNodesOfJobs(t *testing.T) {
 	first := appsv1beta1.CloneSetUpdateStrategy{RollingUpdate: &appsv1beta1.RollingUpdateCloneSetStrategy{}}
 	set := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1beta1.CloneSetSpec{UpdateStrategy: first}}
 	c := fakeClient(t, append(objects, set)...)
-	r := &JobReconciler{Client: c, Live: c}
+	r := &JobReconciler{API: &own.API{Client: c, Live: c}}
 	byPods := func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 	}
@@ -225,10 +230,10 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}})
 	events := &told{}
 	m := newMeters()
-	r := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config", Copies: m.copies}, Own: &own.Own{Cache: c, Live: c},
-		Now: func() time.Time { return noon }, Random: func() float64 { return 0 }, meters: m}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events), Secrets: &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config", Copies: m.copies}, Random: func() float64 { return 0 }, meters: m}
+	loop := r.loop(nil)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}
-	if _, err := r.Reconcile(t.Context(), request); err == nil {
+	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("no error, so no other try")
 	}
 	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") || !strings.Contains(got[0], `"config" not found`) {
@@ -239,7 +244,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 		t.Errorf("assigned without its secret: %v %v", err, node.Spec.Images)
 	}
 	missing = false
-	if _, err := r.Reconcile(t.Context(), request); err != nil {
+	if _, err := loop.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil || len(node.Spec.Images["app"].PullSecrets) != 1 {
@@ -287,8 +292,9 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 				}
 				return c.List(ctx, list, opts...)
 			}})
-			r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
-			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}), Secrets: secretsOn(c)}
+			loop := r.loop(nil)
+			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			if apierrors.IsNotFound(got) != test.deleted || (err == nil) != test.deleted {
 				t.Errorf("%v, then %v", err, got)
@@ -321,10 +327,11 @@ func TestListTellsWhatItDoes(t *testing.T) {
 			},
 		}).Build()
 	events := &told{}
-	r := &ListReconciler{Client: c, Live: c, Events: events, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
+	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events)}
+	loop := r.loop(nil)
 	expect := func(what string, want ...string) {
 		t.Helper()
-		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
+		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
 		if (err != nil) != (failing != nil) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -183,12 +184,12 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	c := fakeClient(t, objects...)
 	recorder := events.NewFakeRecorder(100)
 	now := noon
-	r := &JobReconciler{Client: c, Live: c, Events: recorder, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
-		Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(recorder), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+	loop := r.loop(nil)
 	key := client.ObjectKeyFromObject(job)
 	pass := func() {
 		t.Helper()
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		if _, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,7 +249,7 @@ func TestSecretsAreShared(t *testing.T) {
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}
 	c := fakeClient(t, source, foreign)
-	s := &Secrets{Client: c, Live: c, Namespace: "config"}
+	s := secretsOn(c)
 	one := warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
 	two := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
 	first, missing, err := s.Sync(t.Context(), one)

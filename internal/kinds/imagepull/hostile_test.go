@@ -175,10 +175,10 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 
 // A NodeImage that has grown too large for the store comes after the others, as one that refuses for another reason.
 func TestTooLargeIsRefused(t *testing.T) {
-	r := &JobReconciler{}
-	r.tookJob("j", "n", fmt.Errorf("patching: %w", apierrors.NewInternalError(errors.New("etcdserver: request is too large"))))
-	r.tookJob("j", "busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
-	if !r.refused["j"]["n"] || r.refused["j"]["busy"] {
-		t.Errorf("%v", r.refused)
+	var r refusals
+	r.took("n", fmt.Errorf("patching: %w", apierrors.NewInternalError(errors.New("etcdserver: request is too large"))))
+	r.took("busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
+	if !r["n"] || r["busy"] {
+		t.Errorf("%v", r)
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,20 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -45,41 +38,39 @@ import (
 const (
 	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
 	tries        = 5           // of one NodeImage that others write too (IMG-213)
-	atOnce       = 16
 )
 
 // JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
 type JobReconciler struct {
-	Client  client.Client
-	Live    client.Reader
-	Events  events.EventRecorder
+	*reconcile.API
+	Events  reconcile.Recorder
 	Secrets *Secrets
-	Own     *reconcile.Own
 	Options Options
-	Now     func() time.Time
 	Random  func() float64
 	meters  *meters
-
-	mu      sync.Mutex
-	synced  map[types.UID]syncedSecrets
-	refused map[types.UID]map[string]bool // by job: the nodes whose NodeImages did not accept it
+	memory  reconcile.Memory[jobMemory]
 }
 
-// tookJob remembers whether the NodeImage of a node accepted the job.
-func (r *JobReconciler) tookJob(job types.UID, node string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// jobMemory is what is kept of a job from one pass to the next.
+type jobMemory struct {
+	synced syncedSecrets
+	// refused are the nodes whose NodeImages did not accept the job.
+	refused refusals
+}
+
+// refusals are what was refused when it was tried last.
+type refusals map[string]bool
+
+// took remembers whether something was accepted.
+func (r *refusals) took(name string, err error) {
 	switch {
 	case err == nil:
-		delete(r.refused[job], node)
+		delete(*r, name)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), tooLarge(err):
-		if r.refused == nil {
-			r.refused = map[types.UID]map[string]bool{}
+		if *r == nil {
+			*r = refusals{}
 		}
-		if r.refused[job] == nil {
-			r.refused[job] = map[string]bool{}
-		}
-		r.refused[job][node] = true
+		(*r)[name] = true
 	}
 }
 
@@ -97,45 +88,45 @@ type syncedSecrets struct {
 }
 
 func setupJobs(mgr ctrl.Manager, options Options) error {
-	meters := newMeters()
-	r := &JobReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagepulljob-controller"),
-		Secrets: &Secrets{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: options.Namespace, Copies: meters.copies},
-		Own:     &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Options: options, Now: time.Now, Random: rand.Float64, meters: meters}
-	for _, collector := range r.meters.all() {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	meters, secrets := newMeters(), options.API(mgr)
+	secrets.Own = nil
+	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
+		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Options: options, Random: rand.Float64, meters: meters}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
 	}
 	mapping := &jobEvents{reader: mgr.GetClient()}
-	err := ctrl.NewControllerManagedBy(mgr).Named("imagepulljob").
+	options.Workers = options.JobWorkers
+	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImagePullJob{}).
 		Watches(&appsv1beta1.NodeImage{}, mapping.ofNodeImages()).
-		Watches(&corev1.Pod{}, mapping.ofPods()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.JobWorkers, RateLimiter: options.limiter()}).
-		Complete(useragent.Of("imagepulljob", r))
-	if err != nil {
-		return fmt.Errorf("building the ImagePullJob controller: %w", err)
-	}
-	return nil
+		Watches(&corev1.Pod{}, mapping.ofPods()))
 }
 
-// Reconcile implements the reconciler of the library.
-func (r *JobReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	job := &appsv1beta1.ImagePullJob{}
-	if err := r.Client.Get(ctx, request.NamespacedName, job); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, fmt.Errorf("reading ImagePullJob: %w", err)
-		}
-		r.meters.forget(request.NamespacedName)
-		return again(r.Secrets.Release(ctx, request.NamespacedName)) // whatever a former life left (IMG-119)
+func (r *JobReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImagePullJob](r.API), Pass: r.pass,
+		Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) }}, 0, limiter)
+}
+
+func (r *JobReconciler) forget(job types.UID) {
+	r.Own.Forget(job)
+	r.memory.Forget(job)
+}
+
+// pass brings a job a step further.
+func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		r.meters.forget(name)
+		return again(r.Secrets.Release(ctx, name)) // whatever a former life left (IMG-119)
+	}
+	job, err := reconcile.Begin[appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
+	if err != nil || job == nil {
+		return reconcile.Done{}, err
 	}
 	s := JobSnapshot{Job: job, Now: r.Now()}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
-		if err := r.Own.Settle(ctx, job.UID, s.Now); err != nil {
-			return ctrl.Result{}, err
-		}
 		if err := r.complete(ctx, &s); err != nil {
 			return again(err)
 		}
@@ -149,38 +140,34 @@ func (r *JobReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return again(err)
 	}
 	if !running {
-		r.Own.Forget(job.UID)
-		r.mu.Lock()
-		delete(r.synced, job.UID)
-		delete(r.refused, job.UID)
-		r.mu.Unlock()
+		r.forget(owner)
 	}
 	after := plan.After
 	reconcile.Sooner(&after, r.Own.Again(job.UID))
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
 	}
-	return ctrl.Result{RequeueAfter: after}, nil
+	return reconcile.Done{After: after}, nil
 }
 
 // again makes of a conflict another try, at once rather than after a back-off.
-func again(err error) (ctrl.Result, error) {
+func again(err error) (reconcile.Done, error) {
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: retryConflict}, nil
+		return reconcile.Done{After: reconcile.RetrySoon}, nil
 	}
-	return ctrl.Result{}, err
+	return reconcile.Done{}, err
 }
 
 // complete reads nodes and secrets of a running job.
-func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) error {
+func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) (err error) {
 	job := s.Job
 	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release (IMG-082)
 		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
-		if err := patchExactly(ctx, r.Client, job, false, map[string]any{"metadata": map[string]any{"finalizers": finalizers}}); err != nil {
+		if job, err = reconcile.Merge(ctx, r.For(job.UID), job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
+		s.Job = job
 	}
-	var err error
 	if s.Nodes, err = r.nodes(ctx, job); err != nil {
 		return err
 	}
@@ -195,38 +182,28 @@ func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) error {
 	for i, node := range s.Nodes {
 		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
 	}
-	r.mu.Lock()
-	s.Refused = maps.Clone(r.refused[job.UID])
-	r.mu.Unlock()
+	s.Refused = r.memory.Of(job.UID).refused
 	s.Secrets, err = r.secrets(ctx, job)
 	return err
 }
 
 // secrets brings the copies of the job's secrets up to date, once in a while (IMG-116).
 func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]appsv1beta1.ReferenceObject, error) {
-	r.mu.Lock()
-	before, ok := r.synced[job.UID]
-	r.mu.Unlock()
-	if ok && r.Now().Sub(before.at) < sourcesEvery {
+	before := &r.memory.Of(job.UID).synced
+	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
 		return before.refs, nil
 	}
 	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
 		if !apierrors.IsConflict(err) { // IMG-112
-			r.Events.Eventf(job, nil, corev1.EventTypeWarning, "FailedSyncSecrets", "SyncSecrets", "%s", message.Bound(err.Error()))
+			r.Events.Event(job, corev1.EventTypeWarning, "FailedSyncSecrets", err.Error())
 		}
 		return nil, err
 	}
 	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
-		r.Events.Eventf(job, nil, corev1.EventTypeWarning, "MissingPullSecret", "SyncSecrets", "%s",
-			message.Bound(strings.Join(problems, "; ")+"; the image is pulled without what is missing"))
+		r.Events.Event(job, corev1.EventTypeWarning, "MissingPullSecret", strings.Join(problems, "; ")+"; the image is pulled without what is missing")
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.synced == nil {
-		r.synced = map[types.UID]syncedSecrets{}
-	}
-	r.synced[job.UID] = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
+	*before = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
 	return refs, nil
 }
 
@@ -349,7 +326,7 @@ func hasNode(pod *corev1.Pod) bool {
 }
 
 func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) error {
-	job := s.Job
+	job, w, err := s.Job, r.For(s.Job.UID), error(nil)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
 			if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {
@@ -357,13 +334,12 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 			}
 		}
 		finalizers := slices.DeleteFunc(slices.Clone(job.Finalizers), func(f string) bool { return f == pub.PullJobProtection })
-		if err := patchExactly(ctx, r.Client, job, false, map[string]any{"metadata": map[string]any{"finalizers": finalizers}}); err != nil {
+		if job, err = reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	if plan.Delete {
-		uid := job.UID
-		if err := r.Client.Delete(ctx, job, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := w.Delete(ctx, job); err != nil {
 			return fmt.Errorf("deleting the finished job: %w", err)
 		}
 		return nil
@@ -376,20 +352,19 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 	for _, node := range slices.Concat(s.Owned, s.Nodes) {
 		known[node.Name] = node
 	}
-	var work []func() error
-	for _, name := range slices.Concat(plan.Assign, plan.Supply) {
-		work = append(work, func() error {
-			err := r.change(ctx, job.UID, known[name], assigner.Assign)
-			r.tookJob(job.UID, name, err)
-			return err
-		})
+	assigned := slices.Concat(plan.Assign, plan.Supply)
+	errs := w.Each(ctx, len(assigned)+len(plan.Drop), func(i int) error {
+		if i < len(assigned) {
+			return r.change(ctx, job.UID, known[assigned[i]], assigner.Assign)
+		}
+		return r.change(ctx, job.UID, known[plan.Drop[i-len(assigned)]], drop)
+	})
+	for i, name := range assigned {
+		r.memory.Of(job.UID).refused.took(name, errs[i])
 	}
-	for _, name := range plan.Drop {
-		work = append(work, func() error { return r.change(ctx, job.UID, known[name], drop) })
-	}
-	err := errors.Join(parallel.Do(ctx, len(work), atOnce, func(i int) error { return work[i]() })...)
+	err = errors.Join(errs...)
 	if plan.Status != nil {
-		if e := patchExactly(ctx, r.Client, job, true, map[string]any{"status": statusDocument(plan.Status)}); client.IgnoreNotFound(e) != nil {
+		if _, e := reconcile.Merge(ctx, w, job, nil, map[string]any{"status": statusDocument(plan.Status)}, "status"); client.IgnoreNotFound(e) != nil {
 			err = errors.Join(err, fmt.Errorf("writing the status: %w", e))
 			if apierrors.IsConflict(e) {
 				err = e
@@ -411,6 +386,7 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 
 // change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085, IMG-213).
 func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage, decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
+	w := r.For(job)
 	for try := 1; ; try++ {
 		images, err := decide(node)
 		if len(images) == 0 || err != nil {
@@ -419,22 +395,15 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 			}
 			return err
 		}
-		patched := node.DeepCopy()
-		err = patchExactly(ctx, r.Client, patched, false, map[string]any{"spec": imagesPatch(node, images)})
+		_, err = reconcile.Merge(ctx, w, node, nil, map[string]any{"spec": imagesPatch(node, images)}, "")
 		switch {
-		case err == nil:
-			r.Own.Changed(job, patched, r.Now())
+		case client.IgnoreNotFound(err) == nil: // else the node has gone
 			return nil
-		case apierrors.IsNotFound(err):
-			return nil // the node has gone
 		case !apierrors.IsConflict(err) || try == tries:
-			if !reconcile.Refused(err) { // of what was refused nothing was done
-				r.Own.Unsure(job, node, r.Now())
-			}
 			return fmt.Errorf("patching NodeImage %s: %w", node.Name, err)
 		}
 		fresh := &appsv1beta1.NodeImage{}
-		if err := r.Live.Get(ctx, types.NamespacedName{Name: node.Name}, fresh); err != nil {
+		if err := w.Read(ctx, types.NamespacedName{Name: node.Name}, fresh); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		node = fresh

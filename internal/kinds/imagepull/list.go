@@ -8,26 +8,20 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -188,42 +182,17 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 
 // ListReconciler carries out plans of ImageListPullJobs. Its fields are for tests to fill in.
 type ListReconciler struct {
-	Client client.Client
-	Live   client.Reader
-	Events events.EventRecorder
-	Own    *reconcile.Own
-	Now    func() time.Time
-
-	mu      sync.Mutex
-	refused map[types.NamespacedName]map[string]bool // by list: the images whose jobs were refused
-	uids    map[types.NamespacedName]types.UID       // of lists that something may be remembered of
-}
-
-// tookImage remembers whether the job for an image was accepted.
-func (r *ListReconciler) tookImage(list types.NamespacedName, image string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err == nil:
-		delete(r.refused[list], image)
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), tooLarge(err):
-		if r.refused == nil {
-			r.refused = map[types.NamespacedName]map[string]bool{}
-		}
-		if r.refused[list] == nil {
-			r.refused[list] = map[string]bool{}
-		}
-		r.refused[list][image] = true
-	}
+	*reconcile.API
+	Events reconcile.Recorder
+	// refused are the images of each list whose jobs were refused.
+	refused reconcile.Memory[refusals]
 }
 
 // refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the others from being pulled.
-func (r *ListReconciler) refusedLast(list types.NamespacedName, jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
 	var first, last []*appsv1beta1.ImagePullJob
 	for _, job := range jobs {
-		if r.refused[list][job.Spec.Image] {
+		if r[job.Spec.Image] {
 			last = append(last, job)
 		} else {
 			first = append(first, job)
@@ -232,26 +201,10 @@ func (r *ListReconciler) refusedLast(list types.NamespacedName, jobs []*appsv1be
 	return append(first, last...)
 }
 
-// is notes which list a name stands for; what is remembered of the writes of a former one goes with it. No UID is none.
-func (r *ListReconciler) is(name types.NamespacedName, uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if former := r.uids[name]; former != "" && former != uid {
-		r.Own.Forget(former)
-	}
-	if r.uids == nil {
-		r.uids = map[types.NamespacedName]types.UID{}
-	}
-	if r.uids[name] = uid; uid == "" {
-		delete(r.uids, name)
-	}
-}
-
-// forget drops what is remembered of a list that is gone, or has nothing to be made any more.
-func (r *ListReconciler) forget(list types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.refused, list)
+// forget drops what is remembered of a list that is gone.
+func (r *ListReconciler) forget(_ types.NamespacedName, list types.UID) {
+	r.Own.Forget(list)
+	r.refused.Forget(list)
 }
 
 func indexChildren(object client.Object) []string {
@@ -265,36 +218,30 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf, indexChildren); err != nil {
 		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
 	}
-	r := &ListReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("imagelistpulljob-controller"), Own: &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Now: time.Now}
-	err := ctrl.NewControllerManagedBy(mgr).Named("imagelistpulljob").
+	options.Workers = listWorkers
+	r := &ListReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagelistpulljob-controller"))}
+	return options.Complete("imagelistpulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImageListPullJob{}).
-		Owns(&appsv1beta1.ImagePullJob{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: listWorkers, RateLimiter: options.limiter()}).
-		Complete(useragent.Of("imagelistpulljob", r))
-	if err != nil {
-		return fmt.Errorf("building the ImageListPullJob controller: %w", err)
-	}
-	return nil
+		Owns(&appsv1beta1.ImagePullJob{}))
 }
 
-// Reconcile implements the reconciler of the library.
-func (r *ListReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	list := &appsv1beta1.ImageListPullJob{}
-	if err := r.Client.Get(ctx, request.NamespacedName, list); err != nil {
-		if apierrors.IsNotFound(err) {
-			r.forget(request.NamespacedName)
-			r.is(request.NamespacedName, "")
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API), Pass: r.pass, Forget: r.forget}, 0, limiter)
+}
+
+// pass brings a list a step further.
+func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
 	}
-	r.is(request.NamespacedName, list.UID)
 	now := r.Now()
-	if err := r.Own.Settle(ctx, list.UID, now); err != nil {
-		return ctrl.Result{}, err
+	list, err := reconcile.Begin[appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
+	if err != nil || list == nil {
+		return reconcile.Done{}, err
 	}
 	var owned appsv1beta1.ImagePullJobList
 	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace), client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the jobs of the list: %w", err)
+		return reconcile.Done{}, fmt.Errorf("listing the jobs of the list: %w", err)
 	}
 	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
 	for i := range owned.Items {
@@ -306,34 +253,32 @@ func (r *ListReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		return again(err)
 	}
 	reconcile.Sooner(&plan.After, r.Own.Again(list.UID))
-	return ctrl.Result{RequeueAfter: plan.After}, nil
+	return reconcile.Done{After: plan.After}, nil
 }
 
 func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
+	w, err := r.For(list.UID), error(nil)
 	if len(plan.Create) == 0 {
-		r.forget(client.ObjectKeyFromObject(list))
+		r.refused.Forget(list.UID)
 	}
 	if plan.DeleteAll {
-		uid := list.UID
-		r.Own.Forget(uid)
-		return client.IgnoreNotFound(r.Client.Delete(ctx, list, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		return w.Delete(ctx, list, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 	if plan.Relabel {
-		body := map[string]any{"metadata": map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}}
-		if err := patchExactly(ctx, r.Client, list, false, body); err != nil {
+		if list, err = reconcile.Merge(ctx, w, list, map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}, nil, ""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	var errs []error
 	for _, child := range plan.Delete {
-		uid := child.UID
-		if err := r.Client.Delete(ctx, child, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedDelete", "Delete", "%s", message.Bound(fmt.Sprintf("deleting ImagePullJob %s: %v", child.Name, err)))
-			errs = append(errs, fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err))
+		if err := w.Delete(ctx, child); err != nil {
+			err = fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
+			if errs = append(errs, err); !reconcile.Changed(err) {
+				r.Events.Event(list, corev1.EventTypeWarning, "FailedDelete", err.Error())
+			}
 			break
 		}
-		r.Own.Deleted(list.UID, child, r.Now())
-		r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Delete", "deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image)
+		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
 	}
 	if len(errs) == 0 {
 		errs = append(errs, r.create(ctx, list, plan.Create))
@@ -347,7 +292,7 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 	if len(status.FailedImageStatuses) > 0 {
 		document["failedImageStatuses"] = status.FailedImageStatuses
 	}
-	if err := patchExactly(ctx, r.Client, list, true, map[string]any{"status": document}); client.IgnoreNotFound(err) != nil {
+	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document}, "status"); client.IgnoreNotFound(err) != nil {
 		errs = append([]error{err}, errs...) // a conflict is tried again at once
 	}
 	return errors.Join(errs...)
@@ -356,27 +301,29 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 // create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was lost and took place is
 // found by the next plan, which deletes the younger of two.
 func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
-	jobs = r.refusedLast(client.ObjectKeyFromObject(list), jobs)
+	w, refused := r.For(list.UID), r.refused.Of(list.UID)
+	jobs = refused.refusedLast(jobs)
 	for batch := 1; len(jobs) > 0; batch *= 2 {
 		n := min(batch, len(jobs))
-		work := make([]func() error, 0, n)
-		for _, job := range jobs[:n] {
-			work = append(work, func() error {
-				err := r.Client.Create(ctx, job)
-				r.tookImage(client.ObjectKeyFromObject(list), job.Spec.Image, err)
-				if err != nil {
-					if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-						return nil
-					}
-					r.Events.Eventf(list, nil, corev1.EventTypeWarning, "FailedCreate", "Create", "%s", message.Bound(fmt.Sprintf("creating the ImagePullJob for image %s: %v", job.Spec.Image, err)))
-					return fmt.Errorf("creating the ImagePullJob for image %s: %w", job.Spec.Image, err)
-				}
-				r.Own.Created(list.UID, job, r.Now())
-				r.Events.Eventf(list, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Create", "created ImagePullJob %s for image %s", job.Name, job.Spec.Image)
+		errs := w.Each(ctx, n, func(i int) error {
+			err := w.CreateTyped(ctx, jobs[i])
+			if err != nil {
+				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
+			}
+			switch {
+			case reconcile.Ending(err):
 				return nil
-			})
+			case err != nil:
+				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
+				return err
+			}
+			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
+			return nil
+		})
+		for i, err := range errs {
+			refused.took(jobs[i].Spec.Image, err)
 		}
-		if err := errors.Join(parallel.Do(ctx, len(work), atOnce, func(i int) error { return work[i]() })...); err != nil {
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
 		jobs = jobs[n:]

@@ -24,7 +24,7 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		}})
 	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
-	s := &Secrets{Client: c, Live: c, Namespace: "config"}
+	s := secretsOn(c)
 	if refs, _, err := s.Sync(t.Context(), job); err != nil || len(refs) != 1 || refs[0].Name != "copy" {
 		t.Errorf("%v %v", refs, err)
 	}

@@ -18,16 +18,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
@@ -39,22 +37,14 @@ import (
 
 // Options configure the controllers.
 type Options struct {
-	NodeWorkers, JobWorkers int
+	reconcile.Options // Workers are those of NodeImages.
+	JobWorkers        int
 	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag --default-ttlseconds-for-always-nodeimage.
 	CreationDelay, ExtraTTL time.Duration
 	// Namespace is the one in which node daemons read secrets.
 	Namespace string
 	// Jobs is gate ImagePullJobGate.
 	Jobs bool
-	// RateLimiter makes the back-off of a controller; nil means the library's.
-	RateLimiter func() workqueue.TypedRateLimiter[reconcile.Request]
-}
-
-func (o Options) limiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	if o.RateLimiter == nil {
-		return nil
-	}
-	return o.RateLimiter()
 }
 
 // ownersOf indexes NodeImages by the UIDs of the jobs that own tags in them.
@@ -82,11 +72,9 @@ func indexOwners(object client.Object) []string {
 
 // NodeReconciler carries out plans of NodeImages. Its fields are for tests to fill in.
 type NodeReconciler struct {
-	Client  client.Client
-	Live    client.Reader
+	*reconcile.API
 	Events  events.EventRecorder
 	Options Options
-	Now     func() time.Time
 	Random  func() float64
 
 	mu   sync.Mutex
@@ -99,21 +87,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf, indexOwners); err != nil {
 		return fmt.Errorf("indexing NodeImages by job: %w", err)
 	}
-	r := &NodeReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("nodeimage-controller"),
-		Options: options, Now: time.Now, Random: rand.Float64}
-	err := ctrl.NewControllerManagedBy(mgr).Named("nodeimage").
+	r := &NodeReconciler{API: options.API(mgr), Events: mgr.GetEventRecorder("nodeimage-controller"), Options: options, Random: rand.Float64}
+	r.Own = nil // jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
+	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.NodeImage{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
-		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			r.ofJob(ctx, e.Object, queue)
-		}}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.NodeWorkers, RateLimiter: options.limiter()}).
-		Complete(useragent.Of("nodeimage", r))
-	if err != nil {
-		return fmt.Errorf("building the NodeImage controller: %w", err)
-	}
-	if !options.Jobs {
-		return nil
+		}}))
+	if err != nil || !options.Jobs {
+		return err
 	}
 	if err := setupJobs(mgr, options); err != nil {
 		return err
@@ -141,19 +124,19 @@ func readySince(node *corev1.Node) string {
 }
 
 // ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
-func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	var list appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", client.ObjectKeyFromObject(job))
 		return
 	}
 	for i := range list.Items {
-		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 	}
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s := NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
 		JobUID: func(namespace, name string, wanted types.UID) (types.UID, bool) {
 			return r.jobUID(ctx, namespace, name, wanted)
@@ -167,7 +150,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)
 		switch {
 		case client.IgnoreNotFound(err) != nil:
-			return reconcile.Result{}, fmt.Errorf("reading %T %s: %w", object, request.Name, err)
+			return ctrl.Result{}, fmt.Errorf("reading %T %s: %w", object, request.Name, err)
 		case err == nil && object == client.Object(image):
 			s.NodeImage = image
 		case err == nil:
@@ -180,7 +163,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 		case err == nil:
 			s.Node = node
 		case !apierrors.IsNotFound(err):
-			return reconcile.Result{}, fmt.Errorf("reading the node: %w", err)
+			return ctrl.Result{}, fmt.Errorf("reading the node: %w", err)
 		}
 	}
 	plan := PlanNode(s)
@@ -189,47 +172,42 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	}
 	switch err := r.apply(ctx, &s, plan); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: retryConflict}, nil
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case err != nil:
-		return reconcile.Result{}, err
+		return ctrl.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: plan.After}, nil
+	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-const retryConflict = 200 * time.Millisecond
-
 func (r *NodeReconciler) apply(ctx context.Context, s *NodeSnapshot, plan *NodePlan) error {
+	w, present, err := r.For(""), s.NodeImage, error(nil)
 	switch {
 	case plan.Create:
-		image := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}
-		if err := r.Client.Create(ctx, image); err != nil {
+		if err := w.CreateTyped(ctx, &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}); err != nil {
 			return fmt.Errorf("creating the NodeImage: %w", err)
 		}
 		return nil
 	case plan.Delete:
-		uid := s.NodeImage.UID
-		if err := r.Client.Delete(ctx, s.NodeImage, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := w.Delete(ctx, present); err != nil {
 			return fmt.Errorf("deleting the NodeImage: %w", err)
 		}
 		return nil
-	}
-	present := s.NodeImage.DeepCopy()
-	if plan.Relabel || len(plan.Images) > 0 {
-		body := map[string]any{}
+	case plan.Relabel || len(plan.Images) > 0:
+		metadata, rest := map[string]any{}, map[string]any{}
 		if plan.Relabel {
-			body["metadata"] = map[string]any{"labels": replacing(present.Labels, plan.Labels)}
+			metadata["labels"] = replacing(present.Labels, plan.Labels)
 		}
 		if len(plan.Images) > 0 {
-			body["spec"] = imagesPatch(present, plan.Images)
+			rest["spec"] = imagesPatch(present, plan.Images)
 		}
-		if err := patchExactly(ctx, r.Client, present, false, body); err != nil {
+		if present, err = reconcile.Merge(ctx, w, present, metadata, rest, ""); err != nil {
 			return fmt.Errorf("patching the NodeImage: %w", err)
 		}
 	}
 	if plan.Status == nil {
 		return nil
 	}
-	if err := patchExactly(ctx, r.Client, present, true, statusPatch(s.NodeImage, plan.Status)); err != nil {
+	if _, err := reconcile.Merge(ctx, w, present, nil, statusPatch(s.NodeImage, plan.Status), "status"); err != nil {
 		return fmt.Errorf("patching the status of the NodeImage: %w", err)
 	}
 	for _, g := range plan.GaveUp {

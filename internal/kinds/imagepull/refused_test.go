@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -56,10 +57,10 @@ func TestRefusedNodesComeLast(t *testing.T) {
 			}
 			return c.Patch(ctx, o, p, opts...)
 		}})
-	r := &JobReconciler{Client: c, Live: c, Events: &told{}, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
-		Now: func() time.Time { return noon }, Random: func() float64 { return 0 }}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+	loop := r.loop(nil)
 	pass := func() error {
-		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 		return err
 	}
 	// pulled lets a node report, and tells whether it was asked.
@@ -93,11 +94,12 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	if err := pass(); err != nil || !pulled("a") {
 		t.Errorf("a waits: %v", err)
 	}
-	if err := pass(); err != nil || len(r.refused[job.UID]) != 0 {
-		t.Errorf("%v %v", err, r.refused)
+	kept := r.memory.Of(job.UID)
+	if err := pass(); err != nil || len(kept.refused) != 0 {
+		t.Errorf("%v %v", err, kept)
 	}
-	if err := pass(); err != nil || len(r.refused) != 0 {
-		t.Errorf("remembered of a job that has ended: %v %v", err, r.refused)
+	if err := pass(); err != nil || r.memory.Of(job.UID) == kept {
+		t.Errorf("remembered of a job that has ended: %v %v", err, kept)
 	}
 }
 
@@ -116,10 +118,11 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 			o.SetUID(types.UID(o.GetName()))
 			return c.Create(ctx, o, opts...)
 		}}).Build()
-	r := &ListReconciler{Client: c, Live: c, Events: &told{}, Own: &own.Own{Cache: c, Live: c}, Now: func() time.Time { return noon }}
+	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{})}
+	loop := r.loop(nil)
 	pass := func() (made int, err error) {
 		t.Helper()
-		_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
+		_, err = loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
 		var jobs appsv1beta1.ImagePullJobList
 		if e := errors.Join(c.List(t.Context(), &jobs), c.Get(t.Context(), client.ObjectKeyFromObject(list), list)); e != nil {
 			t.Fatal(e)
@@ -147,8 +150,8 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	if made, err := pass(); made != 3 || err != nil {
 		t.Errorf("%d jobs, %v", made, err)
 	}
-	if _, err := pass(); err != nil || len(r.refused) != 0 {
-		t.Errorf("remembered: %v, %v", r.refused, err)
+	if _, err := pass(); err != nil || len(*r.refused.Of(list.UID)) != 0 {
+		t.Errorf("remembered: %v, %v", *r.refused.Of(list.UID), err)
 	}
 }
 
@@ -166,7 +169,7 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 			got++
 			return c.Get(ctx, key, o, opts...)
 		}})
-		r := &JobReconciler{Client: c, Live: live, Own: &own.Own{Cache: c, Live: live}, Now: func() time.Time { return noon }}
+		r := &JobReconciler{API: own.NewAPI(c, live, slim.Any, func() time.Time { return noon })}
 		job := warm()
 		assigner := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}
 		if err := r.change(t.Context(), job.UID, node, assigner.Assign); !errors.Is(err, failure) {
@@ -180,19 +183,34 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 
 // Nothing is remembered of the writes of a list that is gone, or that another of its name has replaced.
 func TestAListThatIsGoneIsForgotten(t *testing.T) {
-	r := &ListReconciler{Own: &own.Own{}}
-	name := client.ObjectKey{Namespace: "ns", Name: "warm"}
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "uid"}, Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
 	for _, next := range []types.UID{"", "another"} {
-		r.is(name, "uid")
-		r.Own.Unsure("uid", &appsv1beta1.ImagePullJob{}, noon)
-		if r.is(name, "uid"); r.Own.Again("uid") == 0 {
+		c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list.DeepCopy()).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).Build()
+		r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{})}
+		loop := r.loop(nil)
+		pass := func() {
+			t.Helper()
+			if _, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass()
+		r.Own.Created("uid", &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made"}}, noon)
+		if pass(); r.Own.Again("uid") == 0 {
 			t.Error("forgotten while it is there")
 		}
-		if r.is(name, next); r.Own.Again("uid") != 0 {
+		if err := c.Delete(t.Context(), list.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		if next != "" {
+			other := list.DeepCopy()
+			other.UID = next
+			if err := c.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pass(); r.Own.Again("uid") != 0 {
 			t.Errorf("it is remembered when there is %q", next)
 		}
-	}
-	if r.is(name, ""); len(r.uids) > 0 {
-		t.Errorf("%v", r.uids)
 	}
 }

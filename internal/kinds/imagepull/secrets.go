@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs, or two tries, that make the
@@ -26,9 +27,8 @@ import (
 
 // Secrets keeps the copies.
 type Secrets struct {
-	// Client writes. Live reads from the API server: no cache holds secrets.
-	Client client.Writer
-	Live   client.Reader
+	// API remembers no writes: no cache holds secrets.
+	*reconcile.API
 	// Namespace is the one that node daemons may read.
 	Namespace string
 	// Copies counts the copies; it may be nil (IMG-205).
@@ -192,8 +192,7 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 		}
 		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
 		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch || len(left) == 0 && len(using) > 0 {
-			uid, version := secret.UID, secret.ResourceVersion
-			if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid, ResourceVersion: &version}); client.IgnoreNotFound(err) != nil {
+			if err := s.For("").Delete(ctx, secret); err != nil {
 				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
 			}
 			delete(present, secret.Name)
@@ -202,8 +201,8 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 		if len(left) == len(using) {
 			continue
 		}
-		change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}}
-		if err := patchObject(ctx, s.Client, secret.DeepCopy(), change); client.IgnoreNotFound(err) != nil {
+		change := map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}
+		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil, ""); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
 		}
 	}
@@ -228,17 +227,16 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
 	}
 	if source != nil && (secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
-		uid := secret.UID
-		if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		if err := s.For("").Delete(ctx, secret); err != nil {
 			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
 		}
 		return s.create(ctx, source, job)
 	}
-	change := map[string]any{}
+	metadata, rest := map[string]any{}, map[string]any{}
 	if using := users(secret); !slices.Contains(using, job) {
 		using = append(using, job)
 		slices.Sort(using)
-		change["metadata"] = map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(using, ",")}}
+		metadata["annotations"] = map[string]any{pub.SecretReferences: strings.Join(using, ",")}
 	}
 	if source != nil && !sameData(secret, source) {
 		data := map[string]any{}
@@ -248,15 +246,16 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 		for name, value := range source.Data {
 			data[name] = value
 		}
-		change["data"] = data
+		rest["data"] = data
 	}
-	if len(change) == 0 {
+	if len(metadata)+len(rest) == 0 {
 		return secret, nil
 	}
-	if err := patchObject(ctx, s.Client, secret, change); err != nil {
+	updated, err := reconcile.Merge(ctx, s.For(""), secret, metadata, rest, "")
+	if err != nil {
 		return nil, fmt.Errorf("updating copy %s of pull secret %s: %w", secret.Name, key, err)
 	}
-	return secret, nil
+	return updated, nil
 }
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
@@ -270,7 +269,7 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job, pub.SecretMode: pub.SecretModeBatch}},
 			Type: source.Type, Data: source.Data,
 		}
-		err := s.Client.Create(ctx, secret)
+		err := s.For("").CreateTyped(ctx, secret)
 		if err == nil {
 			return secret, nil
 		}

@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -67,13 +68,13 @@ func TestSecretsComeToRest(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}})
 			events, now := &told{}, noon
-			jobs := &JobReconciler{Client: c, Live: c, Events: events, Secrets: &Secrets{Client: c, Live: c, Namespace: "config"}, Own: &own.Own{Cache: c, Live: c},
-				Now: func() time.Time { return now }, Random: func() float64 { return 0 }}
-			nodes := &NodeReconciler{Client: c, Live: c, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Now: jobs.Now, Random: jobs.Random}
+			jobs := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(events), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+			nodes := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: jobs.Now}, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Random: jobs.Random}
+			loop := jobs.loop(nil)
 			passes := func() {
 				t.Helper()
 				for range 3 {
-					for _, pass := range []func(context.Context, reconcile.Request) (reconcile.Result, error){jobs.Reconcile, nodes.Reconcile} {
+					for _, pass := range []func(context.Context, reconcile.Request) (reconcile.Result, error){loop.Reconcile, nodes.Reconcile} {
 						for _, key := range []client.ObjectKey{client.ObjectKeyFromObject(job), client.ObjectKeyFromObject(image)} {
 							if _, err := pass(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 								t.Fatal(err)
@@ -142,7 +143,7 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
 	c := fakeClient(t, source("u"), earlier)
 	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
-	refs, problems, err := (&Secrets{Client: c, Live: c, Namespace: "config"}).Sync(t.Context(), job)
+	refs, problems, err := (secretsOn(c)).Sync(t.Context(), job)
 	if err != nil || len(problems) > 0 || len(refs) != 1 || refs[0].Name != "login-0a1b2c" {
 		t.Errorf("%v %v %v", refs, problems, err)
 	}
@@ -171,7 +172,7 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 					happens()
 					return err
 				}})
-			s := &Secrets{Client: c, Live: c, Namespace: "config"}
+			s := secretsOn(c)
 			using := func(name string) *appsv1beta1.ImagePullJob {
 				return warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = name, []string{"login"} })
 			}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // IMG-052, IMG-054, IMG-096: the caches of nodes and of jobs are behind that of NodeImages. What users asked of a new node stays, and what
@@ -50,7 +51,7 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		}
 		return c.Get(ctx, key, o, opts...)
 	}})
-	r := &NodeReconciler{Client: cached, Live: live, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Now: noon.Local, Random: func() float64 { return 0 }}
+	r := &NodeReconciler{API: &own.API{Client: cached, Live: live, Now: noon.Local}, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
 	for i := range 20 {
 		key := client.ObjectKey{Name: fmt.Sprint("n", i)}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {

@@ -1,51 +1,8 @@
 package imagepull
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
-
-// patchExactly writes a merge patch for exactly this version of the object, which then is the version that the server answered.
-func patchExactly(ctx context.Context, c client.Client, object client.Object, status bool, body map[string]any) error {
-	if status {
-		data, err := exactly(object, body)
-		if err != nil {
-			return err
-		}
-		return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, data))
-	}
-	return patchObject(ctx, c, object, body)
-}
-
-// patchObject is patchExactly for the object without its subresources.
-func patchObject(ctx context.Context, c client.Writer, object client.Object, body map[string]any) error {
-	data, err := exactly(object, body)
-	if err != nil {
-		return err
-	}
-	return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, data))
-}
-
-// exactly encodes a merge patch for this version of the object.
-func exactly(object client.Object, body map[string]any) ([]byte, error) {
-	metadata, _ := body["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["uid"], metadata["resourceVersion"] = object.GetUID(), object.GetResourceVersion()
-	body["metadata"] = metadata
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a patch: %w", err)
-	}
-	return data, nil
-}
 
 // imagesPatch is what replaces the images, as a merge patch of spec: members that are to go are null.
 func imagesPatch(node *appsv1beta1.NodeImage, images map[string]*appsv1beta1.ImageSpec) map[string]any {

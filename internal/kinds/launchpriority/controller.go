@@ -12,22 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -37,22 +32,10 @@ import (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Options configure the controller.
-type Options struct {
-	// Workers is how many pods are worked on at the same time (ND-146).
-	Workers int
-	// RateLimiter is the back-off of failing pods; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
-}
-
 // Reconciler carries out plans. Its fields are for tests to fill in.
 type Reconciler struct {
-	// Client reads from caches and writes; Live reads from the API server.
-	Client client.Client
-	Live   client.Reader
-	Events events.EventRecorder
-	Own    *reconcile.Own
-	Now    func() time.Time
+	*reconcile.API
+	Events reconcile.Recorder
 
 	actions *prometheus.CounterVec
 	// refused are the UIDs of pods, by name, whose ConfigMap belongs to somebody else.
@@ -64,23 +47,20 @@ type Reconciler struct {
 const mendedAfter = time.Minute
 
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
-func Setup(mgr ctrl.Manager, options Options) error {
-	r := &Reconciler{backOff: pacing.NewBackOff(options.RateLimiter), Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("containerlaunchpriority-controller"),
-		Own: &reconcile.Own{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Now: time.Now, actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
+func Setup(mgr ctrl.Manager, options reconcile.Options) error {
+	r := &Reconciler{backOff: pacing.NewBackOff(options.Limiter()), API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
 			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
-	if err := metrics.Registry.Register(r.actions); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	if err := reconcile.Register(r.actions); err != nil {
+		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).Named("containerlaunchpriority").
+	return options.Complete("containerlaunchpriority", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: r.backOff}).
-		Complete(useragent.Of("containerlaunchpriority", r))
-	if err != nil {
-		return fmt.Errorf("building the container launch priority controller: %w", err)
-	}
-	return nil
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)))
 }
+
+// BackOff is the rate limiter that the controller must have.
+func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
 // podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is remembered then.
 var podEvents = predicate.Funcs{
@@ -105,9 +85,6 @@ func podOf(_ context.Context, barrier client.Object) []ctrl.Request {
 	}
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}}}
 }
-
-// retry is when to look again after somebody wrote in between, or while the cache is behind.
-const retry = 200 * time.Millisecond
 
 // Reconcile implements the reconciler of the library.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -167,14 +144,14 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.Why)
 	}
 	if plan.Blocked != "" {
-		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBlocked", "Launch", "%s", plan.Blocked)
+		r.Events.Event(s.Pod, corev1.EventTypeWarning, "LaunchBlocked", plan.Blocked)
 	}
 	current, err := r.current(ctx, s.Pod, plan)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !current {
-		return ctrl.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	}
 	err = r.write(ctx, s, plan, live)
 	switch {
@@ -185,11 +162,11 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.
 		}
 		return r.carryOut(ctx, s, true)
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
-		return ctrl.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil // the pod goes too
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a quota, or a policy
-		r.Events.Eventf(s.Pod, nil, corev1.EventTypeWarning, "LaunchBarrierFailed", "Launch", "%s", message.Bound(err.Error()))
+		r.Events.Event(s.Pod, corev1.EventTypeWarning, "LaunchBarrierFailed", err.Error())
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -235,9 +212,8 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *Plan) (
 
 // complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later version says otherwise.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
-	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}} // as it is cached
-	body := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{pub.LaunchCompleted: "true"}}}
-	err := r.patch(ctx, pod, object, types.MergePatchType, body, false)
+	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, pod.UID, pub.LaunchCompleted)
+	_, err := reconcile.Patch(ctx, r.writer(pod), pod, []byte(body), "")
 	if apierrors.IsConflict(err) { // another pod by now
 		return nil
 	}
@@ -245,6 +221,11 @@ func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("marking the pod as completed: %w", err)
 	}
 	return nil
+}
+
+// writer is that of the writes about a pod.
+func (r *Reconciler) writer(pod *corev1.Pod) *reconcile.Writer {
+	return r.For(ownerOf(client.ObjectKeyFromObject(pod)))
 }
 
 func ownerOf(pod types.NamespacedName) types.UID { return types.UID(pod.String()) }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -48,8 +49,7 @@ func onServer(funcs interceptor.Funcs, objects ...client.Object) (*Reconciler, c
 		return err
 	}
 	c := interceptor.NewClient(server, funcs)
-	return &Reconciler{Client: c, Live: server, Events: recorder, Own: &own.Own{Cache: c, Live: server},
-		Now: func() time.Time { return time.Unix(100, 0) }}, server, recorder
+	return &Reconciler{API: own.NewAPI(c, server, slim.Any, func() time.Time { return time.Unix(100, 0) }), Events: own.NewRecorder(recorder)}, server, recorder
 }
 
 func barrierOn(t *testing.T, server client.Client) *corev1.ConfigMap {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -99,12 +100,12 @@ func (w *world) restart() {
 			})
 		},
 	})
-	w.r = &Reconciler{Client: cached, Live: w.server, Events: events.NewFakeRecorder(1000), Own: &own.Own{Cache: cached, Live: w.server}, Now: func() time.Time { return w.now }}
+	w.r = &Reconciler{API: own.NewAPI(cached, w.server, slim.Any, func() time.Time { return w.now }), Events: own.NewRecorder(events.NewFakeRecorder(1000))}
 }
 
 // sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier object of that name.
 func (w *world) sameUID(object client.Object, patch client.Patch) error {
-	if patch.Type() != types.MergePatchType {
+	if patch.Type() == types.JSONPatchType {
 		return nil
 	}
 	data, err := patch.Data(object)

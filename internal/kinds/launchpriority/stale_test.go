@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // formers is the ConfigMap that an earlier pod of that name has left.
@@ -42,7 +44,7 @@ func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := barrierOn(t, server)
-		if diff := cmp.Diff(before, after); (diff == "") != replaced || (result.RequeueAfter == retry) != replaced {
+		if diff := cmp.Diff(before, after); (diff == "") != replaced || (result.RequeueAfter == own.RetrySoon) != replaced {
 			t.Errorf("%s: again in %s, %s", name, result.RequeueAfter, diff)
 		}
 	}
@@ -72,7 +74,7 @@ func TestWritesThatFail(t *testing.T) {
 		}}
 		r, _, _ := onServer(fails, launching([]int{1, 0}), formers())
 		result, err := r.Reconcile(t.Context(), request)
-		if tt.failed == "" && err != nil || tt.failed != "" && (err == nil || !strings.Contains(err.Error(), tt.failed)) || (result.RequeueAfter == retry) != tt.again {
+		if tt.failed == "" && err != nil || tt.failed != "" && (err == nil || !strings.Contains(err.Error(), tt.failed)) || (result.RequeueAfter == own.RetrySoon) != tt.again {
 			t.Errorf("%s: %v, %v", name, result, err)
 		}
 		unsure := false

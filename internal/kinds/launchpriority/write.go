@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
@@ -27,18 +27,22 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 	switch plan.Action {
 	case Create:
-		barrier := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name),
-			Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}
-		if err := r.Client.Create(ctx, barrier); err != nil {
-			r.doubt(pod, metadataLike(barrier), err)
+		barrier, kept := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace,
+			Name: pub.LaunchBarrierName(pod.Name), Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}, metadataOf("ConfigMap")
+		document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(barrier)
+		if err != nil {
+			return fmt.Errorf("encoding ConfigMap %s: %w", barrier.Name, err)
+		}
+		if err := r.writer(pod).Create(ctx, document, kept); err != nil {
 			return fmt.Errorf("creating ConfigMap %s: %w", barrier.Name, err)
 		}
-		r.Own.Created(ownerOf(client.ObjectKeyFromObject(pod)), metadataLike(barrier), r.Now())
 	case Release:
 		maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(plan.Added, key) })
-		body := map[string]any{"data": data, "metadata": map[string]any{"uid": s.Barrier.UID, "resourceVersion": s.Barrier.ResourceVersion,
-			"labels": labels, "annotations": annotations}}
-		if err := r.patch(ctx, pod, s.Barrier.DeepCopy(), types.MergePatchType, body, live); err != nil {
+		body, err := reconcile.MergePatch(s.Barrier, map[string]any{"labels": labels, "annotations": annotations}, map[string]any{"data": data})
+		if err != nil {
+			return err
+		}
+		if err := r.patch(ctx, s, body, live); err != nil {
 			return fmt.Errorf("adding %s to ConfigMap %s: %w", strings.Join(plan.Added, ", "), s.Barrier.Name, err)
 		}
 	case Reset:
@@ -48,9 +52,12 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 			Path  string `json:"path"`
 			Value any    `json:"value"`
 		}
-		body := []operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
-			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}}
-		if err := r.patch(ctx, pod, s.Barrier.DeepCopy(), types.JSONPatchType, body, live); err != nil {
+		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
+			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}})
+		if err != nil {
+			return fmt.Errorf("encoding a patch: %w", err)
+		}
+		if err := r.patch(ctx, s, body, live); err != nil {
 			return fmt.Errorf("resetting ConfigMap %s: %w", s.Barrier.Name, err)
 		}
 	case None, Refuse:
@@ -58,35 +65,11 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 	return nil
 }
 
-// metadataLike is what the cache keeps of a ConfigMap.
-func metadataLike(barrier *corev1.ConfigMap) *metav1.PartialObjectMetadata {
-	object := metadataOf("ConfigMap")
-	object.ObjectMeta = barrier.ObjectMeta
-	return object
-}
-
-// patch writes to an object, and remembers that.
-func (r *Reconciler) patch(ctx context.Context, pod *corev1.Pod, object client.Object, form types.PatchType, body any, unseen bool) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
+// patch writes to the ConfigMap. Caches may not show one that was read live before it was written.
+func (r *Reconciler) patch(ctx context.Context, s Snapshot, body []byte, live bool) error {
+	patched, err := reconcile.Patch(ctx, r.writer(s.Pod), s.Barrier, body, "")
+	if err == nil && live {
+		r.Own.Created(ownerOf(client.ObjectKeyFromObject(s.Pod)), patched, r.Now())
 	}
-	if err := r.Client.Patch(ctx, object, client.RawPatch(form, data)); err != nil {
-		r.doubt(pod, object, err)
-		return err
-	}
-	owner := ownerOf(client.ObjectKeyFromObject(pod))
-	if unseen {
-		r.Own.Created(owner, object, r.Now())
-	} else {
-		r.Own.Changed(owner, object, r.Now())
-	}
-	return nil
-}
-
-// doubt remembers a write that may have happened although the answer was an error: anything but a clear refusal.
-func (r *Reconciler) doubt(pod *corev1.Pod, object client.Object, err error) {
-	if !reconcile.Clearly(err) {
-		r.Own.Unsure(ownerOf(client.ObjectKeyFromObject(pod)), object, r.Now())
-	}
+	return err
 }

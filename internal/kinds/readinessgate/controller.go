@@ -12,19 +12,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -46,18 +45,15 @@ const retryAfter = time.Minute
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager) error {
 	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
-	err := ctrl.NewControllerManagedBy(mgr).Named("podreadiness").
+	return reconcile.Options{Workers: workers}.Complete("podreadiness", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			pod, ok := object.(*corev1.Pod)
 			return ok && Plan(pod, time.Time{}) != nil
-		}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: r.backOff}).
-		Complete(useragent.Of("podreadiness", r))
-	if err != nil {
-		return fmt.Errorf("building the pod readiness controller: %w", err)
-	}
-	return nil
+		}))))
 }
+
+// BackOff is the rate limiter that the controller must have.
+func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
 // Plan returns the patch that opens the gate, nil if there is none to make. Pods of CloneSets get theirs in a write that their
 // controller makes anyway.
@@ -76,16 +72,16 @@ func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	return patch
 }
 
-// Reconcile implements reconcile.Reconciler.
-func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// Reconcile implements the reconciler of the library.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	err := r.open(ctx, request)
 	if err != nil && r.backOff != nil {
 		return r.backOff.Answer(request, retryAfter, err)
 	}
-	return reconcile.Result{}, err
+	return ctrl.Result{}, err
 }
 
-func (r *Reconciler) open(ctx context.Context, request reconcile.Request) error {
+func (r *Reconciler) open(ctx context.Context, request ctrl.Request) error {
 	pod := &corev1.Pod{}
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return client.IgnoreNotFound(err)

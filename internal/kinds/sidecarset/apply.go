@@ -11,19 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// Recorder records events. Its methods must not block.
-type Recorder interface {
-	// Event is one of the SidecarSet, PodEvent one of a pod.
-	Event(set *appsv1beta1.SidecarSet, eventType, reason, message string)
-	PodEvent(pod *corev1.Pod, eventType, reason, message string)
-}
 
 // attempts bounds how often one pod is retried on conflicts before a new plan decides again (SS-229).
 const attempts = 4
@@ -31,7 +23,7 @@ const attempts = 4
 // Applier carries plans out.
 type Applier struct {
 	API    *reconcile.API
-	Events Recorder
+	Events reconcile.Recorder
 }
 
 // application is the carrying out of one plan.
@@ -127,7 +119,7 @@ func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) er
 		}
 		*done = true
 		if v.Action == Reset {
-			a.Events.PodEvent(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended") // SS-262
+			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended") // SS-262
 		}
 	}
 	if v.Upgradable == nil && !v.Forget {
@@ -146,7 +138,7 @@ func (a *application) failed(v *PodVerdict, err error) {
 		return
 	}
 	if v.Action == Reset {
-		a.Events.PodEvent(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed", fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err)) // SS-262
+		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed", fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err)) // SS-262
 		return
 	}
 	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))
@@ -222,11 +214,7 @@ func (a *application) revision(ctx context.Context) error {
 		if change.Number != 0 {
 			rest["revision"] = change.Number
 		}
-		body, err := reconcile.MergePatch(r, metadata, rest)
-		if err != nil {
-			return err
-		}
-		if _, err := reconcile.Patch(ctx, a.Writer, r, body, ""); err != nil {
+		if _, err := reconcile.Merge(ctx, a.Writer, r, metadata, rest, ""); err != nil {
 			return reconcile.Gone(fmt.Errorf("patching revision %s: %w", r.Name, err))
 		}
 	}
@@ -252,21 +240,8 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	}
 	status := a.plan.SidecarSet.Status.DeepCopy()
 	status.CollisionCount = &collisions
-	if err := a.writeStatus(ctx, status); err != nil {
+	if err := a.PatchStatus(ctx, a.plan.SidecarSet, &a.plan.SidecarSet.Status, status); err != nil {
 		return err
 	}
 	return reconcile.ErrChanged
-}
-
-// writeStatus patches what differs in the status.
-func (a *application) writeStatus(ctx context.Context, status *appsv1beta1.SidecarSetStatus) error {
-	set := a.plan.SidecarSet
-	body, err := reconcile.StatusPatch(set, &set.Status, status)
-	if err != nil || body == nil {
-		return err
-	}
-	if _, err := reconcile.Patch(ctx, a.Writer, set, body, "status"); err != nil {
-		return reconcile.Gone(fmt.Errorf("writing status: %w", err))
-	}
-	return nil
 }

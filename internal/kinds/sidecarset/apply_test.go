@@ -313,7 +313,7 @@ func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	}
 	for _, later := range []time.Duration{0, time.Second, 5 * time.Minute} {
 		s.Pass(later)
-		if outcome, err := s.pass.Run(t.Context(), setKey.Name); err != nil || outcome.Plan == nil {
+		if outcome, err := s.run(); err != nil || outcome.Plan == nil {
 			t.Fatal(outcome, err)
 		}
 	}

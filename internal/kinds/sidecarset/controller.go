@@ -11,26 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/podindex"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -48,15 +41,8 @@ import (
 
 // Options configure the controller.
 type Options struct {
+	reconcile.Options
 	Features Features
-	// Workers is how many SidecarSets are worked on at the same time.
-	Workers int
-	// RateLimiter is the back-off of failing SidecarSets; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
-	// Pods finds pods in the manager's caches.
-	Pods *podindex.Index
-	// Flow bounds what is under way, for all controllers together.
-	Flow *reconcile.Flow
 	// Namespace is where revisions are kept: the manager's own (SS-183).
 	Namespace string
 }
@@ -75,25 +61,18 @@ const pauseAtMost = 2 * time.Second
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, options Options) error {
 	meters := newMeters()
-	for _, collector := range meters.all() {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	if err := reconcile.Register(meters.all()...); err != nil {
+		return err
 	}
-	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	api.Flow = options.Flow
+	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: recorder{mgr.GetEventRecorder(controllerName)}}}}
-	loop := r.loop(pauseAtMost, options.RateLimiter)
-	namespaces := namespaceMetadata()
-	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}}
+	err := options.Complete(controllerName, r.loop(pauseAtMost, options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
 		Watches(&corev1.Pod{}, r.podEvents()).
-		WatchesMetadata(namespaces, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()}).
-		Complete(useragent.Of(controllerName, loop))
+		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)))
 	if err != nil {
-		return fmt.Errorf("building the SidecarSet controller: %w", err)
+		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.watchMissing)); err != nil {
 		return fmt.Errorf("adding the count of pods that were never injected: %w", err)
@@ -159,12 +138,13 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 		return
 	}
 	for _, name := range ReadInjectedList(list) {
-		if owner, err := r.pass.Kube.Owner(ctx, name); err == nil && owner == "" {
+		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}
+		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API, request.NamespacedName); err == nil && set == nil {
 			if full, isPod := pod.(*corev1.Pod); !isPod || !lists(full, name) {
 				continue
 			}
 		}
-		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+		q.Add(request)
 	}
 }
 
@@ -196,29 +176,12 @@ func concerns(before, after *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }
 
-// recorder sends events to the API server.
-type recorder struct{ events.EventRecorder }
-
-// Event implements Recorder.
-func (r recorder) Event(set *appsv1beta1.SidecarSet, eventType, reason, note string) {
-	r.Eventf(set, nil, eventType, reason, reason, "%s", message.Bound(note))
-}
-
-// PodEvent implements Recorder.
-func (r recorder) PodEvent(pod *corev1.Pod, eventType, reason, note string) {
-	r.Eventf(pod, nil, eventType, reason, reason, "%s", message.Bound(note))
-}
-
 func (r *reconciler) loop(atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: r.owner, Pass: r.run, Forget: r.forget}, atMost, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget}, atMost, limiter)
 }
 
-func (r *reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
-	return r.pass.Kube.Owner(ctx, name.Name)
-}
-
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, _ types.UID) (reconcile.Done, error) {
-	outcome, err := r.pass.Run(ctx, name.Name)
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	outcome, err := r.pass.Run(ctx, name, owner)
 	reconcile.Sooner(&outcome.After, outcome.Tell)
 	done := reconcile.Done{After: outcome.After}
 	if plan := outcome.Plan; plan != nil {

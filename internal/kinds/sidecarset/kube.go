@@ -27,28 +27,6 @@ type Kube struct {
 	Namespace string
 }
 
-// Set returns a SidecarSet, nil if it does not exist.
-func (k *Kube) Set(ctx context.Context, name string) (*appsv1beta1.SidecarSet, error) {
-	set := &appsv1beta1.SidecarSet{}
-	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, set, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading SidecarSet: %w", err)
-	}
-	set, _ = reconcile.Newest(k.Own, set.UID, set, true)
-	return set, nil
-}
-
-// Owner returns the UID of a SidecarSet, empty if it does not exist.
-func (k *Kube) Owner(ctx context.Context, name string) (types.UID, error) {
-	set, err := k.Set(ctx, name)
-	if err != nil || set == nil {
-		return "", err
-	}
-	return set.UID, nil
-}
-
 // Injected are the pods that list a SidecarSet, whether it exists or not; owner is its UID.
 func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	pods, err := k.Pods.InjectedBy(name)

@@ -48,27 +48,17 @@ type Outcome struct {
 	Tell time.Duration
 }
 
-// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
-const retryAfter = time.Second
-
 // mendedAfter is when to look again at pods with an annotation that cannot be merged: annotations of others are no events.
 const mendedAfter = time.Minute
 
 // Run makes one pass: it plans, applies, and writes the status last (SS-192).
-func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
-	set, err := p.Kube.Set(ctx, name)
-	if err != nil {
-		return Outcome{}, err
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
+	if owner == "" {
+		return p.forgotten(ctx, name.Name)
 	}
-	if set == nil {
-		return p.forgotten(ctx, name)
-	}
-	owner, now := set.UID, p.Kube.Now()
-	if err := p.Kube.Own.Settle(ctx, owner, now); err != nil {
-		return Outcome{}, err
-	}
-	// Only now: what was read before the writes were found settled may be older than they are.
-	if set, err = p.Kube.Set(ctx, name); err != nil || set == nil || set.UID != owner {
+	now := p.Kube.Now()
+	set, err := reconcile.Begin[appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
+	if err != nil || set == nil {
 		return Outcome{}, err
 	}
 	snapshot, err := p.Kube.Snapshot(ctx, set)
@@ -90,21 +80,14 @@ func (p *Pass) Run(ctx context.Context, name string) (Outcome, error) {
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, retryAfter)
+		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
 	}
-	if result.NoRevision || equality.Semantic.DeepEqual(plan.SidecarSet.Status, plan.Status) {
+	if result.NoRevision {
 		return outcome, result.Err
 	}
-	if wait := kept.status.Wait(p.Kube.Now(), onlyNumbers(plan)); wait > 0 {
-		reconcile.Sooner(&outcome.After, wait)
-		return outcome, result.Err
-	}
-	final := Result{}
-	final.add(p.Applier.to(plan).writeStatus(ctx, &plan.Status))
-	if final.Retry {
-		reconcile.Sooner(&outcome.After, retryAfter)
-	}
-	return outcome, errors.Join(result.Err, final.Err)
+	after, err := kept.status.Write(ctx, p.Kube.For(owner), set, &set.Status, &plan.Status, onlyNumbers(plan))
+	reconcile.Sooner(&outcome.After, after)
+	return outcome, errors.Join(result.Err, err)
 }
 
 // overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come back then. Caches of pods and of SidecarSets
@@ -121,7 +104,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *Plan) (after time.Duration, 
 	switch {
 	case now.UID != set.UID: // it is gone, and maybe another of its name has come
 		p.Forget(set.UID)
-		return retryAfter, nil
+		return reconcile.RetryAfter, nil
 	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
 		return time.Millisecond, nil
 	}
@@ -151,7 +134,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
 	outcome := Outcome{}
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, retryAfter)
+		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
 	}
 	return outcome, result.Err
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,21 +80,29 @@ func (s *simulated) startManager() {
 	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s}}
 }
 
-func (s *simulated) Event(_ *appsv1beta1.SidecarSet, eventType, reason, message string) {
+func (s *simulated) Event(about client.Object, eventType, reason, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = append(s.events, eventType+" "+reason+" "+message)
+	event := eventType + " " + reason + " " + message
+	if pod, ok := about.(*corev1.Pod); ok {
+		event = "pod " + pod.Name + " " + event
+	}
+	s.events = append(s.events, event)
 }
 
-func (s *simulated) PodEvent(pod *corev1.Pod, eventType, reason, message string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events = append(s.events, "pod "+pod.Name+" "+eventType+" "+reason+" "+message)
+// run makes a pass, as the loop does.
+func (s *simulated) run() (Outcome, error) {
+	name := types.NamespacedName{Name: setKey.Name}
+	owner, err := reconcile.UIDs[appsv1beta1.SidecarSet](s.kube.API)(context.Background(), name)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return s.pass.Run(context.Background(), name, owner)
 }
 
 // reconcile makes one pass.
 func (s *simulated) reconcile() (time.Duration, error) {
-	outcome, err := s.pass.Run(context.Background(), setKey.Name)
+	outcome, err := s.run()
 	if s.tells {
 		reconcile.Sooner(&outcome.After, outcome.Tell)
 	}

@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -44,7 +45,7 @@ func (r *upgradeRun) fail(format string, args ...any) {
 }
 
 func (r *upgradeRun) looker() *planner {
-	set, err := r.kube.Set(context.Background(), setKey.Name)
+	set, err := reconcile.Find[appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
 	if err != nil || set == nil {
 		set = r.set()
 	}

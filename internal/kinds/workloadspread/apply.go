@@ -13,16 +13,11 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Recorder records events. It must not block.
-type Recorder interface {
-	Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, message string)
-}
-
 // Applier carries plans out.
 type Applier struct {
 	API    *reconcile.API
 	Status StatusWriter
-	Events Recorder
+	Events reconcile.Recorder
 }
 
 // Result is what applying met.
@@ -107,11 +102,7 @@ func (a *Applier) pods(ctx context.Context, plan *Plan, result *Result, adopted 
 
 // pod sends one patch: deletion cost and adoption together.
 func (a *Applier) pod(ctx context.Context, plan *Plan, w *PodWrite) error {
-	body, err := reconcile.MergePatch(w.Pod, w.Metadata, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := reconcile.Patch(ctx, a.API.For(plan.Spread.UID), w.Pod, body, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.API.For(plan.Spread.UID), w.Pod, w.Metadata, nil, ""); err != nil {
 		return fmt.Errorf("patching pod %s: %w", w.Pod.Name, err)
 	}
 	return nil

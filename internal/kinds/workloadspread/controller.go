@@ -9,24 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/platform/message"
-	"github.com/afloat-project/afloat/internal/platform/podindex"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -38,14 +31,7 @@ import (
 
 // Options configure the controller.
 type Options struct {
-	// Workers is how many WorkloadSpreads are worked on at the same time (WS-185).
-	Workers int
-	// RateLimiter is the back-off of failing WorkloadSpreads; nil means the library's.
-	RateLimiter workqueue.TypedRateLimiter[ctrl.Request]
-	// Pods finds pods in the manager's caches.
-	Pods *podindex.Index
-	// Flow bounds what is under way, for all controllers together.
-	Flow *reconcile.Flow
+	reconcile.Options
 	// Workloads reads targets and tells of their changes.
 	Workloads Followed
 	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
@@ -83,13 +69,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
 	}
 	meters := newMeters()
-	for _, collector := range meters.all() {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	if err := reconcile.Register(meters.all()...); err != nil {
+		return err
 	}
-	api := reconcile.NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	api.Flow = options.Flow
+	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	var status StatusWriter = PlainStatusWriter{kube}
 	if options.Booker != nil {
@@ -99,23 +82,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		options.Window = UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: r.owner, Pass: r.run, Forget: r.forget}, pauseAtMost, options.RateLimiter)
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget}, pauseAtMost, options.Limiter())
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
-		Events: recorder{mgr.GetEventRecorder(controllerName)}}}
-	err := ctrl.NewControllerManagedBy(mgr).Named(controllerName).
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			options.Workloads.Tell(func(namespace string, changed Reference) { r.ofTarget(ctx, q, namespace, changed) })
 			return nil
-		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: options.Workers, RateLimiter: loop.BackOff()}).
-		Complete(useragent.Of(controllerName, loop))
-	if err != nil {
-		return fmt.Errorf("building the WorkloadSpread controller: %w", err)
-	}
-	return nil
+		})))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -223,7 +200,7 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 		request := requestFor(pod.GetNamespace(), p.Name)
 		q.Add(request)
 		full, isPod := pod.(*corev1.Pod)
-		if spread, err := h.r.kube.Spread(ctx, request.NamespacedName); err != nil || !isPod || Claims(spread, full) {
+		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API, request.NamespacedName); err != nil || !isPod || Claims(spread, full) {
 			return
 		} // else it is nobody's, and others may take it
 	}
@@ -256,24 +233,8 @@ func mayLead(target, controller Reference) bool {
 	return !BuiltIn(target.GroupKind)
 }
 
-// recorder sends events to the API server.
-type recorder struct{ events.EventRecorder }
-
-// Event implements Recorder.
-func (r recorder) Event(spread *appsv1beta1.WorkloadSpread, eventType, reason, note string) {
-	r.Eventf(spread, nil, eventType, reason, reason, "%s", message.Bound(note))
-}
-
-func (r *reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
-	spread, err := r.pass.Reader.Spread(ctx, name)
-	if err != nil || spread == nil {
-		return "", err
-	}
-	return spread.UID, nil
-}
-
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, _ types.UID) (reconcile.Done, error) {
-	outcome, err := r.pass.Run(ctx, name)
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	outcome, err := r.pass.Run(ctx, name, owner)
 	done := reconcile.Done{After: outcome.After}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(name, outcome)

@@ -51,19 +51,6 @@ var (
 // kubeReader is the Reader of a Kube.
 type kubeReader struct{ *Kube }
 
-// Spread implements Reader.
-func (k *kubeReader) Spread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
-	spread := &appsv1beta1.WorkloadSpread{}
-	if err := k.Client.Get(ctx, name, spread, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading WorkloadSpread %s: %w", name, err)
-	}
-	spread, _ = reconcile.Newest(k.Own, spread.UID, spread, true)
-	return spread, nil
-}
-
 // Target implements Reader. The target's kind is watched from then on.
 func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, bool, error) {
 	reference := TargetOf(spread)

@@ -248,7 +248,7 @@ func TestListedVersionThatIsGone(t *testing.T) {
 func TestForbiddenScaleIsTold(t *testing.T) {
 	s := simulate(1, makeSpread(), 1)
 	s.pass.Reader = forbiddenPods{s.reader}
-	outcome, err := s.pass.Run(t.Context(), wsName)
+	outcome, err := s.run()
 	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != ReasonReplicasUnknown || !strings.Contains(err.Error(), "no rights") {
 		t.Errorf("%v, %v", outcome.Plan, err)
 	}

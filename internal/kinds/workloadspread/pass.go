@@ -24,8 +24,6 @@ import (
 
 // Reader is what a pass reads. Objects of caches must not be changed.
 type Reader interface {
-	// Spread returns a WorkloadSpread from the cache, nil if it does not exist.
-	Spread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error)
 	// Target returns its workload. known: the kind is one that may be spread.
 	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *Target, known bool, err error)
 	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
@@ -73,27 +71,16 @@ type Outcome struct {
 	After time.Duration
 }
 
-const (
-	// retryAfter is when to come back if the world changed under a plan; usually an event is faster.
-	retryAfter = time.Second
-	// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
-	unknownAfter = time.Minute
-)
+// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
+const unknownAfter = time.Minute
 
 // Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed that trying
 // again may mend.
-func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, error) {
-	spread, err := p.Reader.Spread(ctx, name)
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
+	now := p.Applier.API.Now()
+	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
 		return Outcome{}, err // WS-131
-	}
-	owner, now := spread.UID, p.Applier.API.Now()
-	if err := p.Applier.API.Own.Settle(ctx, owner, now); err != nil {
-		return Outcome{}, err
-	}
-	// Only now: what was read before the writes were found settled may be older than they are.
-	if spread, err = p.Reader.Spread(ctx, name); err != nil || spread == nil || spread.UID != owner {
-		return Outcome{}, err
 	}
 	outcome := Outcome{}
 	snapshot, known, err := p.snapshot(ctx, spread, now)
@@ -137,7 +124,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName) (Outcome, err
 		outcome.Lost = result.Written.Lost
 	}
 	if result.Retry {
-		reconcile.Sooner(&outcome.After, retryAfter)
+		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
 	}
 	if at := plan.Status.again; !at.IsZero() {
 		reconcile.Sooner(&outcome.After, max(at.Sub(now), time.Millisecond))

@@ -216,7 +216,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	target.DesiredError = errors.New("path spec.x: there is none")
 	s.pass.Reader = failing{s.reader, target}
 	for range 3 {
-		if _, err := s.pass.Run(t.Context(), wsName); err == nil {
+		if _, err := s.run(); err == nil {
 			t.Error("the pass does not fail")
 		}
 	}
@@ -224,12 +224,12 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 		t.Error(s.Writes, diff)
 	}
 	target.DesiredError = nil
-	if _, err := s.pass.Run(t.Context(), wsName); err != nil {
+	if _, err := s.run(); err != nil {
 		t.Error(err)
 	}
 	s.Events(1 << 20)
 	target.DesiredError = errors.New("again")
-	_, _ = s.pass.Run(t.Context(), wsName)
+	_, _ = s.run()
 	if len(s.events) != 2 {
 		t.Error("what failed again is not told", s.events)
 	}
@@ -241,7 +241,7 @@ func TestAVersionThatIsNotKnownYet(t *testing.T) {
 	target := webTarget(2)
 	target.Latest, target.LatestError = "", errors.New("not yet")
 	s.pass.Reader = failing{s.reader, target}
-	if _, err := s.pass.Run(t.Context(), wsName); err == nil {
+	if _, err := s.run(); err == nil {
 		t.Error("the pass does not fail")
 	}
 	if got := s.spread().Status.SubsetStatuses; len(got) != 1 || got[0].Replicas != 2 {
@@ -321,7 +321,7 @@ func TestGoing(t *testing.T) {
 	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
 		t.Error(diff)
 	}
-	if outcome, err := s.pass.Run(t.Context(), wsName); outcome.Plan != nil || err != nil {
+	if outcome, err := s.run(); outcome.Plan != nil || err != nil {
 		t.Error(outcome, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // withoutRivals returns the pods without those that are annotated for another WorkloadSpread that exists and may lead to them, and how many
@@ -27,7 +28,7 @@ func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSp
 		rival, asked := rivals[placed.Name]
 		if !asked {
 			var err error
-			if rival, err = p.Reader.Spread(ctx, types.NamespacedName{Namespace: spread.Namespace, Name: placed.Name}); err != nil {
+			if rival, err = reconcile.Find[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, types.NamespacedName{Namespace: spread.Namespace, Name: placed.Name}); err != nil {
 				return nil, 0, fmt.Errorf("reading WorkloadSpread %s, which pods are annotated for: %w", placed.Name, err)
 			}
 			rivals[placed.Name] = rival

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -86,13 +85,22 @@ func (s *simulated) startManager() {
 }
 
 // Event implements Recorder.
-func (s *simulated) Event(_ *appsv1beta1.WorkloadSpread, eventType, reason, message string) {
+func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
 	s.events = append(s.events, eventType+" "+reason+": "+message)
+}
+
+// run makes a pass, as the loop does.
+func (s *simulated) run() (Outcome, error) {
+	owner, err := reconcile.UIDs[appsv1beta1.WorkloadSpread](s.reader.API)(context.Background(), wsName)
+	if err != nil || owner == "" {
+		return Outcome{}, err
+	}
+	return s.pass.Run(context.Background(), wsName, owner)
 }
 
 // reconcile makes one pass.
 func (s *simulated) reconcile() (time.Duration, error) {
-	outcome, err := s.pass.Run(context.Background(), types.NamespacedName{Namespace: "default", Name: "ws"})
+	outcome, err := s.run()
 	if s.told != nil && outcome.Plan != nil {
 		s.told(outcome.Plan)
 	}

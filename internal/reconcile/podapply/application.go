@@ -14,11 +14,6 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Recorder records events about a workload. Its method must not block.
-type Recorder interface {
-	Event(about client.Object, eventType, reason, message string)
-}
-
 // attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
 const attempts = 4
 
@@ -28,7 +23,7 @@ var errRecreated = errors.New("the pod will be recreated instead")
 // Applier carries plans out.
 type Applier struct {
 	API    *reconcile.API
-	Events Recorder
+	Events reconcile.Recorder
 }
 
 // Application is the carrying out of one plan.

@@ -25,11 +25,7 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})
-	body, err := reconcile.MergePatch(claim, map[string]any{"ownerReferences": append(owners, controller)}, nil)
-	if err != nil {
-		return err
-	}
-	switch _, err := reconcile.Patch(ctx, a.Writer, claim, body, ""); {
+	switch _, err := reconcile.Merge(ctx, a.Writer, claim, map[string]any{"ownerReferences": append(owners, controller)}, nil, ""); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):

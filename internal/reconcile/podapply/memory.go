@@ -94,9 +94,6 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 // pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
 const pullRetryAfter = 30 * time.Second
 
-// RetryAfter is when to come back if the world changed under a plan; usually an event is faster.
-const RetryAfter = time.Second
-
 // Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its kind counts. It
 // returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0 means not at all.
 func (m *Memory) Conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
@@ -111,7 +108,7 @@ func (m *Memory) Conclude(a *Application, result *Result, progress waiting.Progr
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
 	if result.Retry {
-		reconcile.Sooner(&after, RetryAfter)
+		reconcile.Sooner(&after, reconcile.RetryAfter)
 	}
 	tell = m.stillness(a, result, progress, now)
 	reconcile.Sooner(&tell, m.tellForeign(a, now))

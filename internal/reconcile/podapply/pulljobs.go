@@ -46,11 +46,7 @@ func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRe
 	if left == nil {
 		left = a.plan.MarkedRevision
 	}
-	body, err := reconcile.MergePatch(left, map[string]any{"labels": a.plan.RevisionLabels}, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := reconcile.Patch(ctx, a.Writer, left, body, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.Writer, left, map[string]any{"labels": a.plan.RevisionLabels}, nil, ""); err != nil {
 		return reconcile.Gone(fmt.Errorf("labelling revision %s: %w", left.Name, err))
 	}
 	return nil

@@ -54,11 +54,7 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 		if labels := marksOf(r); len(labels) > 0 {
 			metadata["labels"] = labels // its images are to be pulled ahead anew (CS-208)
 		}
-		body, err := reconcile.MergePatch(r, metadata, map[string]any{"revision": a.plan.NewNumber})
-		if err != nil {
-			return nil, err
-		}
-		if left, err = reconcile.Patch(ctx, a.Writer, r, body, ""); err != nil {
+		if left, err = reconcile.Merge(ctx, a.Writer, r, metadata, map[string]any{"revision": a.plan.NewNumber}, ""); err != nil {
 			return nil, fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
 		}
 	}

@@ -1,0 +1,24 @@
+package reconcile
+
+import (
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/platform/message"
+)
+
+// Recorder records events. Its method must not block.
+type Recorder interface {
+	Event(about client.Object, eventType, reason, message string)
+}
+
+// NewRecorder returns a Recorder that sends events to the API server, with messages that are short enough for it. The action that they tell is their
+// reason.
+func NewRecorder(to events.EventRecorder) Recorder { return recorder{to} }
+
+type recorder struct{ events.EventRecorder }
+
+// Event implements Recorder.
+func (r recorder) Event(about client.Object, eventType, reason, note string) {
+	r.Eventf(about, nil, eventType, reason, reason, "%s", message.Bound(note))
+}

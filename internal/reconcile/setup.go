@@ -1,0 +1,76 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/platform/useragent"
+)
+
+// Options are what the controllers of all kinds are set up with.
+type Options struct {
+	// Workers is how many objects are worked on at the same time.
+	Workers int
+	// RateLimiter makes the back-off of failing objects, one for each controller; nil means the library's.
+	RateLimiter func() workqueue.TypedRateLimiter[ctrl.Request]
+	// Pods finds pods in the manager's caches.
+	Pods *podindex.Index
+	// Flow bounds what is under way, for all controllers together.
+	Flow *Flow
+	// Everywhere: the controller works on every replica, not on the leader alone.
+	Everywhere bool
+}
+
+// API returns what a controller of the manager reads and writes through.
+func (o Options) API(mgr ctrl.Manager) *API {
+	api := NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
+	api.Flow = o.Flow
+	return api
+}
+
+// Limiter returns a new back-off; nil means the library's.
+func (o Options) Limiter() workqueue.TypedRateLimiter[ctrl.Request] {
+	if o.RateLimiter == nil {
+		return nil
+	}
+	return o.RateLimiter()
+}
+
+// Complete builds a controller of that name, which the API server sees, too (OPS-022). A reconciler with a back-off of its own keeps it.
+func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builder) error {
+	settings := controller.Options{MaxConcurrentReconciles: o.Workers}
+	if own, ok := r.(interface {
+		BackOff() workqueue.TypedRateLimiter[ctrl.Request]
+	}); ok {
+		settings.RateLimiter = own.BackOff()
+	} else {
+		settings.RateLimiter = o.Limiter()
+	}
+	if o.Everywhere {
+		settings.NeedLeaderElection = new(false)
+	}
+	if err := b.Named(name).WithOptions(settings).Complete(useragent.Of(name, r)); err != nil {
+		return fmt.Errorf("building controller %s: %w", name, err)
+	}
+	return nil
+}
+
+// Register registers the metrics of a controller.
+func Register(meters ...prometheus.Collector) error {
+	for _, meter := range meters {
+		if err := metrics.Registry.Register(meter); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
