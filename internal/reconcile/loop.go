@@ -32,8 +32,10 @@ type Loop struct {
 type Done struct {
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
-	// Pods make the next plan wait, so that more events come together; 0 if there is more to do at once.
-	Pods int
+	// Planning is how long it took to read what the plan is made from, and to make it: the next one waits for a multiple of that, so that more events
+	// come together. More: there is more to do at once.
+	Planning time.Duration
+	More     bool
 	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record is the plan as keys and values.
 	Headline string
 	Record   func() []any
@@ -63,10 +65,8 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	done, err := l.Pass(ctx, name, owner)
-	if err != nil {
-		done.Pods = 0 // the queue decides
-	}
-	l.memory.Passed(name, begin, done.Pods)
+	// After an error the queue decides.
+	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
 	}

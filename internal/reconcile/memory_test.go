@@ -104,7 +104,7 @@ func TestStatusPatch(t *testing.T) {
 func TestLoop(t *testing.T) {
 	now, owner, passes := noon, types.UID("u"), 0
 	var forgotten []types.UID
-	done, fails := Done{Pods: 1000, After: time.Minute}, error(nil)
+	done, fails := Done{Planning: 5 * time.Millisecond, After: time.Minute}, error(nil)
 	loop := NewLoop(Loop{
 		Now:   func() time.Time { return now },
 		Owner: func(context.Context, types.NamespacedName) (types.UID, error) { return owner, nil },
@@ -125,7 +125,7 @@ func TestLoop(t *testing.T) {
 		}
 	}
 	pass(time.Minute)
-	pass(200 * time.Millisecond) // for more events of so many pods
+	pass(200 * time.Millisecond) // for more events: the plan took so long
 	if passes != 1 || loop.NameOf("u") != request.NamespacedName {
 		t.Errorf("%d passes; u is %s", passes, loop.NameOf("u"))
 	}
@@ -134,7 +134,9 @@ func TestLoop(t *testing.T) {
 		t.Errorf("%v: what is due waits for the back-off", err)
 	}
 	fails = nil
-	pass(time.Minute) // after a failure the queue decides, and no pause
+	pass(20 * time.Millisecond) // after a failure the queue decides, but no plan takes more than a part of a worker
+	now = now.Add(20 * time.Millisecond)
+	pass(time.Minute)
 	owner = ""
 	now = now.Add(time.Hour)
 	pass(time.Minute)

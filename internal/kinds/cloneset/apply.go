@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
@@ -33,7 +32,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	result.Add(&result.ScaleError, a.claims(ctx))
 	a.growClaims(ctx, result)
-	end := a.Now().Add(max(passTime, pacing.Pause(len(a.plan.Verdicts)+len(a.plan.Create), pauseAtMost)))
+	end := a.Now().Add(passTime)
 	a.Pods(ctx, end, result)
 	if a.plan.PrunePodsToDelete {
 		err := a.prune(ctx)
@@ -51,7 +50,7 @@ func (a *application) collided(ctx context.Context, count int32) error {
 	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
 
-// passTime bounds how long a pass goes on taking up pods, but for a huge set, whose plans cost more. A plan for a large set would
+// passTime bounds how long a pass goes on taking up pods. A plan for a large set would
 // otherwise be carried out for many seconds in which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
 

@@ -107,20 +107,12 @@ func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner t
 	}
 	outcome, err := r.pass.Run(ctx, name, owner)
 	reconcile.Sooner(&outcome.After, outcome.Tell)
-	done := reconcile.Done{After: outcome.After, Pods: pausing(outcome)}
+	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning, More: outcome.Unfinished}
 	if outcome.Plan != nil {
 		r.meters.observe(outcome)
 		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
 	}
 	return done, err
-}
-
-// pausing is how many pods make the next plan wait: none if there is more to be written or nothing was planned.
-func pausing(outcome Outcome) int {
-	if outcome.Plan == nil || outcome.Unfinished {
-		return 0
-	}
-	return len(outcome.Plan.Verdicts)
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

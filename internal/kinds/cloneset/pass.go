@@ -31,6 +31,8 @@ type Pass struct {
 type Outcome struct {
 	// Plan that was carried out; nil if there was nothing to plan, or not yet.
 	Plan *Plan
+	// Planning is how long it took to make the plan.
+	Planning time.Duration
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
 	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
@@ -56,6 +58,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil || set == nil {
 		return Outcome{}, err
 	}
+	begun := p.Kube.Now()
 	snapshot, err := p.Kube.Snapshot(ctx, set)
 	if err != nil {
 		return Outcome{}, err
@@ -64,10 +67,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	kept := p.memory.Of(owner)
 	kept.HoldBack(&snapshot.Snapshot, set.Generation)
 	plan := Make(*snapshot)
+	planning := p.Kube.Now().Sub(begun)
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
 	kept.announce(applying)
-	outcome := Outcome{Plan: plan, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.Created > 0, Done: result.Done, Created: result.Created}
+	outcome := Outcome{Plan: plan, Planning: planning, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.Created > 0, Done: result.Done, Created: result.Created}
 	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
 		outcome.After = time.Millisecond
 	}

@@ -42,6 +42,8 @@ type Outcome struct {
 	Plan *Plan
 	// Done is how many pods were upgraded or reset.
 	Done map[Action]int
+	// Planning is how long it took to make the plan.
+	Planning time.Duration
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
 	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
@@ -61,6 +63,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err != nil || set == nil {
 		return Outcome{}, err
 	}
+	begun := p.Kube.Now()
 	snapshot, err := p.Kube.Snapshot(ctx, set)
 	if err != nil {
 		return Outcome{}, err
@@ -68,13 +71,14 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	kept := p.memory.Of(owner)
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
 	plan := Make(*snapshot)
+	planning := p.Kube.Now().Sub(begun)
 	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
 		return Outcome{After: after}, err
 	}
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.learn(plan, result, p.Kube.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
+	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
 		reconcile.Sooner(&outcome.After, mendedAfter)
 	}

@@ -235,10 +235,10 @@ func mayLead(target, controller Reference) bool {
 
 func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
-	done := reconcile.Done{After: outcome.After}
+	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(name, outcome)
-		done.Pods, done.Headline = len(plan.members), plan.Headline()
+		done.Headline = plan.Headline()
 		done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
 	}
 	return done, err

@@ -67,6 +67,8 @@ type Outcome struct {
 	// Deleted are the pods that were given up; Lost are the bookings that expired.
 	Deleted []*corev1.Pod
 	Lost    []LostBooking
+	// Planning is how long it took to make the plan.
+	Planning time.Duration
 	// After is when to come back although nothing happens; 0 means not at all.
 	After time.Duration
 }
@@ -90,7 +92,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if !known {
 		reconcile.Sooner(&outcome.After, unknownAfter)
 	}
+	begun := p.Applier.API.Now()
 	plan := Make(*snapshot)
+	outcome.Planning = p.Applier.API.Now().Sub(begun)
 	var lookErr error
 	keys := plan.overdue()
 	if len(keys) > 0 {

@@ -11,13 +11,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// byPod is how long a plan waits for each pod of its object: events come one by one, and without a pause the cost of a rollout would grow
-// with the square of the pods (docs/decisions/0013-where-the-time-goes.md).
-const byPod = 200 * time.Microsecond
+// Shares of a worker's time that the plans of one object may take: events come one by one, and without a pause the cost of a rollout
+// would grow with the square of the pods. A plan that takes long for whatever reason, such as what a hostile user put beside its pods,
+// takes no more than the larger share (docs/decisions/0013-where-the-time-goes.md).
+const (
+	share, largerShare = 40, 4
+	// longest bounds a pause even so: the machine may have slept.
+	longest = 30 * time.Second
+)
 
-// Pause is the time from the beginning of a pass over so many pods to the next one.
-func Pause(pods int, atMost time.Duration) time.Duration {
-	return min(time.Duration(pods)*byPod, atMost)
+// Pause is the time from the beginning of a pass whose plan took so long to the next one; more tells that there is more to be done at once.
+func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duration {
+	pause := min(largerShare*planning, longest)
+	if !more {
+		pause = max(pause, min(share*planning, atMost))
+	}
+	return pause
 }
 
 // Memory is what a controller knows of its objects between passes. One at rest answers an event at once.
@@ -75,12 +84,12 @@ func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	return 0
 }
 
-// Passed notes that a pass over so many pods began then; without pods the next plan may be made at once.
-func (m *Memory) Passed(name types.NamespacedName, begin time.Time, pods int) {
+// Passed notes that a pass began then, that its plan took so long, and whether there is more to be done at once.
+func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning time.Duration, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o := m.objects[name]; o != nil {
-		o.next = begin.Add(Pause(pods, m.atMost))
+		o.next = begin.Add(Pause(planning, more, m.atMost))
 	}
 }
 

@@ -15,18 +15,22 @@ var (
 	web  = types.NamespacedName{Namespace: "default", Name: "web"}
 )
 
-// The next plan of a large object waits for more events, that of a small one hardly.
+// The next plan of an object waits for more events, by how long its plan took: hardly if that was short, and never takes more than a part of a worker.
 func TestWait(t *testing.T) {
 	tests := map[string]struct {
-		pods       int
-		took, want time.Duration
+		planning, took, want time.Duration
+		more                 bool
 	}{
-		"a small one":              {pods: 10, want: 2 * time.Millisecond},
-		"a large one":              {pods: 1000, want: 200 * time.Millisecond},
-		"a huge one":               {pods: 20_000, want: time.Second},
-		"the pass itself counts":   {pods: 1000, took: 150 * time.Millisecond, want: 50 * time.Millisecond},
-		"a pass that took long":    {pods: 1000, took: time.Minute},
-		"there is more to be done": {},
+		"a small one":                {planning: 100 * time.Microsecond, want: 4 * time.Millisecond},
+		"a large one":                {planning: 5 * time.Millisecond, want: 200 * time.Millisecond},
+		"a huge one":                 {planning: 50 * time.Millisecond, want: time.Second},
+		"a hostile one":              {planning: 2 * time.Second, want: 8 * time.Second},
+		"after a sleep":              {planning: time.Hour, want: 30 * time.Second},
+		"the pass itself counts":     {planning: 5 * time.Millisecond, took: 150 * time.Millisecond, want: 50 * time.Millisecond},
+		"a pass that took long":      {planning: 5 * time.Millisecond, took: time.Minute},
+		"there is more to be done":   {planning: 5 * time.Millisecond, more: true, want: 20 * time.Millisecond},
+		"hostile, and more to do":    {planning: 2 * time.Second, more: true, want: 8 * time.Second},
+		"nothing was planned at all": {},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -35,8 +39,8 @@ func TestWait(t *testing.T) {
 			if wait := m.Wait(web, noon); wait > 0 {
 				t.Errorf("the first plan waits %s", wait)
 			}
-			m.Passed(web, noon, 20_000)
-			m.Passed(web, noon, tt.pods)
+			m.Passed(web, noon, time.Hour, false)
+			m.Passed(web, noon, tt.planning, tt.more)
 			if wait := max(m.Wait(web, noon.Add(tt.took)), 0); wait != tt.want {
 				t.Errorf("waits %s, want %s", wait, tt.want)
 			}
@@ -67,7 +71,7 @@ func TestMemory(t *testing.T) {
 	if got := said(); got != [2]bool{true, false} {
 		t.Errorf("news: %v", got)
 	}
-	m.Passed(web, noon, 1000)
+	m.Passed(web, noon, time.Second, false)
 	m.Is(web, "third")
 	if wait := m.Wait(web, noon); wait > 0 {
 		t.Errorf("it waits %s for what was done to another", wait)
@@ -77,7 +81,7 @@ func TestMemory(t *testing.T) {
 	}
 	m.Is(web, "")
 	m.Is(web, "")
-	m.Passed(web, noon, 1000)
+	m.Passed(web, noon, time.Second, false)
 	if diff := cmp.Diff([]types.UID{"first", "second", "third"}, forgotten); diff != "" {
 		t.Error(diff)
 	}
