@@ -14,10 +14,11 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
-// Bounds of a Flow. An API server groups the writes of a moment into one of its disk, so that few in flight make it slow; beyond the upper bound they
-// only wait there instead of here.
+// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is slow gets flowFirst: it may be this process
+// that has no time, and API servers group the writes of a moment into one of their disk, so that few in flight make them slower. Beyond flowMost they only
+// wait there instead of here.
 const (
-	flowLeast, flowFirst, flowMost = 16, 32, 128
+	flowLeast, flowFirst, flowMost = 8, 32, 128
 	// flowWindow is how many answers are looked at together.
 	flowWindow = 64
 	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and so much more.
@@ -174,7 +175,7 @@ func (f *Flow) saw(took time.Duration, err error) {
 	case f.overloaded:
 		f.limit *= 0.7
 	case mean > flowSlower*f.best+flowJitter:
-		f.limit *= 0.9
+		f.limit = max(0.9*f.limit, min(f.limit, flowFirst))
 	case f.full:
 		f.limit *= 1.125
 	}
