@@ -49,6 +49,7 @@ type JobReconciler struct {
 	Random  func() float64
 	meters  *meters
 	memory  reconcile.Memory[jobMemory]
+	rooms   Rooms
 }
 
 // jobMemory is what is kept of a job from one pass to the next.
@@ -95,7 +96,7 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
-	mapping := &jobEvents{reader: mgr.GetClient()}
+	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
 	options.Workers = options.JobWorkers
 	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImagePullJob{}).
@@ -123,7 +124,7 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
-	s := JobSnapshot{Job: job, Now: r.Now()}
+	s := JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
