@@ -326,8 +326,8 @@ func hasNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) error {
-	job, w, err := s.Job, r.For(s.Job.UID), error(nil)
+func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) (err error) {
+	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
 			if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {
