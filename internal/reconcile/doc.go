@@ -16,6 +16,11 @@
 //
 // All writes of all kinds go through a [Writer], which is bound to one owner. Its comment says what becomes of an error.
 //
+// # A pass
+//
+// It begins with [Begin], which settles own writes before it reads the owner, and ends with [StatusPace.Write], which writes the status if that may not
+// wait. What all controllers are set up with are [Options].
+//
 // # Invariants
 //
 //   - No write without a guard: patches and deletions carry UID and resourceVersion of the version that was decided about.

@@ -158,7 +158,8 @@ func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 }
 
 func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, plan *Plan) error {
-	w, finalizers, err := r.For(request.UID), slices.Clone(request.Finalizers), error(nil)
+	var err error
+	w, finalizers := r.For(request.UID), slices.Clone(request.Finalizers)
 	if plan.AddFinalizer {
 		finalizers = append(finalizers, pub.RecreateUnreadyAcquired)
 		if request, err = reconcile.Merge(ctx, w, request, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {

@@ -56,7 +56,7 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
-		handle := (&jobEvents{reader: c}).ofNodeImages()
+		handle := (&jobEvents{reader: c, rooms: &Rooms{}}).ofNodeImages()
 		settled := func() []string {
 			time.Sleep(time.Second) // of the bubble's clock
 			synctest.Wait()
@@ -149,7 +149,7 @@ func TestPodsThatAJobSelects(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer q.ShutDown()
-				handle := (&jobEvents{reader: c}).ofPods()
+				handle := (&jobEvents{reader: c, rooms: &Rooms{}}).ofPods()
 				switch {
 				case tt.before == nil:
 					handle.Create(t.Context(), event.CreateEvent{Object: tt.after}, q)

@@ -49,6 +49,7 @@ type JobReconciler struct {
 	Random  func() float64
 	meters  *meters
 	memory  reconcile.Memory[jobMemory]
+	rooms   Rooms
 }
 
 // jobMemory is what is kept of a job from one pass to the next.
@@ -95,7 +96,7 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
-	mapping := &jobEvents{reader: mgr.GetClient()}
+	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
 	options.Workers = options.JobWorkers
 	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImagePullJob{}).
@@ -123,7 +124,7 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
-	s := JobSnapshot{Job: job, Now: r.Now()}
+	s := JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
@@ -325,8 +326,8 @@ func hasNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) error {
-	job, w, err := s.Job, r.For(s.Job.UID), error(nil)
+func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) (err error) {
+	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
 			if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {

@@ -24,7 +24,10 @@ import (
 const coalesce = 300 * time.Millisecond
 
 // jobEvents finds the jobs that an event concerns (IMG-075, IMG-076, IMG-225).
-type jobEvents struct{ reader client.Reader }
+type jobEvents struct {
+	reader client.Reader
+	rooms  *Rooms
+}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -38,7 +41,10 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { selection(ctx, q, nil, withName(e.Object)) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { selection(ctx, q, withName(e.Object), nil) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			j.rooms.forget(e.Object.GetName())
+			selection(ctx, q, withName(e.Object), nil)
+		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, ok := e.ObjectOld.(*appsv1beta1.NodeImage)
 			after, same := e.ObjectNew.(*appsv1beta1.NodeImage)

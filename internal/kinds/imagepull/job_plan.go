@@ -46,7 +46,9 @@ type JobSnapshot struct {
 	// Refused are nodes whose NodeImages did not accept the job when it was written last: they come after the others, so that they hold up
 	// none of these.
 	Refused map[string]bool
-	Now     time.Time
+	// Rooms remembers how much there is in NodeImages; it may be nil.
+	Rooms *Rooms
+	Now   time.Time
 }
 
 // JobPlan is what is to be done about an ImagePullJob.
@@ -102,7 +104,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
 		if entry == nil {
-			if why := noRoom(node, job, name, tag, s.Secrets); why != "" {
+			if why := s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets); why != "" {
 				full, p.room = append(full, node.Name), why
 				continue
 			}
@@ -113,7 +115,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			}
 			continue
 		}
-		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && noRoom(node, job, name, tag, s.Secrets) == "" {
+		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets) == "" {
 			p.Supply = append(p.Supply, node.Name)
 		}
 		result := TagStatus(node, name, tag)

@@ -257,7 +257,8 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 }
 
 func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
-	w, err := r.For(list.UID), error(nil)
+	var err error
+	w := r.For(list.UID)
 	if len(plan.Create) == 0 {
 		r.refused.Forget(list.UID)
 	}

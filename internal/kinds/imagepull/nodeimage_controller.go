@@ -180,7 +180,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 }
 
 func (r *NodeReconciler) apply(ctx context.Context, s *NodeSnapshot, plan *NodePlan) error {
-	w, present, err := r.For(""), s.NodeImage, error(nil)
+	var err error
+	w, present := r.For(""), s.NodeImage
 	switch {
 	case plan.Create:
 		if err := w.CreateTyped(ctx, &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}); err != nil {

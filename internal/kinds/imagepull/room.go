@@ -3,8 +3,10 @@ package imagepull
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -87,16 +89,67 @@ func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size 
 	return sizeOf(name, &share) + secretsSize(image.PullSecrets)*own/all, true
 }
 
-// noRoom says why a NodeImage cannot take the image of a job with references to its secrets; empty if it can.
-func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
-	bytes, ownBytes, ownImages := 0, 0, 0
+// sums are how much there is in a NodeImage in all, and how much of one namespace.
+type sums struct{ bytes, ownBytes, ownImages int }
+
+func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
 	for image, spec := range node.Spec.Images {
-		bytes += sizeOf(image, &spec)
-		if size, has := shareOf(image, &spec, job.Namespace); has {
-			ownBytes += size
-			ownImages++
+		s.bytes += sizeOf(image, &spec)
+		if size, has := shareOf(image, &spec, namespace); has {
+			s.ownBytes += size
+			s.ownImages++
 		}
 	}
+	return s
+}
+
+// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass. The zero value is empty,
+// and nil remembers nothing.
+type Rooms struct {
+	mu sync.Mutex
+	of map[string]*roomOf
+}
+
+type roomOf struct {
+	uid         types.UID
+	version     string
+	ofNamespace map[string]sums
+}
+
+func (r *Rooms) sums(node *appsv1beta1.NodeImage, namespace string) sums {
+	if r == nil {
+		return sumsOf(node, namespace)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	room := r.of[node.Name]
+	if room == nil || room.uid != node.UID || room.version != node.ResourceVersion {
+		if r.of == nil {
+			r.of = map[string]*roomOf{}
+		}
+		room = &roomOf{node.UID, node.ResourceVersion, map[string]sums{}}
+		r.of[node.Name] = room
+	}
+	s, known := room.ofNamespace[namespace]
+	if !known {
+		s = sumsOf(node, namespace)
+		room.ofNamespace[namespace] = s
+	}
+	return s
+}
+
+func (r *Rooms) forget(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, node)
+}
+
+// noRoom says why a NodeImage cannot take the image of a job with references to its secrets; empty if it can.
+func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
+	return sumsOf(node, job.Namespace).noRoom(node, job, name, tag, secrets)
+}
+
+func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
 	present, has := node.Spec.Images[name]
 	lacking := slices.DeleteFunc(slices.Clone(secrets), func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
 	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
@@ -104,11 +157,11 @@ func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, ta
 	switch {
 	case !has && len(node.Spec.Images) >= maxImages:
 		return fmt.Sprintf("at most %d", maxImages)
-	case !has && ownImages >= maxImagesOfNamespace:
+	case !has && s.ownImages >= maxImagesOfNamespace:
 		return fmt.Sprintf("at most %d of one namespace", maxImagesOfNamespace)
-	case bytes+added > maxBytes:
+	case s.bytes+added > maxBytes:
 		return fmt.Sprintf("at most %d KiB", maxBytes>>10)
-	case ownBytes+added > maxBytesOfNamespace:
+	case s.ownBytes+added > maxBytesOfNamespace:
 		return fmt.Sprintf("at most %d KiB of one namespace", maxBytesOfNamespace>>10)
 	}
 	return ""
