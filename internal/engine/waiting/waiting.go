@@ -76,7 +76,7 @@ type Tracker struct {
 	held       bool
 	complete   bool
 	another    bool // the generation has changed, and nothing has moved since
-	reported       map[string]time.Time
+	reported   map[string]time.Time
 }
 
 // Passed notes what a pass found. It returns the message to report now, if any, and after which time the next pass is due to report; 0 if
