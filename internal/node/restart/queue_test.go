@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// CRR-091 (part): restarts that wait for other stops of their namespace ask the API server nothing meanwhile: the few requests per second
-// that a daemon may make are those of all tenants.
+// CRR-091 (part): restarts that wait for other stops of their namespace send no requests to the API server meanwhile: all tenants share the
+// few requests per second that a daemon may send.
 func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
@@ -69,7 +69,7 @@ func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 		}
 		return result
 	}
-	for i := 0; pass().RequeueAfter < poll; i++ { // until all is recorded that comes before the stop
+	for i := 0; pass().RequeueAfter < poll; i++ { // until everything before the stop is recorded
 		if i == 10 {
 			t.Fatal("it does not come to wait")
 		}
