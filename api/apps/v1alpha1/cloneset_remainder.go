@@ -11,11 +11,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// What the plain conversions do not give back is found by trying: after each conversion the result is converted back, and every
-// piece that differs from the input is put into the annotation pub.ConversionData of the result, with the form in which it appears
-// there. The way back drops the annotation (CS-256) and restores those pieces whose appearance was not changed meanwhile. Whoever
-// changes a field in either version therefore always wins over what was put aside (CS-255: no resurrection). Objects without the
-// annotation, as the reference stores them, just have nothing put aside (CS-258).
+// What the plain conversions lose on the way back is found by trying: after each conversion the result is converted back, and every piece
+// that differs from the input is put into the annotation pub.ConversionData of the result, with the form in which it appears there. The way
+// back drops the annotation (CS-256) and restores those pieces whose appearance was not changed meanwhile. Whoever changes a field in
+// either version therefore always wins over what was put aside (CS-255: no resurrection). Objects without the annotation, as the reference
+// stores them, just have nothing put aside (CS-258).
 
 // remainder maps the name of a piece to what was put aside.
 type remainder map[string]held
