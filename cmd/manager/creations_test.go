@@ -16,7 +16,7 @@ import (
 )
 
 // WS-152: the refused creation of a pod is passed on, for every form in which the pod is sent; nothing else is.
-func TestRefusedPodsAreToldOf(t *testing.T) {
+func TestRefusedPodsArePassedOn(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("exceeded quota"))
 	document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": "p", "namespace": "d"}}}

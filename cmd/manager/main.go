@@ -134,7 +134,7 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 		}
 		debug.FreeOSMemory()
 		select {
-		case <-time.After(30 * time.Second): // the controllers have been told by then
+		case <-time.After(30 * time.Second): // the controllers have their first events by then
 			debug.FreeOSMemory()
 		case <-ctx.Done():
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 // A refusal lists all mistakes at once, no matter which part of the manager or of the API server finds them.
-func TestARefusalTellsAllFaults(t *testing.T) {
+func TestARefusalListsAllFaults(t *testing.T) {
 	judgeless := &apiServer{answer: accepts}
 	for name, test := range map[string]struct {
 		handler   admission.Handler

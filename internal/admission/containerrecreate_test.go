@@ -185,7 +185,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 
 // CRR-035 (part): somebody who can reach the port of the webhook sends a request for a foreign pod. The answer does not contain its
 // containers, its node, how containers are stopped, or other requests for it.
-func TestAForgedRequestIsToldNothingOfAPod(t *testing.T) {
+func TestAForgedRequestRevealsNothingOfAPod(t *testing.T) {
 	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
 	gone := recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })

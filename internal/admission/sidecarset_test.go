@@ -100,7 +100,7 @@ func TestOddSidecarSets(t *testing.T) {
 }
 
 // SS-030: a refusal is 422 and lists all errors of all fields, like the API server's own, in the version of the request.
-func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
+func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		text := `{"apiVersion":"apps.kruise.io/` + version +
 			`","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`

@@ -92,7 +92,7 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	}
 	existed := c.exists() && again.exists()
 	if !existed {
-		if err := c.claim(); err != nil {
+		if err := c.reserve(); err != nil {
 			return err
 		}
 	} else if c.healthy(ctx) {
@@ -124,8 +124,8 @@ func (c *cluster) needs() []string {
 	return n
 }
 
-// claim reserves addresses and ports and records the cluster.
-func (c *cluster) claim() error {
+// reserve reserves addresses and ports and records the cluster.
+func (c *cluster) reserve() error {
 	unlock, err := c.lockAll()
 	if err != nil {
 		return err

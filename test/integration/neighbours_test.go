@@ -327,7 +327,7 @@ func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	told(t, hostile, "MissingPullSecret", "pull secret credentials does not exist in namespace "+theirs)
+	hasEvent(t, hostile, "MissingPullSecret", "pull secret credentials does not exist in namespace "+theirs)
 	if secrets := image.Spec.Images["registry.example.com/shop/secret"].PullSecrets; len(secrets) != 0 {
 		t.Errorf("pulled with %v", secrets)
 	}

@@ -162,8 +162,8 @@ func rollsTo(t *testing.T, name string, want ...int32) *appsv1beta1.SidecarSet {
 	return set
 }
 
-// told waits for an event about an object.
-func told(t *testing.T, object client.Object, reason, words string) {
+// hasEvent waits for an event about an object.
+func hasEvent(t *testing.T, object client.Object, reason, words string) {
 	t.Helper()
 	if err := wait(func() error {
 		var list eventsv1.EventList
@@ -298,14 +298,14 @@ func TestSidecarSetRollout(t *testing.T) {
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:3"},{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]}]`)
 	rollsTo(t, "mover", 3, 0, 3, 0)
-	told(t, set, "NotUpgradablePods", "3 pods cannot be upgraded in place and keep their containers until made anew: only images can change in a running pod. What differs, by number of pods: 3: mover: env")
+	hasEvent(t, set, "NotUpgradablePods", "3 pods cannot be upgraded in place and keep their containers until made anew: only images can change in a running pod. What differs, by number of pods: 3: mover: env")
 	upgradable(t, `{"mover":false}`)
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"},{"op":"remove","path":"/spec/containers/0/env"}]`)
 	rollsTo(t, "mover", 3, 3, 3, 3)
 	upgradable(t, `{"mover":true}`)
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:4"},{"op":"replace","path":"/spec/updateStrategy/partition","value":3}]`)
-	told(t, set, "HeldBackByPartition", "partition 3 alone holds back 3 pods")
+	hasEvent(t, set, "HeldBackByPartition", "partition 3 alone holds back 3 pods")
 
 	if err := kube.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)

@@ -196,7 +196,7 @@ func TestBookingsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	countsBecome(t, name, map[string]string{"": "a 0 2, b 0 -1"})
-	told(t, spread, "CreatePodFailed", "lost of subset a")
+	hasEvent(t, spread, "CreatePodFailed", "lost of subset a")
 	// WS-121: a change of the replicas is a change of the quotas.
 	if err := kube.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))); err != nil {
 		t.Fatal(err)

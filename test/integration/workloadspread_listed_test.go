@@ -57,7 +57,7 @@ func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	if err := kube.Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":8}}`))); err != nil {
 		t.Fatal(err)
 	}
-	told(t, spread, "ReplicasUnknown", "an administrator has not listed it")
+	hasEvent(t, spread, "ReplicasUnknown", "an administrator has not listed it")
 	countsBecome(t, "chess", map[string]string{"": "a 0 2, b 0 -1"})
 }
 

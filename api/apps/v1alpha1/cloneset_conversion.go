@@ -117,7 +117,7 @@ func plainToBeta(in *CloneSet) *v1beta1.CloneSet {
 	case InPlaceIfPossibleCloneSetUpdateStrategyType, InPlaceOnlyCloneSetUpdateStrategyType:
 		target.Type = v1beta1.RollingUpdateCloneSetUpdateStrategyType
 		rolling.PodUpdatePolicy = v1beta1.CloneSetPodUpdatePolicy(strategy.Type)
-	default: // OnDelete, or a type that nobody knows: it stays visible as such.
+	default: // OnDelete, or an unknown type, which stays as it is.
 		target.Type = v1beta1.CloneSetUpdateStrategyType(strategy.Type)
 	}
 	if !isEmptyRolling(&rolling) {

@@ -469,7 +469,7 @@ func (k *Keeper) inLine() error {
 			k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	case k.found.lacking != "" && !k.wasReady: // until then objects are not admitted for whose pods nobody would be asked
+	case k.found.lacking != "" && !k.wasReady: // until then rules must not be accepted, because their pods would not be sent
 		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)

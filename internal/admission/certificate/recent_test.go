@@ -225,9 +225,9 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyRulesAreAllAskedFor: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some seconds
+// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some seconds
 // later does not end this: the others are still recent, and a replica may not have them in its cache (SS-006).
-func TestManyRulesAreAllAskedFor(t *testing.T) {
+func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var rules recentRules
 	for i := range maxRecentRules + 1 {
@@ -252,9 +252,9 @@ func TestManyRulesAreAllAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime: a foreign webhook refuses the probing pods, or the entry does not send them. Each
+// TestAnEntryThatIsNeverServedIsProbedSeldom: a foreign webhook refuses the probing pods, or the entry does not send them. Each
 // rule then costs only a few requests, not as many as fit into the time.
-func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
+func TestAnEntryThatIsNeverServedIsProbedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender(t)
 		k := s.replica(t, nil)

@@ -63,12 +63,12 @@ type Spreads struct {
 
 // left counts the pods that got no subset since the last event.
 type left struct {
-	pods int
-	told time.Time
+	pods     int
+	reported time.Time
 }
 
-// tellEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
-const tellEvery = time.Minute
+// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
+const reportEvery = time.Minute
 
 // NewSpreads returns the step and the check that put pods into subsets.
 func NewSpreads(options SpreadOptions) *Spreads {
@@ -136,8 +136,8 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	}
 	if decision.Subset == nil {
 		s.count(request, spread, "")
-		s.tell(spread, decision.Reason)
-		if _, claimed := pod.Annotations[pub.MatchedWorkloadSpread]; claimed { // copied from the manifest of another pod
+		s.report(spread, decision.Reason)
+		if _, copied := pod.Annotations[pub.MatchedWorkloadSpread]; copied { // copied from the manifest of another pod
 			return []operations.Operation{operations.NewOperation("remove",
 				"/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
@@ -169,8 +169,8 @@ func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	}
 }
 
-// tell records events for pods that got no subset: the first at once, later ones together once in a while (WS-077).
-func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
+// report records events for pods that got no subset: the first at once, later ones together once in a while (WS-077).
+func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()
 	if l == nil {
@@ -179,7 +179,7 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 	}
 	l.pods++
 	if l.pods == 1 { // the first of those that are reported together
-		time.AfterFunc(tellEvery-min(now.Sub(l.told), tellEvery), func() { s.flush(spread, reason, l) })
+		time.AfterFunc(reportEvery-min(now.Sub(l.reported), reportEvery), func() { s.flush(spread, reason, l) })
 	}
 	s.mu.Unlock()
 }
@@ -188,7 +188,7 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *left) {
 	s.mu.Lock()
 	n := l.pods
-	l.pods, l.told = 0, s.Now()
+	l.pods, l.reported = 0, s.Now()
 	s.mu.Unlock()
 	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%s",
 		message.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))

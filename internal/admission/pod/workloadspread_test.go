@@ -197,14 +197,14 @@ func (s *seenLabels) Choose(_ context.Context, pod *corev1.Pod, _ string) ([]*in
 }
 
 // WS-077: the first pod without a subset is reported at once, and those of a burst together.
-func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
+func TestPodsWithoutASubsetAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := events.NewFakeRecorder(10)
 		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
 			return workloadspread.Decision{Reason: "a has 2 pods"}
 		}}
 		chain := NewChain(world.spreads(time.Now, recorder).Step())
-		told := func(n int, during time.Duration) (got []string) {
+		events := func(n int, during time.Duration) (got []string) {
 			for range n {
 				if changes, _, err := chain.Mutate(t.Context(),
 					Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
@@ -226,12 +226,12 @@ func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
 		}{
 			{1, time.Second, []string{"1; a has 2 pods"}},
 			{40, time.Second, nil},
-			{2, tellEvery - 3*time.Second, nil},
+			{2, reportEvery - 3*time.Second, nil},
 			{0, time.Second, []string{"42; a has 2 pods"}}, // although no further pod comes
-			{0, 10 * tellEvery, nil},
+			{0, 10 * reportEvery, nil},
 			{1, time.Second, []string{"1; a has 2 pods"}},
 		} {
-			if diff := cmp.Diff(step.want, told(step.pods, step.during)); diff != "" {
+			if diff := cmp.Diff(step.want, events(step.pods, step.during)); diff != "" {
 				t.Errorf("%d pods: %s", step.pods, diff)
 			}
 		}
@@ -402,7 +402,7 @@ func TestNoEventIsTooLong(t *testing.T) {
 	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil {
 		t.Fatal(err)
 	}
-	if told := strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset "); len(told) > 1024 {
-		t.Errorf("%d bytes", len(told))
+	if events := strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset "); len(events) > 1024 {
+		t.Errorf("%d bytes", len(events))
 	}
 }

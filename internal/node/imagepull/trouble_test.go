@@ -280,7 +280,7 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 }
 
 // A task uses the jobs of its own tag alone.
-func TestATaskAsksForItsJobs(t *testing.T) {
+func TestATaskUsesItsOwnJobs(t *testing.T) {
 	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"},
 		{Namespace: "mall", Name: "warm"}}}}
 	if diff := cmp.Diff([]string{"shop/warm", "mall/warm"}, owned.jobs()); diff != "" {

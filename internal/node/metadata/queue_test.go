@@ -26,7 +26,7 @@ func (e endless) Exec(context.Context, string, []string, time.Duration) ([]byte,
 }
 
 // ND-112 (part): a restart that waits for other stops of its namespace sends no requests to the API server meanwhile.
-func TestARestartThatWaitsForItsNamespaceAsksNothing(t *testing.T) {
+func TestARestartThatWaitsForItsNamespaceSendsNothing(t *testing.T) {
 	asked := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {

@@ -25,7 +25,7 @@ import (
 
 // CRR-091 (part): restarts that wait for other stops of their namespace send no requests to the API server meanwhile: all tenants share the
 // few requests per second that a daemon may send.
-func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
+func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	n := &tenants{letGo: make(chan struct{}), stopped: map[string]time.Duration{}}

@@ -36,7 +36,7 @@ func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 // ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: as long as no runtime can be used, an error and the log list every path tried and why
 // it cannot be used. Afterwards runtimes are found by the scheme of container IDs. TestCandidates has the whole list,
 // TestRuntimeComesLateAndRestarts shows the retries, and TestOldRuntimesAreRefused what a runtime must serve.
-func TestRuntimesAreFoundAndTold(t *testing.T) {
+func TestRuntimesAreFoundAndReported(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
 		s.Failing = map[string]error{"ListImages": status.Error(codes.Internal, "content store is broken")}
