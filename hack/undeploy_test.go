@@ -1,4 +1,4 @@
-// Package hack_test runs the scripts that change clusters, with a kubectl that writes down what it is asked.
+// Package hack_test runs the scripts that change clusters, with a fake kubectl that records its calls.
 package hack_test
 
 import (
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// kubectl writes its arguments to $CALLS, and behind them the first line of what it is given to delete. A kustomization is told by its
-// folder.
+// kubectl appends its arguments to $CALLS, followed by the first line of a manifest that it is to delete. For a kustomization its folder is
+// enough.
 const kubectl = `#!/usr/bin/env bash
 case "$*" in
 "kustomize "*) echo "manifests of $2"; exit ;;
@@ -24,10 +24,10 @@ func undeploy(t *testing.T) (calls []string) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "calls")
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
-	if _, err := os.Stat("undeploy.sh"); err != nil { // go runs a test again if a file that it looked at has changed
+	if _, err := os.Stat("undeploy.sh"); err != nil { // so that go runs the test again if the script has changed
 		t.Fatal(err)
 	}
 	script := exec.CommandContext(t.Context(), "./undeploy.sh")
@@ -42,8 +42,8 @@ func undeploy(t *testing.T) (calls []string) {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// OPS-118: the configurations go first, when the manager that they point to still answers, and then conversion, before the manager. The
-// manual tells how to do the same where the manager is gone already.
+// OPS-118: the webhook configurations are deleted first, while their manager still answers, then conversion, then the manager. The manual
+// says how to do the same if the manager is gone already.
 func TestWebhooksGoBeforeTheManager(t *testing.T) {
 	const configurations = "mutatingwebhookconfiguration/kruise-mutating-webhook-configuration validatingwebhookconfiguration/kruise-validating-webhook-configuration"
 	calls := undeploy(t)

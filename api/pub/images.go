@@ -24,7 +24,7 @@ const (
 	DaemonConfigNamespace = "kruise-daemon-config"
 )
 
-// Bounds of an ImagePullJob, which each of its nodes gets (IMG-097). Whoever makes jobs from something larger leaves the rest out.
+// Bounds of an ImagePullJob, which each of its nodes gets (IMG-097). A controller that makes jobs from larger lists leaves the rest out.
 const (
 	// MaxPullSandboxBytes is how many bytes the labels and annotations of its sandboxConfig may have together.
 	MaxPullSandboxBytes = 4 << 10

@@ -1,5 +1,5 @@
-// Package pub holds the well-known names of the wire: labels, annotations, conditions and states that several kinds share,
-// or that users and their tools read on pods. They are those of the reference (see docs/spec); changing one breaks users.
+// Package pub holds the well-known names of the API: labels, annotations, conditions and states that several kinds share, or that users and
+// their tools read on pods. They are those of the reference (see docs/spec); changing one breaks users.
 package pub
 
 // Labels of pods, claims and revisions.
@@ -8,7 +8,7 @@ const (
 	CloneSetInstanceID = "apps.kruise.io/cloneset-instance-id"
 	// SpecifiedDelete on a pod, with any value, asks its workload to delete it first (CS-130).
 	SpecifiedDelete = "apps.kruise.io/specified-delete"
-	// KeepClaims: "true" on a pod leaves its claims for its successor when it is recreated or specified for deletion (CS-337).
+	// KeepClaims: "true" on a pod keeps its claims for the pod that replaces it when it is recreated or specified for deletion (CS-337).
 	KeepClaims = "apps.kruise.io/keep-pvc"
 	// LifecycleState holds the LifecycleStateType of a pod (IPU-150).
 	LifecycleState = "lifecycle.apps.kruise.io/state"
@@ -66,8 +66,8 @@ const (
 	ImagePreDownloadTimeoutSeconds      = "apps.kruise.io/image-predownload-timeout-seconds"
 	ImagePreDownloadMinUpdatedReadyPods = "apps.kruise.io/image-predownload-min-updated-ready-pods"
 
-	// PreDownloadCreated and PreDownloadIgnored: "true" on a ControllerRevision tells that the jobs that pull its images ahead were
-	// created, or that there was no use in them (CS-206).
+	// PreDownloadCreated and PreDownloadIgnored: "true" on a ControllerRevision means that the jobs that pull its images ahead were
+	// created, or that they are not needed (CS-206).
 	PreDownloadCreated = "apps.kruise.io/pre-predownload-created"
 	PreDownloadIgnored = "apps.kruise.io/image-predownload-ignored"
 )

@@ -7,14 +7,14 @@ const (
 	RecreateActive = "crr.apps.kruise.io/active"
 	// RecreateNodeName is the label with the node of the pod (CRR-035). It cannot be changed (CRR-046).
 	RecreateNodeName = "crr.apps.kruise.io/node-name"
-	// RecreatePodUID is the label with the UID of the pod of which the request speaks (CRR-035). It cannot be changed (CRR-046).
+	// RecreatePodUID is the label with the UID of the request's pod (CRR-035). It cannot be changed (CRR-046).
 	RecreatePodUID = "crr.apps.kruise.io/pod-uid"
-	// RecreateUnreadyAcquired is the finalizer on requests that hold their pod not ready (CRR-080). In v1alpha1 it is also the
-	// annotation with the RFC 3339 time at which the pod was made so (CRR-147).
+	// RecreateUnreadyAcquired is the finalizer on requests that hold their pod not ready (CRR-080). In v1alpha1 it is also the annotation
+	// with the RFC 3339 time at which the pod was made not ready (CRR-147).
 	RecreateUnreadyAcquired = "crr.apps.kruise.io/unready-acquired"
 	// RecreateContainerStatuses is the annotation with the v1alpha1 form of status.containerStatusSnapshot, as JSON (CRR-146).
 	RecreateContainerStatuses = "crr.apps.kruise.io/sync-container-statuses"
-	// RecreateUserAgent is the writer that ContainerRecreateRequests appear as in the condition KruisePodReady (CRR-081).
+	// RecreateUserAgent is the name of the writer of ContainerRecreateRequests in the condition KruisePodReady (CRR-081).
 	RecreateUserAgent = "ContainerRecreateRequest"
 )
 

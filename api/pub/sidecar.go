@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxSidecarSets is how many SidecarSets a pod may list. Users can write longer lists, no webhook does.
+// MaxSidecarSets is how many SidecarSets of a pod's list count. No webhook writes a longer list, but users can.
 const MaxSidecarSets = 256
 
-// InjectedSidecarSets are the names in a list of SidecarSetInjectedList, sorted; of a longer list than may be the first ones (SS-182).
+// InjectedSidecarSets returns the names in the value of SidecarSetInjectedList, sorted, at most the first MaxSidecarSets (SS-182).
 func InjectedSidecarSets(list string) []string {
 	names := strings.SplitN(list, ",", MaxSidecarSets+1)
 	names = names[:min(len(names), MaxSidecarSets)]
@@ -66,7 +66,7 @@ const (
 // SidecarSetUpgradable is the pod condition that tells which SidecarSets cannot be upgraded in place there (SS-260).
 const SidecarSetUpgradable = "SidecarSetUpgradable"
 
-// SidecarSetRecord is what a pod knows of one SidecarSet (SS-180).
+// SidecarSetRecord is what a pod's annotation records of one SidecarSet (SS-180).
 type SidecarSetRecord struct {
 	UpdateTimestamp    metav1.Time `json:"updateTimestamp"`
 	Hash               string      `json:"hash"`
@@ -82,8 +82,8 @@ type SidecarSetState struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	// LastContainerStatuses are the images that the changed containers ran before.
 	LastContainerStatuses map[string]SidecarSetContainerState `json:"lastContainerStatuses,omitempty"`
-	// Resizing are the hashes whose resources the pod may have been given since it was upgraded last, in writes of their own before the
-	// images. The reference ignores it.
+	// Resizing are the hashes whose resources may have been written to the pod since its last upgrade, by separate writes before the
+	// images. The reference ignores this field.
 	Resizing []string `json:"resizing,omitempty"`
 }
 
@@ -94,6 +94,6 @@ type SidecarSetContainerState struct {
 	// Image is the image in the pod's spec that was replaced, RunningImage the one that the container was started with (SS-D03).
 	Image        string `json:"image,omitempty"`
 	RunningImage string `json:"runningImage,omitempty"`
-	// Overtaken are further images that the pod's spec had since that container was started, and that may still come up for a moment.
+	// Overtaken are other images that the pod's spec had since that container was started. Kubelet may still start them for a moment.
 	Overtaken []string `json:"overtaken,omitempty"`
 }

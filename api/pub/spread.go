@@ -10,17 +10,17 @@ const (
 	IgnorePatchExistingPods = "workloadspread.kruise.io/ignore-patch-existing-pods-metadata"
 )
 
-// Placement says to which subset of which WorkloadSpread a pod belongs. The order of the members is that of the wire (WS-096).
+// Placement says to which subset of which WorkloadSpread a pod belongs. The order of the fields is that of the annotation (WS-096).
 type Placement struct {
 	// Name of the WorkloadSpread, in the namespace of the pod.
 	Name string `json:"name"`
 	// Subset by its name.
 	Subset string `json:"subset"`
-	// UID is the key of the pod's booking where its name was not known (WS-076).
+	// UID is the key of the pod's booking if its name was not known (WS-076).
 	UID string `json:"uid,omitempty"`
 }
 
-// ParsePlacement reads the annotation of a pod; false if there is none that can be used (WS-141).
+// ParsePlacement reads the annotation of a pod; it returns false if there is none or it is invalid (WS-141).
 func ParsePlacement(annotations map[string]string) (Placement, bool) {
 	text, ok := annotations[MatchedWorkloadSpread]
 	if !ok {

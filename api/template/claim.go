@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ErrNotAList is the DecodeError of claim templates whose document is no list.
+// ErrNotAList is the DecodeError of claim templates whose document is not a list.
 var ErrNotAList = errors.New("volumeClaimTemplates must be a list")
 
 // VolumeClaimTemplate is a claim template: the typed view of core/v1 and the document it was read from. It follows the rules of

@@ -10,7 +10,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Document is a JSON text kept as it was read, beside the typed view that a type is for its users. The text is a string because it is
+// Document is a JSON text kept as it was read, beside the typed view that users of the type see. The text is a string because it is
 // immutable and shared by all copies of an object. The zero value is that of an object made in Go.
 //
 // +kubebuilder:object:generate=false
@@ -22,7 +22,7 @@ type Document struct {
 // Err says why the document does not fit the types; nil if it does.
 func (d Document) Err() error { return d.err }
 
-// Read keeps data and decodes it into view. It never fails: what does not fit leaves view zero and is remembered as the error.
+// Read keeps data and decodes it into view. It never fails: if data does not fit, view stays zero and Err returns the error.
 func Read[T any](data []byte, view *T) Document {
 	doc := Document{text: string(data)}
 	var decoded T
@@ -94,7 +94,7 @@ func equalJSON(a, b []byte) bool {
 	return err == nil && same(left, right)
 }
 
-// equalEncoding says whether two values encode to the same JSON value; what cannot be encoded equals nothing.
+// equalEncoding says whether two values encode to the same JSON value; a value that cannot be encoded equals no other.
 func equalEncoding(a, b json.Marshaler) bool {
 	left, err := a.MarshalJSON()
 	if err != nil {

@@ -38,7 +38,7 @@ func merge(raw, then, now any) any {
 	case []any:
 		rawList, ok := raw.([]any)
 		thenList, ok2 := then.([]any)
-		// The types decode a list item by item, so the lengths differ only if raw is something else than then shows.
+		// The types decode a list item by item, so the lengths differ only if raw is not the document of then.
 		if ok && ok2 && len(rawList) == len(thenList) {
 			return mergeLists(rawList, thenList, now)
 		}

@@ -91,7 +91,7 @@ func assertSameJSON(t interface {
 	}
 }
 
-// CS-016: whatever a user wrote into the schemaless field comes back, numbers digit by digit.
+// CS-016: everything that a user wrote into the schemaless field is kept, numbers digit by digit.
 func TestAnyDocumentSurvivesDecodingAndEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.MapOfN(rapid.SampledFrom([]string{"metadata", "spec", "status", "x"}), anyJSON(4), 0, 4).Draw(t, "object")

@@ -48,7 +48,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// ND-045, ND-046, OPS-091: the first failing check is named; liveness is patient, readiness is not, and wants a runtime.
+// ND-045, ND-046, OPS-091: the first failing check is named; liveness waits for a while, readiness does not, and needs a runtime.
 func TestHealth(t *testing.T) {
 	now := time.Unix(0, 0)
 	synced, usable := errors.New("not synced"), errors.New("no usable container runtime: unix:///a: no such file")
@@ -78,7 +78,7 @@ func TestHealth(t *testing.T) {
 	expect("/metrics", 200, "go_goroutines") // ND-047
 }
 
-// ND-049: without its listener the daemon ends; with it, it serves until it is told to end.
+// ND-049: without its listener the daemon ends; with it, it serves until its context ends.
 func TestServe(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,7 +163,7 @@ func TestEventsNameComponentAndNode(t *testing.T) {
 	}
 }
 
-// ND-049, ND-037, ND-004: a daemon without API server and runtime runs and serves; it ends when it is told to.
+// ND-049, ND-037, ND-004: a daemon without API server and runtime runs and serves until its context ends.
 func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("NODE_NAME", "node-a")
@@ -211,8 +211,8 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	}
 }
 
-// ND-004, ND-056, ND-181: without DaemonWatchingPod no watch of pods is waited for, and what does not need it is served; without
-// KruiseDaemon nothing is watched at all, and no controller is added.
+// ND-004, ND-056, ND-181: without DaemonWatchingPod the daemon does not wait for a watch of pods, and everything that does not need it
+// works. Without KruiseDaemon nothing is watched, and no controller is added.
 func TestWatchesFollowTheGates(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                        "nodeImageInformerSynced crrInformerSynced podInformerSynced",
@@ -238,8 +238,8 @@ func TestWatchesFollowTheGates(t *testing.T) {
 	}
 }
 
-// ND-182: the gate, which is on by default, decides about hashes of the environment and restarts because of them; TestPlan of the reports
-// shows both without it.
+// ND-182: the gate, which is on by default, turns on hashes of the environment and the restarts that follow from them; TestPlan of package
+// metadata shows both without it.
 func TestReportsFollowTheGate(t *testing.T) {
 	for list, want := range map[string]bool{"": true, "InPlaceUpdateEnvFromMetadata=false": false,
 		"InPlaceUpdateEnvFromMetadata=true": true} {

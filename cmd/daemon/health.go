@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// patience is how long after the start an informer may be without its objects before the liveness check fails: an API server that is
-// away for a while is no reason to restart the daemon (ND-046).
+// patience is how long after the start an informer may be without its objects before the liveness check fails: the daemon is not restarted
+// because the API server does not answer for a while (ND-046).
 const patience = 5 * time.Minute
 
 // check is one named check.
@@ -24,7 +24,7 @@ type check struct {
 
 // health answers /healthz and /readyz (ND-045, ND-046).
 type health struct {
-	// informers are checks of the caches; runtime of the container runtimes.
+	// informers are the checks of the caches; runtime is that of the container runtimes.
 	informers []check
 	runtime   check
 	started   time.Time
@@ -64,7 +64,7 @@ func (h *health) handler() http.Handler {
 	return mux
 }
 
-// serve serves until the context ends; it does not outlive a listener that fails (ND-049).
+// serve serves until the context ends, or returns the error of the listener (ND-049).
 func serve(ctx context.Context, address string, handler http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command daemon runs on every node: it pulls images, stops containers that are to be recreated and reports what the runtime knows of
+// Command daemon runs on every node: it pulls images, stops containers that are to be restarted, and reports what the runtime knows about
 // containers, through the node's container runtime interface (ND-001).
 package main
 
@@ -112,7 +112,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	checks := &health{informers: informers(mgr, gates), started: time.Now(), now: time.Now,
 		runtime: check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }}}
-	// Health and runtimes do not wait for the API server, as the manager's own runnables would.
+	// Health checks and runtimes are not runnables of the manager, because those wait for the API server.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, o.addr, checks.handler()) })
 	group.Go(func() error { return runtimes.Run(ctx) })
@@ -138,7 +138,7 @@ func restConfig(o *options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// cacheOptions limit every watch to what concerns the node (ND-055, ND-057, CRR-090).
+// cacheOptions limits every watch to the objects of the node (ND-055, ND-057, CRR-090).
 func cacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: slim.Metadata,
@@ -151,7 +151,7 @@ func cacheOptions(node string) cache.Options {
 	}
 }
 
-// mapper knows the kinds that the daemon uses. Discovery would have to find the API server before anything else could begin, on every node.
+// mapper returns a mapper of the kinds that the daemon uses. Discovery would need the API server before anything else could start.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, appsv1beta1.GroupVersion})
 	for _, kind := range []string{"Pod", "Secret"} {
@@ -182,7 +182,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 		HealthProbeBindAddress:  "0",
 		PprofBindAddress:        pprofAddr,
 		GracefulShutdownTimeout: &grace,
-		// However long the API server is away at the start, that is no reason to end (ND-046).
+		// The daemon does not end because the API server does not answer at the start, however long (ND-046).
 		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	})
 	if err != nil {
@@ -232,13 +232,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
 }
 
-// reporting adds what the gates say of reports on pods (ND-182).
+// reporting adds the gates that concern reports on pods (ND-182).
 func reporting(gates *features.Gates, options metadata.Options) metadata.Options {
 	options.EnvFromMetadata = gates.Enabled(features.InPlaceUpdateEnvFromMetadata)
 	return options
 }
 
-// informers are the checks of the caches, by the names of the reference (ND-045).
+// informers returns the checks of the caches, by the names of the reference (ND-045).
 func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil

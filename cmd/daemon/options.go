@@ -46,7 +46,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
 	fs.StringVar(&o.featureGates, "feature-gates", "", "comma list of Name=bool, the same as the manager's")
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "max-concurrency" { // what the reference's documentation calls it (ND-020)
+		if name == "max-concurrency" { // the name in the reference's documentation (ND-020)
 			name = "max-workers-for-pull-image"
 		}
 		return pflag.NormalizedName(name)

@@ -14,13 +14,14 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// creations is the manager's client, which tells of pods that the API server refuses to create: they have had a place booked in a subset.
+// creations is the manager's client. It calls a function for pods that the API server refuses to create, because they may have a booking in
+// a subset.
 type creations struct {
 	client.Client
 	refused atomic.Pointer[func(ctx context.Context, pod client.Object)]
 }
 
-// newClient is a manager's NewClient.
+// newClient is for NewClient of the manager's options.
 func (c *creations) newClient(cfg *rest.Config, options client.Options) (client.Client, error) {
 	var err error
 	c.Client, err = client.New(cfg, options)
@@ -41,10 +42,10 @@ func isPod(object client.Object) bool {
 	return typed || object.GetObjectKind().GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod")
 }
 
-// releaseTime is for how long a controller that is refused a pod may wait until its place is given back.
+// releaseTime is how long a controller waits at most for the release of the booking when the creation of a pod is refused.
 const releaseTime = 2 * time.Second
 
-// release gives back the places of pods that the controllers of this manager are refused (WS-152).
+// release gives back the bookings of pods whose creation by a controller of this manager was refused (WS-152).
 func (c *creations) release(e *registry.Environment) {
 	if e.Spreads == nil {
 		return
@@ -52,7 +53,7 @@ func (c *creations) release(e *registry.Environment) {
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
-		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // it expires
+		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // the booking expires by itself
 			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod",
 				client.ObjectKeyFromObject(pod))
 		}

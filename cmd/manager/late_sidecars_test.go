@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// lateServer is as much of an API server as the watch of SidecarSets needs. It serves the kind, with one object, once serves is set.
+// lateServer plays the part of the API server that the watch of SidecarSets needs. It serves the kind, with one object, once serves is set.
 type lateServer struct{ serves atomic.Bool }
 
 func (s *lateServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -14,10 +14,10 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// servedEvery is how often kinds are looked for that were not served at the start.
+// servedEvery is the pause between looks for kinds that were not served at the start.
 const servedEvery = 10 * time.Second
 
-// tries are how often kinds are looked for at the start while the API server does not answer, and with what pauses between (OPS-031).
+// tries says how often, and with which pauses, kinds are looked for at the start while the API server does not answer (OPS-031).
 var tries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
 
 // latecomer adds controllers as soon as their kinds are served. CRDs may be applied, or upgraded, after the manager has started.
@@ -30,8 +30,8 @@ type latecomer struct {
 
 var _ manager.LeaderElectionRunnable = &latecomer{}
 
-// whenServed sets controllers up now, if the API server serves their kinds, or else as soon as it does; then absent is called before,
-// unless it is nil.
+// whenServed sets controllers up at once if the API server serves their kinds, otherwise as soon as it does. In the latter case it first
+// calls absent, unless that is nil.
 func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error,
 	kinds ...string) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
@@ -52,8 +52,8 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 	return nil
 }
 
-// atStart is missing at the start: an API server that does not answer is asked again a few times. Then the manager ends with that error; a
-// kind that nothing is known of is never taken for one that is not served.
+// atStart is missing for the start: it is repeated a few times if the API server does not answer. Then it returns the error, with which the
+// manager ends; without an answer no kind counts as not served.
 func (l *latecomer) atStart(ctx context.Context) (missing string, err error) {
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(context.Context) (bool, error) {
 		missing, err = l.missing()
@@ -62,7 +62,7 @@ func (l *latecomer) atStart(ctx context.Context) (missing string, err error) {
 	return missing, err
 }
 
-// missing names a kind that is not served. That nothing can be found out is an error, and no missing kind.
+// missing returns a kind that is not served, or an error if the API server does not answer.
 func (l *latecomer) missing() (string, error) {
 	for _, kind := range l.kinds {
 		_, err := l.mapper.RESTMapping(schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: kind},
@@ -80,11 +80,11 @@ func (l *latecomer) missing() (string, error) {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica must have the controllers when it becomes the leader.
 func (l *latecomer) NeedLeaderElection() bool { return false }
 
-// Start waits and adds the controllers. What fails then ends the manager, as it would at the start.
+// Start waits and adds the controllers. An error ends the manager, as it would at the start.
 func (l *latecomer) Start(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, l.every, false, func(context.Context) (bool, error) {
 		missing, err := l.missing()
-		return missing == "" && err == nil, nil // the API server may be away for a while
+		return missing == "" && err == nil, nil // the API server may not answer for a while
 	})
 	if err != nil {
 		return nil //nolint:nilerr // the manager ends

@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// CRR-055, CRR-059: on a real API server, a CRD that is applied after the manager has started is worked on without a restart.
+// CRR-055, CRR-059: on a real API server, objects of a CRD that is applied after the manager has started are reconciled without a restart.
 func TestACRDThatComesLater(t *testing.T) {
 	s, err := scheme()
 	if err != nil {
@@ -77,7 +77,7 @@ func TestACRDThatComesLater(t *testing.T) {
 	if err := yaml.Unmarshal(text, crd); err != nil {
 		t.Fatal(err)
 	}
-	crd.Spec.Conversion = nil // nobody converts here
+	crd.Spec.Conversion = nil // no conversion webhook runs here
 	if err := kube.Create(ctx, crd); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// mapper answers as an API server that serves all kinds, or lacks one, or is away.
+// mapper answers like an API server that serves all kinds, or lacks one, or does not answer.
 type mapper struct {
 	meta.RESTMapper
 	answer atomic.Pointer[error]
@@ -27,8 +27,8 @@ func (m *mapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 	return &meta.RESTMapping{}, nil
 }
 
-// CRR-055, IMG-050, OPS-031: controllers of kinds that come after the manager's start are started then, once; neither a kind that is
-// missing nor an API server that is away for a moment leaves them out.
+// CRR-055, IMG-050, OPS-031: controllers of kinds that are served only after the manager's start are started then, once, also if the API
+// server does not answer for a moment.
 func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
@@ -61,8 +61,8 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 	})
 }
 
-// OPS-031: an API server that does not answer at the start is asked four times, within 15.5 s. A kind is missing only if it said so; if it
-// never answered, that is an error.
+// OPS-031: an API server that does not answer at the start gets four tries within 15.5 s. A kind counts as missing only by an answer;
+// without any answer there is an error.
 func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 	lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 	for name, test := range map[string]struct {

@@ -57,7 +57,7 @@ import (
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=kruise-system,roleName=kruise-leader-election-role,resources=events,verbs=create;patch
 
-// userAgent is that of what the manager asks for, with the name of the controller that does where one does (OPS-022).
+// userAgent is that of the manager's requests; those of controllers have the controller's name in addition (OPS-022).
 const userAgent = "kruise-manager"
 
 func main() {
@@ -125,16 +125,16 @@ func run(signal context.Context, args []string) error {
 	return nil
 }
 
-// freeAfterStart gives the memory back to the system that the first list of all pods took: it arrives whole and is kept slim, and every
-// controller is told of every pod, so that most of it is garbage, which the process would hold on to for as long as it lives.
+// freeAfterStart returns to the system the memory that the first list of all pods took. Most of it is garbage, since pods arrive whole and
+// are kept slim, and the process would otherwise keep the memory.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // comes when it is filled
+		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // returns when the cache is filled
 			return fmt.Errorf("waiting for the pods: %w", err)
 		}
 		debug.FreeOSMemory()
 		select {
-		case <-time.After(30 * time.Second): // the controllers have been told by then
+		case <-time.After(30 * time.Second): // the controllers have their first events by then
 			debug.FreeOSMemory()
 		case <-ctx.Done():
 		}
@@ -142,7 +142,7 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	}
 }
 
-// showMetrics serves the gauges of the gates, and kruise_manager_is_leader, and what is counted of the lease (OPS-092).
+// showMetrics registers the gauges of the gates, kruise_manager_is_leader, and the metrics of leader election (OPS-092).
 func showMetrics(mgr ctrl.Manager, gates *features.Gates) error {
 	if err := errors.Join(metrics.Registry.Register(gates.Metric()), metrics.Registry.Register(leadership(mgr.Elected()))); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -239,14 +239,14 @@ func restConfig(o *options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
-	// Priority and fairness of the API server decide; a limit of our own would only add latency.
+	// Priority and fairness of the API server limit the requests; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
 	cfg.Wrap(useragent.Wrap(userAgent))
 	return cfg, nil
 }
 
-// qualifies is what may change in place on this cluster (IPU-094, IPU-113).
+// qualifies returns what may change in place on this cluster (IPU-094, IPU-113).
 func qualifies(cfg *rest.Config, gates *features.Gates) (inplace.Options, error) {
 	resize, err := resizes(cfg, gates, features.InPlaceWorkloadVerticalScaling)
 	return inplace.Options{EnvFromMetadata: gates.Enabled(features.InPlaceUpdateEnvFromMetadata), Resize: resize}, err
@@ -268,7 +268,7 @@ func resizes(cfg *rest.Config, gates *features.Gates, gate featuregate.Feature) 
 	return slices.ContainsFunc(core.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" }), nil
 }
 
-// newEnvironment is what all kinds are set up with.
+// newEnvironment makes the environment with which all kinds are set up.
 func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
 	stopping <-chan struct{}) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
@@ -304,8 +304,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	return e, err
 }
 
-// addControllers adds what looks after pods, and the controllers of the kinds, each as soon as its kind is served: an older installation
-// may lack definitions.
+// addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older installation may lack
+// definitions.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
 	if err := readinessgate.Setup(e.Manager); err != nil {
 		return err

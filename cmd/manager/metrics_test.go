@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// OPS-092: the gauge tells who leads, and what libraries count of controllers, queues, calls to the API server, webhooks and the lease is
-// in the registry that the manager serves. TestLeakedCreationsAreCounted is about the counter of CloneSet, TestSlowPathsAreServed about
-// that of the lease, and TestStandby about what is served.
+// OPS-092: the gauge shows who leads, and the registry that the manager serves has the libraries' metrics of controllers, queues, calls to
+// the API server, webhooks and the lease. TestLeakedCreationsAreCounted covers the counter of CloneSet, TestSlowPathsAreServed that of the
+// lease, and TestStandby what is served.
 func TestMetricsThatOthersCountOn(t *testing.T) {
 	elected := make(chan struct{})
 	gauge := leadership(elected)
@@ -24,7 +24,7 @@ func TestMetricsThatOthersCountOn(t *testing.T) {
 	if n := testutil.CollectAndCount(gauge, "kruise_manager_is_leader"); n != 1 {
 		t.Error("the gauge has another name")
 	}
-	// A family shows nothing before it has counted something; but its name is taken then.
+	// A metric shows nothing before it has counted something, but its name is registered.
 	for _, name := range []string{"controller_runtime_reconcile_total", "controller_runtime_reconcile_time_seconds",
 		"controller_runtime_active_workers", "workqueue_depth", "workqueue_adds_total",
 		"workqueue_queue_duration_seconds", "rest_client_requests_total", "controller_runtime_webhook_requests_total",

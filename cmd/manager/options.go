@@ -92,7 +92,7 @@ func parseOptions(args []string) (*options, error) {
 	o.workers = o.kinds.AddTo(fs)
 	// ND-146
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time")
-	// Flags of the reference that configure what is not built here or not yet parse, so that chart values and arguments carry over.
+	// Flags of the reference for features that do not exist here are accepted, so that chart values and arguments carry over.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
 	fs.Bool("disable-no-deepcopy", false, "accepted; does nothing")
 	fs.Bool("assign-bcj-pods-by-scheduler", true, "BroadcastJob pods go through the scheduler")
@@ -124,7 +124,7 @@ func parseOptions(args []string) (*options, error) {
 	return o, o.environment()
 }
 
-// pacing refuses what would make controllers never try again, or without any pause.
+// pacing refuses values by which controllers would never retry, or retry without a pause.
 func (o *options) pacing() error {
 	for flag, value := range map[string]int{"rate-limiter-qps": o.queueQPS, "rate-limiter-bucket-size": o.queueBucket} {
 		if value < 1 {
@@ -158,7 +158,7 @@ func (o *options) environment() error {
 		return fmt.Errorf("WEBHOOK_CERT_WRITER %q is neither secret nor fs", o.certWriter)
 	}
 	if kinds := env("CUSTOM_RESOURCE_ENABLE", ""); kinds != "" && !strings.Contains(kinds, "SidecarSet") {
-		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",") // a default only: later entries win
+		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",") // only a default: later entries win
 	}
 	if _, err := o.resync(); err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A number by which controllers would never try again, or without a pause, is refused with the name of its flag.
+// A number by which controllers would never retry, or retry without a pause, is refused with the name of its flag.
 func TestFlagsThatWouldStopControllers(t *testing.T) {
 	for _, flag := range []string{"rate-limiter-qps=0", "rate-limiter-bucket-size=-1", "rate-limiter-base-delay=0s",
 		"rate-limiter-max-delay=-1s", "sync-period=-5m",
@@ -58,7 +58,7 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 	}
 }
 
-// ND-146, WS-185: how many objects are worked on at once if nothing is said.
+// ND-146, WS-185: the default numbers of workers.
 func TestDefaultWorkers(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestAllAlphaMeansExternalCertificates(t *testing.T) {
 	}
 }
 
-// WS-081, WS-184: the kinds given at the start are those that are counted by version.
+// WS-081, WS-184: the kinds that are passed at the start are counted by version.
 func TestVersionedKinds(t *testing.T) {
 	for args, want := range map[string]string{"": "Deployment ReplicaSet", "--ws-enabled-versioned-status=cloneset": "CloneSet",
 		"--ws-enabled-versioned-status=": ""} {
@@ -157,7 +157,7 @@ func TestVersionedKinds(t *testing.T) {
 		}
 		s := &registry.Environment{Options: admission.Options{Gates: gates}, Flags: o.kinds}
 		err = s.FollowSpreads(t.Context())
-		if err != nil || s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of it without the gate
+		if err != nil || s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of this without the gate
 			t.Fatalf("%+v, %v", s, err)
 		}
 		var got []string

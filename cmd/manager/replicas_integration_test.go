@@ -110,7 +110,7 @@ func (i *installation) eventually(what string, check func() error) {
 	i.t.Fatalf("%s: not within a minute: %v", what, err)
 }
 
-// replica is a manager that runs.
+// replica is a running manager.
 type replica struct {
 	*installation
 	process         *exec.Cmd
@@ -201,7 +201,7 @@ func (r *replica) shows(texts ...string) {
 	})
 }
 
-// gated creates a pod that a controller of the leader gives its condition.
+// gated creates a pod whose condition a controller of the leader sets.
 func (i *installation) gated(name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}},
@@ -210,7 +210,7 @@ func (i *installation) gated(name string) *corev1.Pod {
 	return pod
 }
 
-// worked tells whether a controller has seen to the pod.
+// worked returns an error until a controller has set the pod's condition.
 func (i *installation) worked(pod *corev1.Pod) error {
 	if err := i.kube.Get(i.t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (i *installation) worked(pod *corev1.Pod) error {
 	return fmt.Errorf("conditions %+v", pod.Status.Conditions)
 }
 
-// hold gives the lease to somebody, or nobody.
+// hold gives the lease to the named holder, or to nobody if by is empty.
 func (i *installation) hold(by string) {
 	i.t.Helper()
 	i.eventually("the lease", func() error {
@@ -238,7 +238,7 @@ func (i *installation) hold(by string) {
 }
 
 // OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps certificates, and its
-// controllers stand until it leads; one that loses the lease ends. Who leads is served with the other metrics.
+// controllers wait until it leads. A replica that loses the lease ends. The metrics show who leads.
 func TestStandby(t *testing.T) {
 	i := install(t)
 	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
@@ -313,8 +313,8 @@ func TestStandby(t *testing.T) {
 	standby.shows("kruise_manager_is_leader 1")
 }
 
-// OPS-034: with --namespace the objects of that namespace alone are worked on, and those of the whole cluster. The manual says that
-// webhooks of pods do not go with it.
+// OPS-034: with --namespace only the objects of that namespace, and cluster-scoped ones, are reconciled. The manual says that this flag
+// cannot be used with webhooks of pods.
 func TestOneNamespace(t *testing.T) {
 	i := install(t)
 	for _, name := range []string{"watched", "elsewhere"} {

@@ -14,21 +14,22 @@ import (
 // gracefulStop is how long controllers and requests under way may take to end. Then the lease is released, also if one of them hangs.
 const gracefulStop = 10 * time.Second
 
-// endWithin has the manager release its lease when its runnables have ended, or after grace.
+// endWithin makes the manager release its lease when its runnables have ended, or after grace.
 func endWithin(grace time.Duration, options *ctrl.Options) {
 	options.GracefulShutdownTimeout, options.LeaderElectionReleaseOnCancel = &grace, true
 }
 
-// shutdown lets the manager outlast the signal that asks it to end. The API server calls its webhooks until it has learnt that this replica
-// goes, and refuses what is not answered. Meanwhile all goes on as before: caches are current, and the leader leads, so that no time is
-// without one. The replica is not ready.
+// shutdown keeps the manager running for a while after the signal to end. The API server calls its webhooks until it knows that this
+// replica ends, and refuses requests without an answer. In this time the replica is not ready, but everything else goes on: caches are
+// current, and the leader still leads.
 type shutdown struct {
 	signal  context.Context
 	delay   time.Duration
 	serving atomic.Bool
 }
 
-// context returns the context of the manager. It ends with the signal as long as nothing is served, and the delay after it from then on.
+// context returns the context of the manager. It ends at the signal if nothing is served yet, otherwise when the delay after the signal is
+// over.
 func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.signal))
 	stop := context.AfterFunc(s.signal, func() {

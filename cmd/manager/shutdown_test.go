@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// OPS-101: at SIGTERM the manager is not ready any more, and goes on for the delay while Services still lead to it. Without one, and before
-// it serves anything, it ends at once.
+// OPS-101: after SIGTERM the manager is not ready, and goes on for the delay while Services still send requests to it. Without a delay, and
+// before it serves anything, it ends at once.
 func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay   time.Duration
@@ -59,7 +59,7 @@ func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 	}
 }
 
-// A manager that ends by itself, such as without its lease, leaves nothing behind that waits.
+// A manager that ends by itself, for instance because it lost its lease, leaves no waiting goroutine behind.
 func TestAManagerThatEndsByItselfWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signal, term := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestAManagerThatEndsByItselfWaitsForNothing(t *testing.T) {
 	})
 }
 
-// OPS-101: a worker that hangs does not keep the lease from the replica that is to lead next.
+// OPS-101: if a worker hangs, the lease is released nevertheless, so that another replica can lead.
 func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
 	server := httptest.NewServer(&lateServer{})
 	defer server.Close()
@@ -125,8 +125,8 @@ func TestTheLeaseIsReleasedWhenAWorkerHangs(t *testing.T) {
 	}
 }
 
-// OPS-101: the kubelet waits for longer than the manager needs to end: the delay, controllers and requests that take their time, and a
-// lease that is released late.
+// OPS-101: the pod's termination grace period is longer than the manager needs at most: the delay, slow controllers and requests, and a
+// late release of the lease.
 func TestTheShippedGracePeriodIsAboveWhatTheManagerNeeds(t *testing.T) {
 	text, err := os.ReadFile("../../config/manager/deployment.yaml")
 	if err != nil {

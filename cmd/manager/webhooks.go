@@ -19,8 +19,8 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// webhookOptions are those of admission and conversion, but for what the API server and the caches tell. stopping is closed when the
-// manager is asked to end.
+// webhookOptions returns the options of the webhooks, except those that depend on the API server and the caches. stopping is closed when
+// the manager gets the signal to end.
 func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:               registry.Admitted(),
@@ -52,8 +52,8 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 	return options, nil
 }
 
-// serverMinor is the minor version of Kubernetes 1. It is 0, which every feature is newer than, if the server says nothing that can be read
-// (OPS-033).
+// serverMinor returns the minor version of Kubernetes 1. It is 0, which is older than every feature, if the server's version cannot be
+// parsed (OPS-033).
 func serverMinor(ctx context.Context, cfg *rest.Config) (uint, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {

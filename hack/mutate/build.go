@@ -18,12 +18,12 @@ import (
 	"regexp"
 )
 
-// loaded is what `go list` says of a package.
+// loaded is what `go list` returns about a package.
 type loaded struct {
 	ImportPath, Name, Dir, Export string
 	GoFiles                       []string
 
-	exports map[string]string // of it and all that it imports
+	exports map[string]string // of the package and all that it imports
 }
 
 func load(pattern string) (*loaded, error) {

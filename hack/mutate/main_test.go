@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A package with one mutant of every kind, and what its tests should say of each.
+// A package with one mutant of every kind, and the expected result of its tests for each.
 const sample = `package sample
 
 import "time"

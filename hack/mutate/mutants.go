@@ -14,7 +14,7 @@ type mutant struct {
 	id       int
 	kind     string
 	position token.Position
-	operator token.Token // what stands there instead
+	operator token.Token // the operator that replaces it
 }
 
 const (
@@ -61,7 +61,7 @@ func newChanged(fset *token.FileSet, info *types.Info, pkg *types.Package, file 
 	return f
 }
 
-// find looks for mutants below a node. What must be a constant is left alone.
+// find looks for mutants below a node. Constant expressions are skipped, because they must stay constant.
 func (f *changed) find(root ast.Node, next *int) []mutant {
 	var found []mutant
 	add := func(node ast.Node, at token.Pos, kind string, operator token.Token) {
@@ -113,7 +113,7 @@ func (f *changed) binary(n *ast.BinaryExpr, add func(ast.Node, token.Pos, string
 	}
 }
 
-// number tells whether a type is one to calculate with, and remembers its name where that can be written in this package.
+// number tells whether a type is numeric, and remembers its name if that can be written in this package.
 func (f *changed) number(node ast.Node, t types.Type) bool {
 	basic, is := t.Underlying().(*types.Basic)
 	if !is || basic.Info()&types.IsNumeric == 0 || basic.Info()&(types.IsComplex|types.IsUntyped) != 0 {
@@ -136,7 +136,7 @@ func (f *changed) number(node ast.Node, t types.Type) bool {
 	return true
 }
 
-// text is the source of a node with the switches of the mutants inside it.
+// text returns the source of a node with the switches of the mutants inside it.
 func (f *changed) text(root ast.Node) string {
 	type span struct {
 		from, to int
@@ -165,7 +165,7 @@ func (f *changed) text(root ast.Node) string {
 	return out.String()
 }
 
-// switched is a node that does something else when one of its mutants is chosen.
+// switched returns the source of a node that behaves differently when one of its mutants is chosen.
 func (f *changed) switched(node ast.Node) string {
 	mutants, name := f.mutants[node], ""
 	if mutants == nil {
@@ -197,7 +197,7 @@ func (f *changed) switched(node ast.Node) string {
 	return f.text(node)
 }
 
-// choosing is added to the package. A mutant is reached where it is asked whether it is the chosen one.
+// choosing is added to the package. A mutant counts as reached when its switch is evaluated.
 const choosing = `package %s
 
 import (

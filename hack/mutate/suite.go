@@ -19,7 +19,7 @@ type suite struct {
 	binary, source, scratch string
 
 	reach map[string][]test // by mutant, the quickest first
-	rapid bool              // it has property tests, which must not write what failed into the source
+	rapid bool              // it has property tests, which must not write files about failures into the source
 }
 
 type test struct {
@@ -30,7 +30,7 @@ type test struct {
 // quick is how long the first tests of a mutant may take together: most mutants need no others.
 const quick = 300 * time.Millisecond
 
-// learn runs every test alone, for what it reaches and for how long it takes.
+// learn runs every test alone, and records which mutants it reaches and how long it takes.
 func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	list := exec.CommandContext(context.Background(), s.binary, "-test.list", "^(Test|Fuzz|Example)")
 	list.Dir = s.source
@@ -64,7 +64,7 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	return nil
 }
 
-// try prints what became of each mutant.
+// try tries each mutant and prints the outcome.
 func (s *suite) try(mutants []mutant, deadline time.Time, workers int) {
 	queue := make(chan mutant)
 	var working sync.WaitGroup

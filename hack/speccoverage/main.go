@@ -1,8 +1,8 @@
 // Command speccoverage compares the requirements of docs/spec with the tests that cite them.
 //
-// A test cites a requirement by its number in a name or a comment: CS-081. That says that the test asserts every clause of it; where it
-// asserts some, the citation is written "CS-190 (part)". "CS-040 to 046" cites a run of numbers. Runs and parts are counted apart: only
-// what a test cites by its own number, without "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
+// A test cites a requirement by its number in a name or a comment: CS-081. That says that the test asserts every clause of it; if it
+// asserts only some, the citation is written "CS-190 (part)". "CS-040 to 046" cites a run of numbers. Runs and parts are counted apart:
+// only what a test cites by its own number, without "(part)", counts as tested. A clause such as SS-W01a is a part of SS-W01.
 //
 // Without arguments every specification file is reported; with prefixes (CS IPU) only these, with the numbers that are not tested. With
 // -check it fails if the share of tested requirements of what is built is below its threshold, or if a list of docs/spec/README.md is not
@@ -19,8 +19,8 @@ import (
 	"strings"
 )
 
-// thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95; where it is not reached,
-// what was reached stands here, and may only grow.
+// thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95. If it is not reached, the
+// present value stands here, and may only grow.
 var thresholds = map[string]int{"CRR": 98, "CS": 98, "IMG": 95, "IPU": 98, "ND": 99, "OPS": 98, "SS": 98, "WS": 98}
 
 func main() {
@@ -32,12 +32,12 @@ func main() {
 	}
 }
 
-// report is what is known of the requirements of one specification.
+// report has the results for one specification.
 type report struct {
 	whole, run, part, none, left []string
 }
 
-// total is how many requirements are counted; left out are those that are not built.
+// total returns how many requirements are counted; those that are not built are left out.
 func (r *report) total() int { return len(r.whole) + len(r.run) + len(r.part) + len(r.none) }
 
 func (r *report) percent() int { return 100 * len(r.whole) / max(1, r.total()) }

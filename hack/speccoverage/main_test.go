@@ -45,7 +45,7 @@ func TestWhatALineCites(t *testing.T) {
 	}
 }
 
-// A repository in which everything occurs: tested, tested in part, in a run, not at all, not built.
+// A repository in which every case occurs: tested, tested in part, in a run, not at all, not built.
 func TestReport(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {

@@ -31,7 +31,7 @@ const (
 	number = `(?:[DW]\d{1,2}|\d{2,3})`
 	// one is a number, perhaps with its prefix, the letter of a clause, and the mark of a part.
 	one = `(?:([A-Z]{2,5})-)?(` + number + `)([a-z]?)\b(\s*\(part[^)]*\))?`
-	// link is what stands between two numbers of a list.
+	// link matches the text between two numbers of a list.
 	link = `\s*(,(?:\s+and\b)?|\band\b|\bto\b|-|\.\.)\s*`
 )
 

@@ -22,8 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Who has made several mistakes is told of all of them at once, whichever part of the manager or of the API server finds them.
-func TestARefusalTellsAllFaults(t *testing.T) {
+// A refusal lists all mistakes at once, no matter which part of the manager or of the API server finds them.
+func TestARefusalListsAllFaults(t *testing.T) {
 	judgeless := &apiServer{answer: accepts}
 	for name, test := range map[string]struct {
 		handler   admission.Handler
@@ -129,7 +129,7 @@ func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 	return w
 }
 
-// A refusal of a kind is whole: what was given, why it is refused, and what to do.
+// The refusal of a kind is complete: it says which kind was given, why it is refused, and what to do.
 func TestARefusedKindOfAWorkloadSpreadIsExplained(t *testing.T) {
 	given := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d"},"subsets":[{"name":"a"}]}`)
 	response := review(t, inTime(workloadSpreads(t, &apiServer{answer: accepts}).validate), admissionv1.Create, given, "")

@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// What the types do not have is carried over as it is where an object is written through them: the CRD may be of a newer release than this
-// manager (OPS-112), and neither conversion nor defaults may lose what was stored (OPS-072).
+// Fields that the Go types do not have are carried over unchanged when an object is decoded and written again. The CRD may be of a newer
+// release than this manager (OPS-112), and neither conversion nor defaults may lose what was stored (OPS-072).
 
 // decode decodes as an API server does, and tells whether there are fields that into has no place for.
 func decode(raw []byte, into any) (unknown bool, err error) {
@@ -46,19 +46,20 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 	return object, err
 }
 
-// compared reads the object of a request, and the stored one if it is updated: nil if that cannot be read, so that all is new.
+// compared reads the object of a request and, on update, the stored object. That is nil if it cannot be read; then everything counts as
+// new.
 func compared[Alpha, Beta any](request *admission.Request, up func(*Alpha) *Beta) (object, old *Beta, err error) {
 	if object, err = readBeta(request.Object.Raw, request, up); err != nil || request.Operation != admissionv1.Update {
 		return object, nil, err
 	}
 	if old, err = readBeta(request.OldObject.Raw, request, up); err != nil {
-		return object, nil, nil //nolint:nilerr // all is new
+		return object, nil, nil //nolint:nilerr // everything counts as new
 	}
 	return object, old, nil
 }
 
-// carry copies the fields that type t has no place for from one document to the other, unless they are there. place, if not nil, says
-// where a path of the one is in the other.
+// carry copies the fields that type t does not have from one document to the other, unless they exist there. place, if not nil, returns the
+// path in the other document for a path in the first.
 func carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
 	source, err := decodeDocument(from)
 	if err != nil {
@@ -80,9 +81,9 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 	return json.Marshal(target)
 }
 
-// unknownFields finds the fields in value that type t has no place for. The list of the JSON library ends at a hundred, and its paths
-// are ambiguous where keys have dots in them. A type that reads its JSON itself keeps what it does not know. listed is how much of a path
-// leads to an item of a list; 0 if there is none on the way.
+// unknownFields finds the fields in value that type t does not have. The JSON library lists only a hundred of them, and its paths are
+// ambiguous if keys contain dots. A type with its own decoder keeps unknown fields itself. listed is the length of the part of the path
+// that ends at the last item of a list; 0 if the path has none.
 func unknownFields(value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any)) {
 	t = jsonfields.Elem(t)
 	if jsonfields.Decodes(t) {
@@ -111,10 +112,11 @@ func unknownFields(value any, t reflect.Type, path []string, listed int, found f
 	}
 }
 
-// placedBy is how many steps of a path say where it is in the other document: what is below them moves together.
+// placedBy is how many steps of a path decide where a field is in the other document. Everything below moves together.
 const placedBy = 4
 
-// leaves finds what in value moves by itself: what is so deep that its place is known, and what is no object with members.
+// leaves finds the parts of value that are moved one by one: those at the depth placedBy, and those above it that are not objects with
+// members.
 func leaves(value any, path []string, found func(path []string, value any)) {
 	object, ok := value.(document)
 	if !ok || len(object) == 0 || len(path) >= placedBy {
@@ -128,8 +130,8 @@ func leaves(value any, path []string, found func(path []string, value any)) {
 
 func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
-// insert sets a value where there is none. Objects on the way are made; lists, which are in the listed first steps of the path, and their
-// items are not.
+// insert sets a value unless one exists. It makes missing objects on the path, but no lists and no items of lists, which are within the
+// first listed steps.
 func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])
@@ -144,7 +146,7 @@ func insert(into any, path []string, listed int, value any) {
 	}
 }
 
-// add sets a member that is not there; of one that is an object in both, what is not there in it.
+// add sets a member that is missing. If it is an object in both documents, add merges them.
 func add(into document, key string, value any) {
 	present, taken := into[key]
 	if !taken {

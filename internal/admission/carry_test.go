@@ -11,8 +11,8 @@ import (
 	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
 )
 
-// OPS-072, OPS-112: what a newer release has in spec.updateStrategy of a kind other than CloneSet has the same place in both versions
-// there, also where a CloneSet has it elsewhere.
+// OPS-072, OPS-112: an unknown field in spec.updateStrategy of another kind than CloneSet keeps its place in both versions, although it
+// moves in a CloneSet.
 func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
 	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
 	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
@@ -44,7 +44,7 @@ func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T
 	}
 }
 
-// OPS-072: a fleet of images with a field of a newer release on each tag; the names have dots in them.
+// OPS-072: a NodeImage with very many images, each with an unknown field on its tag, keeps all of them, also with dots in the names.
 func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	const count = 5000
 	images := document{}
@@ -59,7 +59,7 @@ func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	}
 	began := time.Now()
 	there := convertOne(t, string(text), "v1alpha1")
-	if took := time.Since(began); took > 20*time.Second { // some 0.1 s; an effort by the square would be minutes
+	if took := time.Since(began); took > 20*time.Second { // about 0.1 s; minutes if the time grew with the square
 		t.Errorf("%d fields took %s", count, took)
 	}
 	if diff := cmp.Diff(any(images), there["spec"].(document)["images"]); diff != "" {
@@ -67,7 +67,7 @@ func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
 	}
 }
 
-// OPS-072: what stands in the target already is not overwritten by what is carried, and a path that leads nowhere carries nothing.
+// OPS-072: carried fields do not overwrite what the target has, and a path that does not exist there is ignored.
 func TestInsertOverwritesNothing(t *testing.T) {
 	target := document{"a": document{"b": 1}, "list": []any{document{}}}
 	for path, listed := range map[string]int{"a.b": 0, "a.c.d": 0, "list.0.x": 2, "list.1.x": 2, "a.b.c": 0, "gone.0.x": 2} {

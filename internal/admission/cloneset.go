@@ -29,7 +29,7 @@ type cloneSetWebhooks struct {
 	// forbidPrivileged is flag --allow-privileged=false.
 	forbidPrivileged bool
 	judge            TemplateJudge
-	// pods reads pods; from a cache is good enough for warnings.
+	// pods reads pods; a cache is good enough for warnings.
 	pods client.Reader
 	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
 	templateDefaults bool
@@ -62,7 +62,7 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	}
 	operations, err := cloneset.Default(defaults)
 	response := admission.Patched("", operations...)
-	if err != nil && !refusal(err) { // else validation tells the user
+	if err != nil && !refusal(err) { // validation reports a refusal to the user
 		how := "is stored without the API server's defaults"
 		if old != nil {
 			how = "keeps the defaults that are stored, and gets no others"
@@ -100,7 +100,7 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 	return admission.Allowed("").WithWarnings(append(warnings, w.podsToDelete(ctx, request.Namespace, updated, old)...)...)
 }
 
-// protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An object that cannot be read asks for no protection.
+// protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An unreadable object counts as not protected.
 func protect(_ context.Context, request admission.Request) admission.Response {
 	var object struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -122,8 +122,8 @@ func protect(_ context.Context, request admission.Request) admission.Response {
 	return admission.Allowed("")
 }
 
-// judgeTemplate has the API server judge a new or changed pod template (CS-022). Whatever it says but "invalid" lets the object
-// through: the pods will say so.
+// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than "invalid" lets the object through;
+// problems will then show when pods are created.
 func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
 	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
@@ -137,11 +137,11 @@ func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, objec
 	spec, _ := object["spec"].(document)
 	template, ok := spec["template"].(document)
 	if !ok {
-		return nil, nil // refused as such
+		return nil, nil // validation reports the error
 	}
 	causes, err := w.judge.Judge(ctx, namespace, template, claimNames(object))
 	if found := privileged(template); w.forbidPrivileged && len(found) > 0 {
-		return append(causes, found...), nil // whatever the API server says
+		return append(causes, found...), nil // no matter what the API server answers
 	}
 	return causes, err
 }
@@ -258,9 +258,9 @@ func sameJSON(a, b any) bool {
 	return err == nil && string(left) == string(right)
 }
 
-// MovedInCloneSets is where a field of one version of a CloneSet is in the other. What v1beta1 has in updateStrategy.rollingUpdate v1alpha1
-// has in updateStrategy itself (CS-253). What v1beta1 has in updateStrategy itself takes the place that this leaves free, so that every
-// field comes back to where it was.
+// MovedInCloneSets returns the path in one version of a CloneSet for a path in the other. Fields below updateStrategy.rollingUpdate in
+// v1beta1 are directly below updateStrategy in v1alpha1 (CS-253). In turn, fields directly below updateStrategy in v1beta1 go below
+// rollingUpdate in v1alpha1, so that every field returns to its place.
 func MovedInCloneSets(path []string) []string {
 	const strategy, rolling = "updateStrategy", "rollingUpdate"
 	switch {

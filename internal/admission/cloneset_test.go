@@ -26,7 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// apiServer answers dry runs of pod templates, as answer says, and keeps the last body.
+// apiServer answers dry runs of pod templates with answer, and keeps the last body.
 type apiServer struct {
 	answer func(template document) (code int, body any)
 	asking sync.Mutex
@@ -131,7 +131,7 @@ func fields(r *admissionv1.AdmissionResponse) []string {
 	return list
 }
 
-// A refusal is what the API server's own would be: 422, Invalid, all errors, whoever found them.
+// A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found them.
 func TestRefusalNamesAllErrors(t *testing.T) {
 	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "PodTemplate is invalid",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"},
@@ -155,7 +155,7 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 	}
 }
 
-// CS-022: what the API server is asked: the document itself, claim templates as volumes, no trace left.
+// CS-022: the API server gets the document itself, with claim templates as volumes, and nothing is stored.
 func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	server := &apiServer{answer: accepts}
 	updated := object("v1beta1", goodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
@@ -231,7 +231,7 @@ func TestTemplateAnswers(t *testing.T) {
 	}
 }
 
-// CS-022: what was wrong before an update may have moved by it; where it is wrong once more it is told.
+// CS-022: an error that an update only moves to another index is not new; one that it adds is reported.
 func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 	server := &apiServer{answer: func(template document) (int, any) {
 		var causes []metav1.StatusCause
@@ -272,7 +272,8 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 	}
 }
 
-// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without the server it gets what needs none.
+// CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without an answer of the API server it gets only
+// the defaults that need none.
 func TestMutateCompletesChangedTemplates(t *testing.T) {
 	completes := func(template document) (int, any) {
 		template["spec"].(document)["restartPolicy"] = "Always"
@@ -321,8 +322,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 }
 
-// CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason, makes no revision: no pod is
-// touched. An API server that has become stricter than when the template was stored is such a reason too.
+// CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason, makes no revision, so that no pod
+// changes. This includes an API server that has become stricter since the template was stored.
 func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	const stored = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","future":"kept"}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}`
 	const applied = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i"}]}}`
@@ -410,7 +411,8 @@ func TestDeletionProtection(t *testing.T) {
 	}
 }
 
-// OPS-020: --allow-privileged=false refuses new privileged containers, whatever the API server says, and none that are stored.
+// OPS-020: --allow-privileged=false refuses new privileged containers, no matter what the API server answers, and accepts those that are
+// stored.
 func TestPrivilegedContainers(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
 	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
@@ -430,7 +432,7 @@ func TestPrivilegedContainers(t *testing.T) {
 	}
 }
 
-// OPS-066: whatever an object looks like, the handlers answer: 422 for what is no CloneSet, and no panic.
+// OPS-066: the handlers answer any object without a panic, with 422 if it is not a CloneSet.
 func TestHostileObjects(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	good := object("v1beta1", goodTemplate, "")

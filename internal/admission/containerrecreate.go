@@ -20,7 +20,7 @@ import (
 
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
 type recreateWebhook struct {
-	// live reads from the API server: what is written into a request must be true of the pod as it is now.
+	// live reads from the API server, since the facts that are written into a request must be those of the pod as it is now.
 	live client.Reader
 	// cached is good enough for warnings.
 	cached client.Reader
@@ -90,7 +90,7 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	if hub.Spec.PodName == "" {
 		return refused(wrong.Code, wrong.Message)
 	}
-	// What is wrong with the request by itself and with its pod is told at once.
+	// Errors of the request itself and those about its pod are reported together.
 	also := func(refusal *containerrecreate.Refusal) admission.Response {
 		all := containerrecreate.Both(wrong, refusal)
 		return refused(all.Code, all.Message)
@@ -122,7 +122,7 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 				mostAhead))
 	}
 	response := admission.Patched("", patch...)
-	if ahead > 0 { // Their names are nobody's business who can only reach the port of the webhook.
+	if ahead > 0 { // The names are left out, because anybody who can reach the port of the webhook would see them.
 		return response.WithWarnings(
 			fmt.Sprintf(
 				"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)",
@@ -131,7 +131,7 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	return response
 }
 
-// fills tells whether an update fills in the facts about the pod, by what the API server has.
+// fills tells whether an update adds the facts about the pod, and checks them against the API server.
 func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, old *appsv1beta1.ContainerRecreateRequest) (bool, error) {
 	if !containerrecreate.Unfilled(old) || containerrecreate.Unfilled(updated) {
 		return false, nil
@@ -147,12 +147,11 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
-// mostAhead is how many requests for a pod may be ahead of one: a daemon answers each of them, and has few requests to the API server per
-// second for all that its node does.
+// mostAhead is how many unfinished requests for a pod there may be before a new one. The daemon handles each of them, and may send only few
+// requests per second to the API server.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished (CRR-164). Those that the cache does not have yet are not known, nor
-// does anybody wait for it.
+// ahead counts the other requests for the pod that are not finished (CRR-164). It does not wait for those that the cache does not have yet.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),

@@ -74,7 +74,7 @@ func crr(version, metadata, spec string) string {
 		metadata + `},"spec":` + spec + `}`
 }
 
-// admitted is a document as the webhook leaves it.
+// admitted returns the document after the patches of the webhook's answer.
 func admitted(t *testing.T, response *admissionv1.AdmissionResponse, given string) string {
 	t.Helper()
 	if !response.Allowed {
@@ -96,8 +96,9 @@ func patched(t *testing.T, given string, body []byte) string {
 	return string(text)
 }
 
-// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions: at admission that which
-// tells nothing of the pod, right after that the facts about it, which the webhook lets whoever writes them write, but no others.
+// CRR-011, CRR-021, CRR-035, CRR-037, CRR-038, CRR-039, CRR-040: what is written into a request, in both versions. The webhook itself
+// writes only what says nothing about the pod. The facts about the pod follow by an update, for which the webhook accepts the true facts
+// and no others.
 func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
@@ -182,9 +183,9 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 	}
 }
 
-// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a pod of others: the answer tells neither what its
-// containers are, nor where they run, nor how they are stopped, nor who else restarts it.
-func TestAForgedRequestIsToldNothingOfAPod(t *testing.T) {
+// CRR-035 (part): somebody who can reach the port of the webhook sends a request for a foreign pod. The answer does not contain its
+// containers, its node, how containers are stopped, or other requests for it.
+func TestAForgedRequestRevealsNothingOfAPod(t *testing.T) {
 	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
 	gone := recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })
@@ -327,7 +328,7 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	}
 }
 
-// CRR-164: who comes second is told so. CRR-146, CRR-147: what cannot be read is named.
+// CRR-164: a second request for a pod gets a warning. CRR-146, CRR-147: unreadable values are named.
 func TestRecreateWarnings(t *testing.T) {
 	other := func(name string, done bool) *appsv1beta1.ContainerRecreateRequest {
 		r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
@@ -349,8 +350,8 @@ func TestRecreateWarnings(t *testing.T) {
 	}
 }
 
-// CRR-164 (part): thousands of requests for a few pods, each of which the daemon answers, kept it from answering those of other namespaces
-// in time.
+// CRR-164 (part): the number of requests for one pod is bounded. Thousands of them once kept the daemon from answering those of other
+// namespaces in time.
 func TestRequestsForOnePodAreFew(t *testing.T) {
 	var others []runtime.Object
 	add := func(name string, finished bool) {

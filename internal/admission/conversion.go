@@ -17,8 +17,8 @@ import (
 
 const convertPath = "/convert"
 
-// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers convert what they store one by
-// one, and objects have less than 2 MiB.
+// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers convert stored objects one by one,
+// and each has less than 2 MiB.
 const maxReview = 32 << 20
 
 // converter converts an object of one version, as JSON, to another version as kind.
@@ -27,15 +27,15 @@ type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte,
 // Conversion has the converters of a kind, by the version of the object and the wanted one.
 type Conversion map[[2]string]converter
 
-// Between makes the conversion of a kind of functions between its types. Fields that the type of an object has no place for keep theirs, or
-// get the one that place, unless it is nil, says.
+// Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or get the one that place
+// returns if it is not nil.
 func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
 const alpha, beta = "apps.kruise.io/v1alpha1", "apps.kruise.io/v1beta1"
 
-// between makes a converter of a function between two types.
+// between makes a converter from a function between two types.
 func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
 	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
@@ -55,7 +55,7 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 	}
 }
 
-// conversionHandler serves /convert (OPS-040). A review is answered in the version in which it came; v1 and v1beta1 are alike.
+// conversionHandler serves /convert (OPS-040). A review is answered in its own version; v1 and v1beta1 have the same fields.
 type conversionHandler struct {
 	log   logr.Logger
 	kinds []Kind
@@ -80,7 +80,7 @@ func (h *conversionHandler) convert(request *apiextensionsv1.ConversionRequest) 
 	for i := range request.Objects {
 		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
 		if err != nil {
-			// The protocol knows success and failure of a whole review only. What gets here is no object of ours at all.
+			// The protocol has only success or failure of a whole review. Only objects that are not of our kinds get here.
 			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
 			response.ConvertedObjects = nil
 			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,
@@ -108,15 +108,15 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
-	if n := items(raw); n > mostItems { // admission refuses these; who reaches the port can send them
+	if n := items(raw); n > mostItems { // the webhooks refuse these, but anybody who can reach the port can send them
 		return nil, errors.New(tooMany(n))
 	}
 	converted, err := attempt(convert, raw, schema.FromAPIVersionAndKind(to, object.Kind))
 	if err == nil {
 		return converted, nil
 	}
-	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its document under the new version;
-	// what the schema there does not know is pruned by the API server.
+	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its content under the new version; the API
+	// server prunes what that schema does not know.
 	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to,
 		"name", nameOf(raw))
 	document, err := decodeDocument(raw)
@@ -127,7 +127,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// attempt converts, and makes an error of a panic (OPS-066).
+// attempt converts, and returns a panic as an error (OPS-066).
 func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (converted []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

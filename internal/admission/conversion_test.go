@@ -176,7 +176,7 @@ func convertOne(t *testing.T, object, to string) document {
 	return objects[0].(document)
 }
 
-// OPS-066, OPS-072: no text makes conversion panic or answer in another form.
+// OPS-066, OPS-072: for any text, conversion answers in the right form and does not panic.
 func TestConvertHostileReviews(t *testing.T) {
 	for _, body := range []string{"", "null", "[]", `{"request":null}`, `{"request":{}}`, `{"request":{"objects":null}}`,
 		`{"request":{"objects":[null]}}`,
@@ -213,7 +213,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
 			}
-			if path == validatePodPath { // WS-100, WS-106, WS-188: the namespaces of evictions the manager says
+			if path == validatePodPath { // WS-100, WS-106, WS-188: the manager writes the namespaces of evictions
 				conditions := 1
 				if hook.Name == validateEvictionName {
 					conditions = 0
@@ -227,7 +227,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				continue
 			}
 			sideEffects := admissionv1.SideEffectClassNone
-			if path == validateSidecarSetPath || path == validateWorkloadSpreadPath { // they announce which pods are asked for
+			if path == validateSidecarSetPath || path == validateWorkloadSpreadPath { // they announce rules for pods
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
 			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||
@@ -244,7 +244,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 	}
-	var m admissionv1.ValidatingWebhookConfiguration // both kinds are alike in what is compared
+	var m admissionv1.ValidatingWebhookConfiguration // both kinds have the compared fields
 	read(t, "../../config/webhook/mutating.yaml", &m)
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations,
 		entries(handlers, "mutate", map[string][]admissionv1.OperationType{
@@ -257,7 +257,7 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
 }
 
-// entries adds to those that are named the entries of all kinds that have a handler, by name and path, with their operations.
+// entries returns the named entries and those of all kinds that have a handler, by name and path, with their operations.
 func entries(handlers map[string]admission.Handler, verb string,
 	named map[string][]admissionv1.OperationType) map[string][]admissionv1.OperationType {
 	for i := range Registered {

@@ -1,6 +1,6 @@
 // Package admission is the webhook server: the admission of the project's kinds, the conversion of their versions, and the upkeep of
 // certificates and webhook configurations. [Setup] registers all of it.
 //
-// What a kind's defaults and rules are stands in the room of the kind (internal/kinds/...); here is what the requests look like.
-// Documents are judged and patched as they came, so that fields that the libraries do not know survive.
+// The defaults and rules of a kind are in its own folder (internal/kinds/...); this package handles the requests. Documents are validated
+// and patched as they were sent, so that fields unknown to the libraries are kept.
 package admission

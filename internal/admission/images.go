@@ -39,7 +39,7 @@ func ImageListPullJobs(*Environment) Webhooks {
 		Validate: validateList}
 }
 
-// defaulting adds what a document lacks.
+// defaulting adds the defaults that a document lacks.
 func defaulting(add func(object document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
 	return func(_ context.Context, request admission.Request) admission.Response {
 		object, err := decodeDocument(request.Object.Raw)
@@ -61,7 +61,7 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// same converts where both versions have the same fields, so that one type reads them (IMG-010, IMG-041).
+// same converts between versions that have the same fields, so that one type decodes both (IMG-010, IMG-041).
 func same[T any](object *T) *T { return object }
 
 func validateJob(_ context.Context, request admission.Request) admission.Response {

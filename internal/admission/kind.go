@@ -14,15 +14,16 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// Kind is what the webhooks know of a kind of our group; internal/registry lists the kinds.
+// Kind describes a kind of our API group to the webhooks; internal/registry lists the kinds.
 type Kind struct {
-	// Name is that of the kind, Plural that of its resource.
+	// Name is the kind's name, such as CloneSet; Plural is that of its resource.
 	Name, Plural string
-	// Gates must be on. Where one is off its controller does not run, and its objects are refused.
+	// Gates must all be on. If one is off, the kind's controller does not run, and its objects are refused.
 	Gates Gates
-	// Conversion converts between v1alpha1 and v1beta1; nil where they are alike, and the API server asks nobody (OPS-070).
+	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; the API server then converts by itself
+	// (OPS-070).
 	Conversion Conversion
-	// Webhooks makes what admits its objects.
+	// Webhooks makes the webhooks for its objects.
 	Webhooks func(*Environment) Webhooks
 }
 
@@ -37,7 +38,7 @@ func (k *Kind) path(verb string) string {
 // Gates are names of feature gates.
 type Gates []featuregate.Feature
 
-// Off is the first that is off; empty if all are on.
+// Off returns the first gate that is off; empty if all are on.
 func (g Gates) Off(gates *features.Gates) featuregate.Feature {
 	for _, gate := range g {
 		if !gates.Enabled(gate) {
@@ -47,10 +48,11 @@ func (g Gates) Off(gates *features.Gates) featuregate.Feature {
 	return ""
 }
 
-// Webhooks change and judge objects of a kind that are created and updated, and judge those that are deleted. Nil is none.
+// Webhooks of a kind: Mutate and Validate handle creation and update, Delete handles deletion. Nil means that there is none.
 type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
 
-// handlers are those of the kind, by path. Without its gates nothing is created or updated but what is being deleted.
+// handlers returns the handlers of the kind, by path. If a gate is off, creation and update are refused, except for objects that are being
+// deleted.
 func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
@@ -78,7 +80,7 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 type Environment struct {
 	Options
 	judge TemplateJudge
-	// cached reads what the manager's caches have, live from the API server.
+	// cached reads from the manager's caches, live from the API server.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
 	announcer    announcer

@@ -13,7 +13,7 @@ import (
 // Registered are the kinds of the registry.
 var Registered []Kind
 
-// The paths that configurations of other releases have, too (OPS-060).
+// Paths that the configurations of other releases have too (OPS-060).
 const (
 	mutateCloneSetPath         = "/mutate-apps-kruise-io-cloneset"
 	validateCloneSetPath       = "/validate-apps-kruise-io-cloneset"

@@ -8,7 +8,7 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// The registry imports this package, so that its tests are told of the kinds from outside.
+// The registry imports this package, so the external test package passes the kinds to the tests.
 func TestMain(m *testing.M) {
 	admission.Registered = registry.Admitted()
 	os.Exit(m.Run())

@@ -21,11 +21,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// OPS-072, OPS-112, WS-183: fields of a newer release, wherever they are in an object, stand in the other version where that release looks
-// for them, and come back from there.
+// OPS-072, OPS-112, WS-183: fields of a newer release, anywhere in an object, get the path in the other version at which that release reads
+// them, and return from there.
 func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 	const rounds = 40
-	// Lists that the other version has in an annotation, or not at all, are not made there for what their items have.
+	// Lists that the other version keeps in an annotation, or does not have, are not made for unknown fields of their items.
 	dropped := map[string]string{"ContainerRecreateRequest of v1beta1": "status.", "SidecarSet of v1alpha1": "spec.namespaceSelector."}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme} {

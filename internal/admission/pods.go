@@ -23,15 +23,15 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
-// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries lead to the same handler: one
-// sends the pods that are always our business, the other those that are by what is installed, see otherPods. A pod that the first has
-// changed the second does not send again.
+// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries call the same handler: one sends
+// the pods that always need it, the other those that need it because of what is installed, see otherPods. The second does not send a pod
+// that the first has changed.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodName    = "mpod.kb.io"
 	mutatePodAllPath = "/mutate-pod-all"
 	mutatePodAllName = "mpod-all.kb.io"
-	// Pods that a rule asks for which was admitted a moment ago come here instead of by mutatePodAllName, see recent.go.
+	// Pods of recent rules are sent here instead of by mutatePodAllName, see recent.go.
 	mutatePodRecentPath = "/mutate-pod-recent"
 	mutatePodRecentName = "mpod-recent.kb.io"
 
@@ -42,9 +42,9 @@ const (
 // podPaths are all paths of pods.
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
-// otherPods are the conditions of mutatePodAllPath: pods that lack the gate KruisePodReady where all get it (CRR-087), and pods that
-// SidecarSets (SS-080) and WorkloadSpreads (WS-050) ask for by the expressions; else none. A pod that comes twice is the same after the
-// second time (SS-107), and put into a subset the first time only.
+// otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if all pods get it (CRR-087), and
+// pods for which the expressions of SidecarSets (SS-080) or WorkloadSpreads (WS-050) are true; otherwise none. A pod that is sent twice
+// does not change the second time (SS-107), and is put into a subset only the first time.
 func otherPods(gateAll bool, sidecarSets, spreads string) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
@@ -60,11 +60,11 @@ func otherPods(gateAll bool, sidecarSets, spreads string) []admissionregistratio
 	return []admissionregistrationv1.MatchCondition{{Name: strings.Join(names, "-or-"), Expression: strings.Join(expressions, " || ")}}
 }
 
-// podTime is how long a pod may wait for what is asked of others: who creates it waits too.
+// podTime is how long the creation of a pod may wait for requests to the API server.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods that are created, and nothing else (SS-086). again: the pods that come here come by the other entry, too, if they
-// are to be put into subsets.
+// mutatePod changes pods when they are created, and only then (SS-086). again: pods that are to be put into subsets are sent by the other
+// entry too.
 func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
@@ -88,7 +88,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	}
 }
 
-// triedOnly tells whether nothing may remain of the request: by its flag, or by the options of who sent it (WS-050, WS-101).
+// triedOnly tells whether the request is a dry run: by its own flag, or by its options (WS-050, WS-101).
 func triedOnly(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
@@ -96,8 +96,8 @@ func triedOnly(request *admission.Request) bool {
 	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod admits that a pod is deleted or evicted (WS-100). live reads a pod that is evicted: such a request has only its name, and the
-// cache of pods is slim, and filled on the replica that leads alone.
+// validatePod handles the deletion and eviction of pods (WS-100). live reads a pod that is evicted: the request has only its name, and the
+// cache of pods is slim and filled only on the leader.
 func validatePod(chain *pod.Removals, live client.Reader) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
@@ -105,7 +105,7 @@ func validatePod(chain *pod.Removals, live client.Reader) admission.HandlerFunc 
 		removal := &pod.Removal{Pod: &corev1.Pod{}, DryRun: triedOnly(&request)}
 		switch {
 		case request.Operation == admissionv1.Delete && request.SubResource == "":
-			if len(request.OldObject.Raw) == 0 { // a whole collection: its pods come one by one
+			if len(request.OldObject.Raw) == 0 { // deletion of a collection: its pods are sent one by one
 				return admission.Allowed("")
 			}
 			if err := json.Unmarshal(request.OldObject.Raw, removal.Pod); err != nil {
@@ -122,7 +122,7 @@ func validatePod(chain *pod.Removals, live client.Reader) admission.HandlerFunc 
 			if apierrors.IsNotFound(err) {
 				return admission.Allowed("")
 			}
-			if err != nil { // what is told of removals refuses none (WS-106)
+			if err != nil { // booking removals refuses none (WS-106)
 				return admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
 			}
 		default:

@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// oneSidecar is chosen for every pod, or is why it is refused; a pod without labels is waited for until nobody waits any more.
+// oneSidecar is chosen for every pod; with err every pod is refused. For a pod without labels it waits until the request is cancelled.
 type oneSidecar struct{ err error }
 
 func (o oneSidecar) Choose(ctx context.Context, p *corev1.Pod, _ string) ([]*inject.Template, error) {
@@ -88,7 +88,7 @@ func TestInternalErrorsRefuse(t *testing.T) {
 	}
 }
 
-// SS-280: without the kind pods are admitted as before.
+// SS-280: pods are accepted unchanged if the kind does not exist.
 func TestWithoutSidecarSets(t *testing.T) {
 	if answer := mutatePod(newPodChain(false, nil, nil), false)(t.Context(),
 		podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
@@ -96,7 +96,7 @@ func TestWithoutSidecarSets(t *testing.T) {
 	}
 }
 
-// CRR-087, SS-080, WS-050: the API server asks about pods for the gate, for SidecarSets, for WorkloadSpreads, or about none.
+// CRR-087, SS-080, WS-050: the API server sends pods for the readiness gate, for SidecarSets, for WorkloadSpreads, or no pods.
 func TestOtherPods(t *testing.T) {
 	const gate = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	for name, test := range map[string]struct {
@@ -174,8 +174,8 @@ func (r *podReader) Get(_ context.Context, key client.ObjectKey, object client.O
 	return r.err
 }
 
-// WS-100, WS-101, WS-104: deletions and evictions of pods are checked, and nothing else; what may not remain is told as a dry run; an
-// eviction is of the pod that its name says, and of none if that is gone.
+// WS-100, WS-101, WS-104: only deletions and evictions of pods are checked; dry runs are marked as such. An eviction is for the pod with
+// its name, and for none if that is gone.
 func TestRemovalsOfPods(t *testing.T) {
 	const old, eviction = `{"metadata":{"name":"p","namespace":"d"}}`, `{"metadata":{"name":"p"}`
 	request := func(operation admissionapi.Operation, subResource, name, object, oldObject, options string, dry bool) admission.Request {
@@ -187,7 +187,7 @@ func TestRemovalsOfPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		request admission.Request
 		err     error
-		// want is what is checked; read what is read.
+		// want is the removal that is checked; read is the pod that is read.
 		want, read string
 		code       int32
 	}{
@@ -241,7 +241,7 @@ func TestRemovalsOfPods(t *testing.T) {
 	}
 }
 
-// WS-050: a dry run by the options of who creates the pod.
+// WS-050: a request is a dry run also if only its options say so.
 func TestTriedOnly(t *testing.T) {
 	for options, want := range map[string]bool{``: false, `{}`: false, `{"dryRun":[]}`: false, `{"dryRun":["All"]}`: true,
 		`nonsense`: false} {

@@ -15,18 +15,17 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 )
 
-// announcer lets the API server ask about the pods of a rule before the rule is stored.
+// announcer makes the API server send the pods of a rule before the rule is stored.
 type announcer interface {
 	Announce(ctx context.Context, expression string) error
 }
 
-// learner reads from the API server what a cache may not have yet of what concerns pods of a namespace.
+// learner reads from the API server the rules for pods of a namespace that its cache may not have yet.
 type learner interface {
 	Learn(ctx context.Context, namespace string) error
 }
 
-// announced adds to an answer that a rule is admitted, once the API server asks about its pods. If it does not the rule is admitted all the
-// same, and the user is told.
+// announced accepts a rule once the API server sends its pods. If the API server does not, the rule is accepted too, with a warning.
 func announced(ctx context.Context, by announcer, request *admission.Request, expression string,
 	response admission.Response) admission.Response {
 	if by == nil || triedOnly(request) {
@@ -38,8 +37,8 @@ func announced(ctx context.Context, by announcer, request *admission.Request, ex
 	return response
 }
 
-// mutateRecentPod changes pods that a rule asks for which was admitted a moment ago: the caches of this replica may not have it, so that it
-// is read first. It also answers whoever looks whether this entry is in force.
+// mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so they are read first. It also
+// answers probes whether this entry is in force.
 func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
@@ -60,7 +59,7 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 	}
 }
 
-// inForce is what a probing pod is refused with.
+// inForce is the message with which a probing pod is refused.
 func inForce(token string) string { return "webhook rule " + token + " is in force" }
 
 // recentPods says how pods of recent rules are sent. The direct client probes with a pod that is never stored.

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
-// announcements notes what is announced, and answers with an error if it has one.
+// announcements records what is announced, and returns its error if it has one.
 type announcements struct {
 	expressions []string
 	err         error
@@ -27,7 +27,7 @@ func (a *announcements) Announce(_ context.Context, expression string) error {
 	return a.err
 }
 
-// learned notes what was read, by namespace.
+// learned records the namespaces that were read.
 type learned struct {
 	namespaces []string
 	err        error
@@ -38,8 +38,8 @@ func (l *learned) Learn(_ context.Context, namespace string) error {
 	return l.err
 }
 
-// A pod that a recent rule asks for is changed after the rules were read from the API server, and refused if they cannot be read; a pod
-// that probes is refused with its token, and only if it is a trial.
+// A pod of a recent rule is changed after the rules were read from the API server, and refused if they cannot be read. A probing pod is
+// refused with its token, and only in a dry run.
 func TestRecentPods(t *testing.T) {
 	mutate := mutatePod(newPodChain(false, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	rules := &learned{}
@@ -73,7 +73,7 @@ func TestRecentPods(t *testing.T) {
 	}
 }
 
-// A rule is announced before it is admitted, unless nothing will be stored; that it cannot be announced is told, and refuses nothing.
+// A rule is announced before it is accepted, unless the request is a dry run. If it cannot be announced, there is a warning and no refusal.
 func TestRulesAreAnnounced(t *testing.T) {
 	allowed, trial := admission.Allowed(""), true
 	by := &announcements{}

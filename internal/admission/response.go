@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// causesOf are the errors as an API server lists them.
+// causesOf returns the errors in the form of the API server.
 func causesOf(errs field.ErrorList) []metav1.StatusCause {
 	causes := make([]metav1.StatusCause, 0, len(errs))
 	for _, err := range errs {
@@ -26,8 +26,8 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh are the causes that were none before an update: what is stored is not refused again (CS-022, SS-034, WS-044). Where in a list an
-// item is does not matter, since others may have come before it; how often it is wrong does.
+// fresh returns the causes that an update adds: faults of the stored object are not refused again (CS-022, SS-034, WS-044). The index in a
+// list does not matter, since items may have been inserted before; the number of equal faults does.
 func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
@@ -46,8 +46,8 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
-// newFaults are what the API server finds in an object and, if it is an update, did not find in the stored one, since when it may have
-// become stricter; or a warning that nothing could be found out.
+// newFaults returns the faults that the API server finds in an object and, on update, does not find in the stored one, which an older
+// server may have accepted. If no answer could be had, it returns a warning instead.
 func newFaults[T any](what string, object, old T, update bool,
 	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
@@ -62,8 +62,9 @@ func newFaults[T any](what string, object, old T, update bool,
 	return causes, nil
 }
 
-// invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid.
-// Webhooks that just deny look like missing rights (403). Where something could not be found out, trying again may help: 500.
+// invalid refuses a request with all its errors, as the API server refuses an invalid object of its own: 422, reason Invalid. A plain
+// denial would be 403 and look like missing rights. If the reason is that something could not be looked up, the code is 500, since trying
+// again may help.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
 	for _, cause := range causes {
@@ -103,14 +104,14 @@ func refused(code int32, message string) admission.Response {
 	}}}
 }
 
-// leaving tells whether the request is for an object that is being deleted. Without the gate of its kind no controller removes finalizers,
-// so that users must be able to, or the object, and the namespace that it is in, would never go (CRR-140).
+// leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off, no controller removes its
+// finalizers. Users must be able to, or the object and its namespace could never be deleted (CRR-140).
 func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
 }
 
-// gateOff refuses what a feature gate forbids (CRR-020, IMG-020, IMG-030).
+// gateOff refuses a request because a feature gate is off (CRR-020, IMG-020, IMG-030).
 func gateOff(gate string) admission.Response {
 	return refused(http.StatusForbidden,
 		fmt.Sprintf("feature gate %s is off: an administrator can switch it on by --feature-gates of the manager", gate))

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Users choose the sizes of their objects, and API servers send hundreds of requests at once. What may be worked on at the same time is
-// bounded by the memory that it takes, or one user could end every manager, and with them the creation of pods everywhere (OPS-066).
+// Users choose the sizes of their objects, and API servers send hundreds of requests at once. The memory of all requests that are handled
+// at the same time is bounded. Otherwise one user could kill every manager, and with them the creation of pods everywhere (OPS-066).
 const (
 	// mostBody is more than an API server sends: two objects of at most 3 MiB.
 	mostBody = 7 << 20
@@ -24,15 +24,15 @@ const (
 
 	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.
 	byByte, byItem = 16, 2600
-	// light is the memory of requests that never wait: those of nearly all objects.
+	// light is the most memory of a request that never waits; nearly all requests need less.
 	light = 1 << 20
-	// heavy is the memory that all others have together at one time.
+	// heavy is the memory for all other requests together.
 	heavy = 128 << 20
-	// roomTime is how long they wait for it, and how long they may take to send what they have.
+	// roomTime is how long these wait for memory, and how long their bodies may take to arrive.
 	roomTime = 3 * time.Second
 )
 
-// room is the memory for requests of one sort. Requests that wait for others have another room than these.
+// room is the memory for requests of one sort. Requests that wait for requests of another sort have another room than those.
 type room struct {
 	heavy *semaphore.Weighted
 	time  time.Duration
@@ -40,11 +40,11 @@ type room struct {
 
 func newRoom() *room { return &room{semaphore.NewWeighted(heavy), roomTime} }
 
-// bounded serves requests as far as there is room for them, and refuses others: API servers and their clients try again.
+// bounded serves requests while there is room for them, and refuses others: API servers and their clients try again.
 func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		taken := int64(0)
-		take := func(memory int64) bool { // what is taken may only grow
+		take := func(memory int64) bool { // what one request takes may only grow
 			memory = min(memory, heavy)
 			if memory <= max(light, taken) {
 				return true
@@ -63,10 +63,10 @@ func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 		if length < 0 || length > most {
 			length = most
 		}
-		if !take(length * byByte) { // before it is read
+		if !take(length * byByte) { // before the body is read
 			return
 		}
-		// Not every writer knows deadlines; those of the server do.
+		// The writers of the server support deadlines; others may not.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(m.time))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 		if err != nil {
@@ -82,16 +82,16 @@ func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 	})
 }
 
-// memoryOf is the memory that a request takes with so many bytes and items.
+// memoryOf returns the memory that a request of this size takes.
 func memoryOf(length, items int) int64 {
 	return int64(length)*byByte + int64(min(items, 2*mostItems))*byItem
 }
 
-// items counts the items of all lists of a document that is JSON.
+// items counts the items of all lists of a JSON document.
 func items(raw []byte) int {
 	count := 0
-	var lists []bool // of what is open: whether it is a list
-	first := false   // nothing of the innermost list was seen yet
+	var lists []bool // for each open object or list: whether it is a list
+	first := false   // the innermost list has no item yet
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		switch c {

@@ -30,7 +30,7 @@ func TestItemsOfListsAreCounted(t *testing.T) {
 	}
 }
 
-// dense is a CloneSet of that many claim templates, which are next to nothing.
+// dense is a CloneSet with that many claim templates of a few bytes each.
 func dense(items int) string {
 	return object("v1alpha1", goodTemplate, `"volumeClaimTemplates":[`+strings.TrimSuffix(strings.Repeat(`{},`, items), ",")+`]`)
 }
@@ -43,7 +43,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A document of 300 KB took some 300 MB, one of 1.4 MB more than a GB.
+// Before there was a bound, a document of 300 KB took about 300 MB, one of 1.4 MB more than a GB.
 func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 	given := dense(100_000)
 	for name, do := range map[string]func() string{
@@ -72,7 +72,7 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 	}
 }
 
-// What is reckoned for a request is what it takes, where it is most for its size.
+// The memory that is computed for a request is what the most expensive requests of its size take.
 func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 	env := `{"name":"` + strings.Repeat("e", 100) + `"}`
 	for name, given := range map[string]string{
@@ -94,7 +94,7 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 	}
 }
 
-// Hundreds of large objects at once would take more memory than a manager has: those beyond wait, and small ones do not wait with them.
+// Hundreds of large objects at once would take more memory than a manager has: some have to wait, and small ones do not wait with them.
 func TestLargeRequestsWaitForRoom(t *testing.T) {
 	m := newRoom()
 	m.time = time.Second // a loaded machine needs some of it to read
@@ -104,7 +104,7 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 		<-end
 	}), mostBody))
 	defer server.Close()
-	large, _ := json.Marshal(strings.Repeat("x", 3<<20)) // some 48 MiB each
+	large, _ := json.Marshal(strings.Repeat("x", 3<<20)) // about 48 MiB each
 	results := make(chan int, 100)
 	ask := func(ctx context.Context, path, body string) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+path, strings.NewReader(body))
@@ -140,7 +140,7 @@ func TestLargeRequestsWaitForRoom(t *testing.T) {
 	if slices.Sort(codes); !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, http.StatusOK, http.StatusBadRequest}) {
 		t.Errorf("answers %v", codes)
 	}
-	// Who sends slowly holds no room for long.
+	// A slow sender does not keep its room for long.
 	for range 2 {
 		slow, send := io.Pipe()
 		defer func() { _ = send.Close() }()

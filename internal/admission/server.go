@@ -19,18 +19,17 @@ import (
 type server struct {
 	webhook.Server
 	keeper *certificate.Keeper
-	// timeout is for the first pass.
+	// timeout limits the first pass.
 	timeout time.Duration
-	// stopping is closed when the process is asked to end. It goes on serving for a while, since callers learn of it later.
+	// stopping is closed when the process is asked to end. The server goes on serving for a while, since callers learn of the end later.
 	stopping <-chan struct{}
-	// callers are the authorities whose certificates callers of admission webhooks must show; nil if anybody may call.
+	// callers are the authorities that must have signed the certificates of callers of admission webhooks; nil if anybody may call.
 	callers *x509.CertPool
 	// ctx is what Start runs with.
 	ctx context.Context
 }
 
-// newServer returns a server for callers that speak TLS 1.2 or newer. A certificate that a caller shows must be of the callers'
-// authorities.
+// newServer returns a server for TLS 1.2 or newer. If a caller shows a certificate, one of the authorities must have signed it.
 func newServer(o Options, callers *x509.CertPool) webhook.Server {
 	return webhook.NewServer(webhook.Options{Port: o.Port, CertDir: o.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
@@ -56,14 +55,14 @@ func readCallers(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// answers tells whether a request is answered. The API server shows its certificate to admission webhooks, but not to those of conversion,
-// which know nothing but what they are sent; nor does kubelet, which asks for the health.
+// answers tells whether a request is answered. The API server shows a certificate to admission webhooks, but not to conversion webhooks,
+// which reveal nothing but what they are sent. Kubelet, which calls the health check, shows none either.
 func (s *server) answers(path string, r *http.Request) bool {
 	return s.callers == nil || path == convertPath || path == "/healthz" || r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }
 
-// Register serves a handler, whose requests are answered whatever becomes of the process: an object whose admission is cut short would be
-// stored without defaults and without judgement, or be refused.
+// Register adds a handler. Its requests are answered also when the process is ending: otherwise objects would be stored without defaults
+// and validation, or be refused.
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.answers(path, r) {
@@ -80,14 +79,14 @@ func (s *server) Register(path string, handler http.Handler) {
 		})()
 		select {
 		case <-s.stopping:
-			w.Header().Set("Connection", "close") // so that the caller connects anew, elsewhere as soon as it knows
+			w.Header().Set("Connection", "close") // so that the caller opens a new connection, to another replica if it can
 		default:
 		}
 		handler.ServeHTTP(w, r.WithContext(ctx))
 	}))
 }
 
-// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no connection any more, and answers what it was asked.
+// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no new connections, and answers the requests that it has.
 func (s *server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -46,7 +46,7 @@ func testServer(t *testing.T, options Options) *server {
 // replica is a server that runs on a port of its own.
 type replica struct {
 	address string
-	// asked asks it to end, as a signal does; over ends its context.
+	// asked makes it end, as a signal does; over ends its context.
 	asked, over func()
 	// ended is closed when it has ended.
 	ended chan struct{}
@@ -92,7 +92,7 @@ func startReplica(t *testing.T, handlers map[string]http.Handler) *replica {
 	return r
 }
 
-// get asks for /healthz on a new connection.
+// get requests /healthz on a new connection.
 func (r *replica) get(t *testing.T, newest uint16) error {
 	t.Helper()
 	transport := insecure()
@@ -112,8 +112,7 @@ func (r *replica) get(t *testing.T, newest uint16) error {
 	return answer.Body.Close()
 }
 
-// insecure trusts every certificate: whom it is for is the keeper's business, and tested there. As API servers do for webhooks, it speaks
-// HTTP/1.1.
+// insecure trusts every certificate, since the tests of the keeper check certificates. It uses HTTP/1.1, as API servers do for webhooks.
 func insecure() *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
 		NextProtos: []string{"http/1.1"}}} //nolint:gosec // see above
@@ -177,7 +176,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 	}
 }
 
-// ND-185: where pods are changed at all, launch priority needs no gate of its own.
+// ND-185: if pods are changed at all, launch priority needs no further gate.
 func TestLaunchPriorityNeedsNoGate(t *testing.T) {
 	handlers := registered(t, podsIf(true, false), nil)
 	request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create,
@@ -190,7 +189,7 @@ func TestLaunchPriorityNeedsNoGate(t *testing.T) {
 	}
 }
 
-// podsIf is what changes pods if the gate is on.
+// podsIf returns the chain that changes pods, or nil if the gate is off.
 func podsIf(on, gateAll bool) *pod.Chain {
 	if !on {
 		return nil

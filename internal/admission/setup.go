@@ -33,10 +33,9 @@ const (
 	validatingConfiguration = "kruise-validating-webhook-configuration"
 )
 
-// Options of the webhook server.
+// Options are those of the webhook server.
 type Options struct {
-	// Kinds are those of the registry, OtherCRDs the remaining definitions of OPS-070, which only other releases, or the reference,
-	// convert.
+	// Kinds are those of the registry. OtherCRDs are the other definitions of OPS-070, which only other releases or the reference convert.
 	Kinds     []Kind
 	OtherCRDs []string
 	// Gates are the feature gates in force.
@@ -47,17 +46,18 @@ type Options struct {
 	// (WEBHOOK_CERT_WRITER=fs).
 	Host      string
 	FilesOnly bool
-	// External is gate EnableExternalCerts: the Secret and the published authorities are somebody else's (OPS-050).
+	// External is gate EnableExternalCerts: another program makes the Secret and publishes the authorities (OPS-050).
 	External bool
 	Port     int
 	CertDir  string
-	// ClientCAFile holds the authorities, in PEM, of whoever may call admission webhooks; empty lets anybody call (OPS-049).
+	// ClientCAFile holds, in PEM, the authorities that sign the certificates of callers of admission webhooks; if it is empty, anybody may
+	// call (OPS-049).
 	ClientCAFile string
-	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil is never.
+	// Stopping is closed when the process is asked to end, some time before the context of the manager ends. Nil means never.
 	Stopping <-chan struct{}
-	// RenewBefore is how long before its end a certificate is replaced; zero is certificate.DefaultRenewBefore.
+	// RenewBefore is how long before its end a certificate is replaced; zero means certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
-	// InitTimeout is how long the first pass may take; zero is 60 s (OPS-042).
+	// InitTimeout is how long the first pass may take; zero means 60 s (OPS-042).
 	InitTimeout time.Duration
 	// ForbidPrivileged refuses templates with privileged containers.
 	ForbidPrivileged bool
@@ -67,9 +67,9 @@ type Options struct {
 	Minor uint
 	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
 	Listed *workloadspread.Listed
-	// UnschedulableWindow is for how long a subset is passed over in which pods could not be scheduled (WS-199).
+	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
-	// Sidecars chooses what SidecarSets give to pods; nil without gate PodWebhook.
+	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
 	Sidecars *inject.Watch
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspread.Watch
@@ -103,7 +103,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	upkeep := &struct{ announcer }{} // the keeper, which is made of the handlers' paths
+	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
 	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(),
 		mapper: mgr.GetRESTMapper(), announcer: upkeep}, chain, removals)
 	keeping := options.keeper(handlers)
@@ -117,7 +117,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err := metrics.Registry.Register(keeper.Metric()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	// As a rule this is all it takes, and the controllers start after it. If it fails the server tries again and tells why.
+	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again and reports why.
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
@@ -127,7 +127,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	server := &server{Server: newServer(options, callers), callers: callers, keeper: keeper,
 		timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
-	// Objects may wait for pods that try whether they are sent, and pods for objects that are converted.
+	// Separate rooms: a request for an object may wait for a probing pod, and a request for a pod may wait for the conversion of objects.
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	for path, handler := range handlers {
 		of := objects
@@ -148,12 +148,12 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	return nil
 }
 
-// admissionTime is how long a handler may ask others. It leaves time to answer before the API server gives up, after 10 s or more
-// (OPS-066); what is not known by then lets the object through.
+// admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API server gives up, after 10 s or
+// more (OPS-066). What is not known by then does not refuse the object.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers are the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals are checks of their
-// removal; nil if there are none.
+// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook. removals checks their removal;
+// nil if there are no checks.
 func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
@@ -172,7 +172,7 @@ func admissionHandlers(e *Environment, pods *pod.Chain, removals *pod.Removals) 
 	return handlers
 }
 
-// learners read what pods of recent rules need.
+// learners returns the readers of recent rules.
 func (o Options) learners() []learner {
 	var all []learner
 	if o.Sidecars != nil {
@@ -184,8 +184,8 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podWebhooks are what changes pods, and what checks their removal; nil without gate PodWebhook, the latter if nothing puts pods into
-// subsets, too (WS-186, WS-187).
+// podWebhooks returns the chain that changes pods and the checks of their removal. Both are nil without gate PodWebhook; the checks also if
+// nothing puts pods into subsets (WS-186, WS-187).
 func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *pod.Removals, err error) {
 	if !o.Pods {
 		return nil, nil, nil
@@ -197,7 +197,7 @@ func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *p
 			Versioned: o.Versioned,
 			Recorder:  mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
 		o.Spreads.WhenGone(spreads.Forget)
-		removals = pod.NewRemovals(spreads.Check()) // what counts removals comes last (WS-104)
+		removals = pod.NewRemovals(spreads.Check()) // a check that counts removals comes last (WS-104)
 		collectors = append(o.Spreads.Booker.Metrics(), spreads.Metric(), removals.Metric())
 	}
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
@@ -205,8 +205,8 @@ func (o Options) podWebhooks(mgr manager.Manager) (chain *pod.Chain, removals *p
 	return chain, removals, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
-// newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and who adds containers comes before
-// launch priority (SS-090, ND-125).
+// newPodChain puts the steps into their order: SidecarSets select by the labels that subsets give, and steps that add containers come
+// before launch priority (SS-090, ND-125).
 func newPodChain(gateAll bool, spreads *pod.Spreads, sidecars *pod.Sidecars) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
@@ -227,7 +227,7 @@ func register(collectors ...prometheus.Collector) error {
 	return nil
 }
 
-// follow makes the keeper ask for the pods that SidecarSets and WorkloadSpreads ask for, as soon as they do.
+// follow passes the scopes of SidecarSets and WorkloadSpreads to the keeper, and makes it update them when they change.
 func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
@@ -255,7 +255,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	}}
 }
 
-// either has a value when one of the channels had one.
+// either returns a channel that has a value when one of the channels had one.
 func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 	joined := make(chan struct{}, 1)
 	for _, from := range channels {
@@ -305,7 +305,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	}
 }
 
-// converted are the definitions of the kinds that are converted here (OPS-070).
+// converted returns the definitions of the kinds that are converted here (OPS-070).
 func (o Options) converted() (definitions []string) {
 	for i := range o.Kinds {
 		if o.Kinds[i].Conversion != nil {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// admit sends the creation of a CloneSet, and says what is wrong with the answer.
+// admit sends the creation of a CloneSet, and returns an error if the answer is wrong.
 func admit(ctx context.Context, client *http.Client, address string) error {
 	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: admissionv1.Create, Namespace: "shop", Name: "web",
 		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
@@ -50,7 +50,7 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 	return nil
 }
 
-// completing is an API server that completes templates, after it was let.
+// completing is an API server that completes templates, after let has returned.
 func completing(t *testing.T, let func()) http.Handler {
 	w := webhooks(t, &apiServer{answer: func(template document) (int, any) {
 		let()
@@ -60,8 +60,8 @@ func completing(t *testing.T, let func()) http.Handler {
 	return &admission.Webhook{Handler: inTime(w.mutate)}
 }
 
-// OPS-101: the manager is updated while CloneSets are admitted all the time. The replica that goes is called until everybody has learnt
-// that it goes. No admission fails, and none passes without defaults, which would roll pods.
+// OPS-101: the manager is updated while CloneSets are admitted all the time. The ending replica is called until all callers know that it
+// ends. No request fails, and none is accepted without defaults, which would roll pods.
 func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 	var served atomic.Int64
 	goes := startReplica(t, map[string]http.Handler{mutateCloneSetPath: completing(t, func() { served.Add(1) })})
@@ -73,7 +73,7 @@ func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 		answered     [16]atomic.Int64
 		toGoing      atomic.Int64
 	)
-	service := func(ctx context.Context, network, _ string) (net.Conn, error) { // a Service with two endpoints, later one
+	service := func(ctx context.Context, network, _ string) (net.Conn, error) { // a Service with two endpoints, and later with one
 		address := stays.address
 		if !learnt.Load() && turn.Add(1)%2 == 0 {
 			address = goes.address
@@ -159,7 +159,7 @@ func TestAnAdmissionUnderWayIsAnsweredWhenTheManagerEnds(t *testing.T) {
 	}
 }
 
-// What nobody waits for is not done to the end.
+// The handling of a request ends when nobody waits for it any more.
 func TestAnAdmissionEndsWithItsCaller(t *testing.T) {
 	begun, ended, gaveUp := make(chan struct{}), make(chan error, 1), make(chan struct{})
 	r := startReplica(t, map[string]http.Handler{"/long": http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
@@ -167,7 +167,7 @@ func TestAnAdmissionEndsWithItsCaller(t *testing.T) {
 		select {
 		case <-request.Context().Done():
 			ended <- nil
-			<-gaveUp // an answer could overtake the caller's own end
+			<-gaveUp // otherwise the answer could come before the caller gives up
 		case <-time.After(time.Minute):
 			ended <- errors.New("the request went on")
 		}

@@ -35,9 +35,9 @@ type sidecarSetWebhooks struct {
 	namespace string
 	// cached reads SidecarSets; live reads revisions and the white list.
 	cached, live client.Reader
-	// native says that the server knows native sidecars; nativeInPlace that they may be upgraded (SS-257, SS-W01).
+	// native says that the API server supports native sidecars; nativeInPlace that they may be upgraded in place (SS-257, SS-W01).
 	native, nativeInPlace bool
-	// announcer lets the first pods of a SidecarSet be sent; nil if pods are not.
+	// announcer makes the API server send the first pods of a SidecarSet; nil if pods are not sent at all.
 	announcer announcer
 	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
 	allMetadata bool
@@ -82,7 +82,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // else all is new
+		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // otherwise everything counts as new
 			old = stored.hub()
 		}
 	}
@@ -115,7 +115,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	return announced(ctx, w.announcer, &request, inject.Asks(set), response)
 }
 
-// withBase adds the base of a canary that the cache does not show: both may come from one command (SS-070).
+// withBase adds the base of a canary if the cache does not show it yet: one command may create both (SS-070).
 func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
 	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
@@ -126,14 +126,14 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 	base := &appsv1beta1.SidecarSet{}
 	if err := w.live.Get(ctx, types.NamespacedName{Name: name}, base); err != nil {
 		if apierrors.IsNotFound(err) {
-			return others, nil // it is told of as such
+			return others, nil // validation reports the missing base
 		}
 		return nil, fmt.Errorf("reading the base SidecarSet %s: %w", name, err)
 	}
 	return append(others, base), nil
 }
 
-// judgePod has the API server judge containers and volumes that are new (SS-034). What was wrong before an update is not refused.
+// judgePod has the API server judge containers and volumes that are new (SS-034). Faults of the stored object are not refused.
 func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
@@ -149,13 +149,13 @@ func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
 
 func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.SidecarSetSpec) ([]metav1.StatusCause, error) {
 	if len(spec.Containers)+len(spec.InitContainers) == 0 {
-		return nil, nil // refused as such
+		return nil, nil // validation reports the error
 	}
 	template, placeholder, err := sidecarset.PodTemplate(spec)
 	if err != nil {
 		return nil, err
 	}
-	// As one document: volumes may be something else than a list.
+	// Encode the template as one document, because volumes may be something other than a list.
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding containers and volumes: %w", err)
@@ -206,7 +206,7 @@ func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wante
 	return nil
 }
 
-// whiteList judges the annotations that are set on pods (SS-160).
+// whiteList checks the annotations that are set on pods against the white list (SS-160).
 func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.SidecarSet) field.ErrorList {
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
@@ -252,7 +252,7 @@ func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
 	return g.beta
 }
 
-// warnings are about what this version says twice (SS-273).
+// warnings returns warnings about values that this version has in two places (SS-273).
 func (g *givenSidecarSet) warnings() []string {
 	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// lenient judges nothing.
+// lenient accepts every template.
 type lenient struct{}
 
 func (lenient) Complete(_ context.Context, _ string, template document) (document, error) {
@@ -57,7 +57,7 @@ func sidecarSetRequest(version, text string) admission.Request {
 		Object: runtime.RawExtension{Raw: []byte(text)}}}
 }
 
-// SS-D07: whatever the document is, it is answered, with what is wrong if it is not stored.
+// SS-D07: any document is answered, with the error if it is refused.
 func TestOddSidecarSets(t *testing.T) {
 	for _, spec := range []string{`null`, `{}`, `[]`, `{"containers":[null]}`, `{"containers":[[]]}`, `{"containers":{}}`,
 		`{"containers":[{"name":1}]}`, `{"initContainers":[null]}`,
@@ -99,8 +99,8 @@ func TestOddSidecarSets(t *testing.T) {
 	}
 }
 
-// SS-030: a refusal is 422 and tells all errors of all fields, as the API server's own does; in the version of whoever asked.
-func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
+// SS-030: a refusal is 422 and lists all errors of all fields, like the API server's own, in the version of the request.
+func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		text := `{"apiVersion":"apps.kruise.io/` + version +
 			`","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`
@@ -125,7 +125,7 @@ func TestRefusedSidecarSetsTellAllErrors(t *testing.T) {
 	}
 }
 
-// SS-042: what the API server could not say is no fault of the SidecarSet: whoever applied it tries again.
+// SS-042: if the API server cannot look up a revision, the SidecarSet is not called invalid: the user may try again.
 func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 	const text = `{"apiVersion":"apps.kruise.io/v1beta1","kind":"SidecarSet","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"updateStrategy":{"type":"NotUpdate"},"injectionStrategy":{"revision":{%s}},
 		"containers":[{"name":"c","image":"i","podInjectPolicy":"BeforeAppContainer","shareVolumePolicy":{"type":"disabled"},"upgradeStrategy":{"upgradeType":"ColdUpgrade"}}]}}`
@@ -154,7 +154,7 @@ func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 	}
 }
 
-// SS-070: a base that was created a moment ago, by the same command, is there although the caches do not show it yet.
+// SS-070: a base that the same command created a moment ago is found although the caches do not show it yet.
 func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 	base := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "base"}}
 	canaryOfBase := base.DeepCopy()
@@ -180,8 +180,8 @@ func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager,
-// whatever else stands there; without the ConfigMap, or the key, nothing may be set.
+// OPS-013 (part): what SidecarSets may set on pods is read from its key of ConfigMap kruise-configuration in the namespace of the manager;
+// other keys do not matter. Without the ConfigMap, or the key, nothing may be set.
 func TestTheConfigurationOfTheInstallation(t *testing.T) {
 	const rules = `{"rules":[{"allowedAnnotationKeyExprs":["^ours/"]}]}`
 	config := func(namespace, name string, data map[string]string) []client.Object {

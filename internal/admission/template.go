@@ -21,25 +21,25 @@ import (
 // document is a decoded JSON object.
 type document = map[string]any
 
-// TemplateJudge says what the API server thinks of a pod template.
+// TemplateJudge has the API server validate and complete a pod template.
 type TemplateJudge interface {
 	// Complete returns the template with the API server's defaults, without fields that the API server does not know.
 	Complete(ctx context.Context, namespace string, template document) (document, error)
-	// Judge returns why the template is invalid in a workload with these claim templates, with fields below spec; none if it is
-	// valid. An error says that no judgement could be had.
+	// Judge returns why the template is invalid in a workload with these claim templates, with fields below spec; none if it is valid. An
+	// error means that the API server did not decide.
 	Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error)
 }
 
 // +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
 
-// dryRun asks the API server by a dry-run create of a core/v1 PodTemplate, to which exactly the rules of the cluster's own version
-// apply, without those for pods. The template goes as the document it is.
+// dryRun creates a core/v1 PodTemplate in a dry run. So exactly the rules of the cluster's own version apply, without the policies for
+// pods. The template is sent as the document that it is.
 type dryRun struct {
 	core    rest.Interface
 	timeout time.Duration
 }
 
-// NewTemplateJudge returns a judge that asks by core, a client of group version v1.
+// NewTemplateJudge returns a judge that uses core, a client for group version v1.
 func NewTemplateJudge(core rest.Interface) TemplateJudge {
 	return &dryRun{core: core, timeout: 5 * time.Second}
 }
@@ -58,7 +58,7 @@ func (d *dryRun) create(ctx context.Context, namespace string, template document
 		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationIgnore).
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
 		Timeout(d.timeout).Body(body).Do(ctx)
-	if err := result.Error(); err != nil { // Raw would not tell the details
+	if err := result.Error(); err != nil { // Raw does not return the details
 		return nil, err
 	}
 	return result.Raw()
@@ -98,9 +98,10 @@ func (d *dryRun) Judge(ctx context.Context, namespace string, template document,
 	return templateCauses(answer, volumes), nil
 }
 
-// refusal says whether the API server itself found the template invalid: it names fields, or says that the document does not fit its types.
-// What policies, quotas and webhooks of others think of a PodTemplate says nothing about pods, which they see themselves; a
-// ValidatingAdmissionPolicy answers Invalid too, with a cause that names no field. Nor does an answer count that no API server gave.
+// refusal tells whether the API server itself found the template invalid: it names fields, or says that the document does not fit its
+// types. Answers of policies, quotas and foreign webhooks about a PodTemplate do not count, since these see the pods themselves. A
+// ValidatingAdmissionPolicy answers Invalid too, but with a cause that names no field. Errors without an answer of the API server do not
+// count either.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || strings.HasPrefix(status.Status().Message, "admission webhook ") {
@@ -121,7 +122,7 @@ func refusal(err error) bool {
 	return false
 }
 
-// placedClaims is what withClaims put where.
+// placedClaims says where withClaims put which placeholder.
 type placedClaims struct {
 	// first is the index of the first placeholder among the volumes; index maps placeholders to their claim templates.
 	first int
@@ -152,7 +153,8 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 			continue
 		}
 		taken[name] = true
-		all = append(all, document{"name": name, "persistentVolumeClaim": document{"claimName": name}}) // so that it may be a block device
+		// so that the volume may be a block device
+		all = append(all, document{"name": name, "persistentVolumeClaim": document{"claimName": name}})
 		placed.index = append(placed.index, i)
 	}
 	if len(placed.index) == 0 {

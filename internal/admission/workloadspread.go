@@ -29,13 +29,13 @@ type workloadSpreadWebhook struct {
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
-	// announcer lets the first pods of a WorkloadSpread be sent; nil if pods are not.
+	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at all.
 	announcer announcer
-	// listed are the kinds that users list.
+	// listed are the kinds of workloads that users list in the configuration.
 	listed *workloadspread.Listed
 	window time.Duration
-	// turns bounds how many are judged at once: patches are merged for that, and who may write WorkloadSpreads in one namespace must not
-	// take the time of those who create pods elsewhere. Nil is no bound.
+	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users of one namespace must not slow
+	// down the creation of pods in others. Nil means no bound.
 	turns chan struct{}
 }
 
@@ -49,7 +49,7 @@ func WorkloadSpreads(e *Environment) Webhooks {
 // judgedAtOnce is how many WorkloadSpreads are judged at the same time.
 const judgedAtOnce = 2
 
-// turn waits for the request's turn, and tells whether it came in time.
+// turn waits until the request may be judged. came is false if that was not in time; over ends the turn.
 func (w *workloadSpreadWebhook) turn(ctx context.Context) (over func(), came bool) {
 	if w.turns == nil {
 		return func() {}, true
@@ -101,8 +101,8 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	return announced(ctx, w.announcer, &request, workloadspread.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
 }
 
-// judgeAll judges a WorkloadSpread by itself, and has the API server judge node selectors and tolerations, and what the patches make of the
-// target (WS-035, WS-046).
+// judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the target's template with the patches
+// (WS-035, WS-046).
 func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
 	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
@@ -159,14 +159,14 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv
 	return causes, warnings
 }
 
-// wrongAnyway is what is wrong with the workload's template without a patch: that is its own business.
+// wrongAnyway returns the faults that the workload's template has without a patch: they do not count.
 func (w *workloadSpreadWebhook) wrongAnyway(ctx context.Context, namespace string, workload document) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
 	if err != nil {
 		return known
 	}
-	causes, _ := w.judgeOne(ctx, namespace, template) // without an answer everything counts
+	causes, _ := w.judgeOne(ctx, namespace, template) // without an answer all faults count
 	for _, cause := range causes {
 		known[cause.Field+cause.Message] = true
 	}
@@ -184,7 +184,7 @@ func (w *workloadSpreadWebhook) judgeOne(ctx context.Context, namespace string, 
 	return w.judge.Judge(ctx, namespace, template, nil)
 }
 
-// target reads the workload as it is, if it is of a supported kind and exists; nil otherwise (WS-046).
+// target reads the workload, if its kind is supported and it exists; nil otherwise (WS-046).
 func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (document, error) {
 	ref := workloadspread.TargetOf(spread)
 	patched := false
@@ -213,8 +213,8 @@ func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.
 	return workload.Object, nil
 }
 
-// RenamedInWorkloadSpreads is where a field of one version of a WorkloadSpread is in the other: node selectors have other names (WS-180).
-// What has the other name already takes the place that this leaves free.
+// RenamedInWorkloadSpreads returns the path in one version of a WorkloadSpread for a path in the other: node selectors have other names
+// (WS-180). Unknown fields with the other name swap places with them.
 func RenamedInWorkloadSpreads(path []string) []string {
 	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
 		return path

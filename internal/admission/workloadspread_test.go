@@ -38,7 +38,7 @@ func spreadOf(metadata, spec string) string {
 		`},"spec":` + spec + `}`
 }
 
-// picky is an API server that refuses tolerations with operator Maybe, and says so for each of them.
+// picky is an API server that refuses tolerations with operator Maybe, with a cause for each of them.
 func picky(template document) (int, any) {
 	spec := template["spec"].(document)
 	list, _ := spec["tolerations"].([]any)
@@ -51,7 +51,8 @@ func picky(template document) (int, any) {
 	return accepts(template)
 }
 
-// WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate; what leaves may leave.
+// WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate; objects that are being deleted
+// may be updated.
 func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	good := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`)
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
@@ -76,8 +77,7 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 }
 
 // WS-046: the template judged is that of the target, by its group and kind, with the patch, for all kinds that have one; workloads of the
-// same name and of another group or kind are not looked at. The API server completes and judges it, and what it finds is told below the
-// patch.
+// same name and of another group or kind do not count. The API server completes and judges it, and its faults are reported below the patch.
 func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 	kinds := []schema.GroupVersionKind{{Group: "batch", Version: "v1", Kind: "Job"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
 		{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
@@ -149,7 +149,7 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 	}
 }
 
-// typeless reads objects whose type metadata says nothing, as that of typed objects does.
+// typeless reads objects without type metadata, as a client does for typed objects.
 type typeless struct{ client.Reader }
 
 func (r typeless) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -161,7 +161,7 @@ func (r typeless) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	return err
 }
 
-// WS-044: what was accepted once, and would be refused today, stands in the way of nothing else.
+// WS-044: faults that were accepted once do not prevent other changes.
 func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 	const subset = `{"name":"a","maxReplicas":1,"tolerations":[{"key":"k","operator":"Maybe"}]}`
 	const ref = `"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}`
@@ -197,15 +197,15 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 	}
 }
 
-// WorkloadSpreads are judged a few at a time: merging their patches takes time that belongs to those who create pods. Who does not have a
-// turn in time is told to come again, and nobody else is held up.
+// WorkloadSpreads are judged a few at a time, so that merging their patches does not slow down the creation of pods. A request that gets no
+// turn in time is refused with 429, and others are not delayed.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &apiServer{answer: accepts})
 	w.turns = make(chan struct{}, 1)
-	w.turns <- struct{}{} // somebody is being judged
+	w.turns <- struct{}{} // another request is being judged
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // its time is over
+	cancel() // the request's time is over
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "shop",
 		Object: runtime.RawExtension{Raw: []byte(spreadOf("", spec))}}}
 	if got := w.validate(ctx, request); got.Allowed || got.Result.Code != http.StatusTooManyRequests {

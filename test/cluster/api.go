@@ -76,12 +76,12 @@ func (a *api) get(ctx context.Context, path string, out any) error {
 	return a.do(ctx, http.MethodGet, path, "", nil, out)
 }
 
-// apply makes the object be so, by server-side apply.
+// apply creates or changes the object by server-side apply.
 func (a *api) apply(ctx context.Context, path string, o object) error {
 	return a.do(ctx, http.MethodPatch, path+"?fieldManager=afloat-cluster&force=true", "application/apply-patch+yaml", o, nil)
 }
 
-// node is the little of a Node that is looked at here.
+// node has the fields of a Node that are read here.
 type node struct {
 	Metadata struct {
 		Name   string            `json:"name"`

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// cgroup is the control group that holds everything a cluster runs: its programs below "system", the pods of every node below that
-// node's name. Whoever is found in it belongs to the cluster, also what outlived its parent.
+// cgroup is the control group that holds everything a cluster runs: its programs below "system", the pods of every node below that node's
+// name. Every process in it belongs to the cluster, also one that outlived its parent.
 type cgroup struct {
 	name        string
 	hierarchies []string // mount points of the hierarchies in use
@@ -52,7 +52,7 @@ func parseHierarchies(mounts string) cgroup {
 	return cgroup{hierarchies: v2[:1], unified: true}
 }
 
-// all are the mount points below which groups may have come to be.
+// all returns the mount points below which groups may exist.
 func (g cgroup) all() []string {
 	if g.hybrid == "" {
 		return g.hierarchies
@@ -89,7 +89,7 @@ func under(base string, names []string) []string {
 	return dirs
 }
 
-// inheritCPUs gives a new v1 cpuset group what its parent has: without that no process can enter it.
+// inheritCPUs copies the CPUs and memory nodes of the parent to a new v1 cpuset group: without them no process can enter it.
 func inheritCPUs(dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 		own, err := os.ReadFile(filepath.Join(dir, f))

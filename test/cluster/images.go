@@ -136,7 +136,8 @@ func (r buildRequest) image() (v1.Image, error) {
 	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user, Env: []string{imagePath}}, l)
 }
 
-// checkStatic refuses a binary that would need libraries which the image does not have. Scripts and the like pass.
+// checkStatic returns an error if a binary needs libraries, which the image does not have. Files that are not ELF binaries, such as
+// scripts, pass.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {

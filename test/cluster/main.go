@@ -69,7 +69,7 @@ func openExisting() (*cluster, error) {
 func number(name string) (*int, error) {
 	v := os.Getenv(name)
 	if v == "" {
-		return nil, nil //nolint:nilnil // not said
+		return nil, nil //nolint:nilnil // the option was not given
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {

@@ -32,7 +32,7 @@ var privateDirs = map[string]string{
 	"/tmp/hostpath_pv": "volumes",
 }
 
-// privateSysctls are the settings of the whole machine that a kubelet insists on. It is shown files that have them already.
+// privateSysctls are the settings of the whole machine that a kubelet insists on. Kubelet sees files that have these values already.
 var privateSysctls = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",

@@ -42,7 +42,7 @@ func serveRegistry(address, dir string) error {
 	if err != nil {
 		return err
 	}
-	return http.ListenAndServe(address, h) //nolint:gosec // no strangers here
+	return http.ListenAndServe(address, h) //nolint:gosec // only the cluster can reach it
 }
 
 // newRegistry returns a registry that keeps blobs and manifests in dir.
@@ -75,7 +75,7 @@ const (
 )
 
 func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Runtimes name the registry that they mean; who pushes images does not, and looks whether they are there.
+	// Runtimes pass the name of the registry; programs that push images do not, and check whether images exist.
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead && r.URL.Query().Has("ns")
 	if reads && strings.HasPrefix(r.URL.Path, privateRepositories) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {

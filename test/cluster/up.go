@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// request is what the person asked for; nil means not said.
+// request has the options of the command line; nil means that an option was not given.
 type request struct {
 	version   *string
 	nodes     *int
@@ -92,7 +92,7 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	}
 	existed := c.exists() && again.exists()
 	if !existed {
-		if err := c.claim(); err != nil {
+		if err := c.reserve(); err != nil {
 			return err
 		}
 	} else if c.healthy(ctx) {
@@ -112,7 +112,7 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	return nil
 }
 
-// needs are the components that this cluster needs.
+// needs returns the components that this cluster needs.
 func (c *cluster) needs() []string {
 	n := []string{"etcd", "kubernetes", "pause"}
 	if c.spec.Nodes > 0 {
@@ -124,8 +124,8 @@ func (c *cluster) needs() []string {
 	return n
 }
 
-// claim reserves addresses and ports and records the cluster.
-func (c *cluster) claim() error {
+// reserve reserves addresses and ports and records the cluster.
+func (c *cluster) reserve() error {
 	unlock, err := c.lockAll()
 	if err != nil {
 		return err
@@ -309,7 +309,7 @@ func (c *cluster) startNodes(ctx context.Context, a *api) error {
 	return nil
 }
 
-// expected are the names of the programs that a whole cluster runs.
+// expected returns the names of the programs of a complete cluster.
 func (c *cluster) expected() []string {
 	names := []string{"registry", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	if c.spec.Root {
@@ -413,7 +413,7 @@ func (c *cluster) healthy(ctx context.Context) bool {
 	return err == nil && len(waiting) == 0
 }
 
-// next tells how to go on.
+// next prints how to go on.
 func (c *cluster) next() {
 	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n", c.kubeconfig(),
 		filepath.Dir(c.bin["kubectl"]))

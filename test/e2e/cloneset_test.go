@@ -98,8 +98,8 @@ func TestRecreateFallback(t *testing.T) {
 	}
 }
 
-// TestInPlaceOnlyRefuses: admission refuses a change that does not qualify (CS-033 (part)); one that got past it leaves the pods alone and
-// says why (IPU-173 (part), CS-225 (part)).
+// TestInPlaceOnlyRefuses: the webhook refuses a change that does not qualify (CS-033 (part)). If the webhook is missing, the pods stay as
+// they are, and the condition says why (IPU-173 (part), CS-225 (part)).
 func TestInPlaceOnlyRefuses(t *testing.T) {
 	t.Parallel()
 	w := create(t, "only", strings.ReplaceAll(inPlaceIfPossible, "InPlaceIfPossible", "InPlaceOnly"))
@@ -195,7 +195,7 @@ func watchPods(t *testing.T, namespace string) <-chan watch.Event {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	events := make(chan watch.Event, 10000) // what a test has not looked at yet waits here, not in the connection
+	events := make(chan watch.Event, 10000) // unread events wait here, not in the connection
 	go func() {
 		for event := range w.ResultChan() {
 			events <- event
@@ -215,8 +215,8 @@ func TestSameDigest(t *testing.T) {
 	w.inPlace("nginx:1.27-same", 2)
 }
 
-// TestClaims: claims stay in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part), CS-062 (part),
-// IPU-215 (part)).
+// TestClaims: PVCs stay with an update in place, and are replaced with their pod when the pod is recreated (CS-045 (part), CS-061 (part),
+// CS-062 (part), IPU-215 (part)).
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	w := create(t, "claims", `
@@ -317,7 +317,7 @@ func killManagers(t *testing.T) {
 	}
 }
 
-// managersBack waits until the managers that replace killed ones serve: the next test needs their webhooks.
+// managersBack waits until the managers that replace the killed ones serve, since the next test needs their webhooks.
 func managersBack(t *testing.T) {
 	t.Helper()
 	eventually(t, "managers", func(ctx context.Context) string {
@@ -355,7 +355,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	managersBack(t)
 }
 
-// notBelow checks in all that was watched that never fewer than minimum pods were ready, once all were.
+// notBelow checks in all events that, once all pods were ready, at least minimum pods were ready at any time.
 func notBelow(t *testing.T, events <-chan watch.Event, all, minimum int) {
 	t.Helper()
 	ready, complete := map[string]bool{}, false

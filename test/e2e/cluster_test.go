@@ -61,7 +61,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) strin
 	}
 }
 
-// namespace makes a namespace that goes with the test.
+// namespace makes a namespace that is deleted after the test.
 func namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}

@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// runForever is the command of a container that ends when it is told to.
+// runForever is the command of a container that runs until SIGTERM.
 const runForever = `command: ["sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.2; done"]`
 
 // manifest makes an object from YAML in the namespace.
@@ -105,7 +105,7 @@ func succeeded(t *testing.T, r *appsv1beta1.ContainerRecreateRequest) {
 	}
 }
 
-// restarted checks that the pod is the same and that its containers restarted as often as told.
+// restarted checks that the pod is the same and that its containers restarted that many times.
 func restarted(t *testing.T, before *corev1.Pod, times map[string]int32) *corev1.Pod {
 	t.Helper()
 	after := reread(t, before.DeepCopy())
@@ -176,8 +176,8 @@ strategy: {orderedRecreate: true, minStartedSeconds: 2}
 	}
 }
 
-// TestRecreateQueue: requests for one pod are carried out one after the other; those without force are content with a restart that came
-// after them (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107
+// TestRecreateQueue: requests for one pod are carried out one after the other; those without force are satisfied by any restart after their
+// creation (CRR-091 to CRR-095, CRR-128 (part), CRR-160 (part)). Kubelet's own back-off makes each further restart wait longer (CRR-107
 // (part)).
 func TestRecreateQueue(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestRecreateQueue(t *testing.T) {
 	restarted(t, p, map[string]int32{"first": 2})
 }
 
-// TestRecreateHook: a preStop hook that fails is told and stops nothing (CRR-103 (part), CRR-105 (part)).
+// TestRecreateHook: a preStop hook that fails is reported and does not prevent the restart (CRR-103 (part), CRR-105 (part)).
 func TestRecreateHook(t *testing.T) {
 	t.Parallel()
 	p := pod(t, namespace(t), `
@@ -334,8 +334,8 @@ template:
 updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIfPossible, maxUnavailable: 1%s}}
 `
 
-// TestEnvironmentInPlace: a changed annotation that the environment is made of restarts the container, once, pod after pod as the
-// strategy says; with a new image there is one restart too (ND-110 (part), ND-116 (part), ND-194 (part), IPU-023 (part), IPU-312 (part)).
+// TestEnvironmentInPlace: a changed annotation that the environment reads restarts the container once, pod after pod as the strategy says;
+// together with a new image there is one restart too (ND-110 (part), ND-116 (part), ND-194 (part), IPU-023 (part), IPU-312 (part)).
 func TestEnvironmentInPlace(t *testing.T) {
 	t.Parallel()
 	w := create(t, "environment", fmt.Sprintf(config, "a", "nginx:1.26", ""))
@@ -362,7 +362,7 @@ func TestEnvironmentInPlace(t *testing.T) {
 	w.inPlace("nginx:1.27", 1)
 }
 
-// reported waits until the node daemons have told of all containers.
+// reported waits until the node daemons have reported all containers.
 func (w *workload) reported() {
 	w.t.Helper()
 	eventually(w.t, "runtime metadata", func(context.Context) string {
@@ -391,8 +391,8 @@ func pulled(t *testing.T, namespace, text string) *appsv1beta1.ImagePullJob {
 	return job
 }
 
-// TestImagePullJob: an image of a private repository comes to every node, with the secret of the job's namespace; without it, and for
-// an image that does not exist, every node is told as failed (IMG-002 (part), IMG-110 (part), IMG-137 (part), IMG-141 (part)).
+// TestImagePullJob: an image of a private repository is pulled on every node with the secret of the job's namespace. Without the secret,
+// and for an image that does not exist, every node counts as failed (IMG-002 (part), IMG-110 (part), IMG-137 (part), IMG-141 (part)).
 func TestImagePullJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -410,7 +410,7 @@ metadata: {name: %s}
 spec: {image: "%s", parallelism: 10, imagePullPolicy: Always, pullPolicy: {backoffLimit: 0, timeoutSeconds: 60}, completionPolicy: {type: Always}%s}
 `
 	n := int32(len(nodes.Items))
-	// Secrets are those of an image, whatever its tag: the job without one goes first.
+	// All tags of an image share its secrets, so the job without a secret runs first.
 	if s := pulled(t, ns, fmt.Sprintf(job, "denied", "registry.example.com/private/app:v2", "")).Status; s.Failed != n ||
 		int32(len(s.FailedNodes)) != n {
 		t.Errorf("without a secret: %+v", s)
@@ -483,7 +483,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 func TestLaunchPriority(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
-	// The later one of the list takes a while to be ready and goes first.
+	// The second container of the list has the higher priority and takes a while to be ready.
 	p := pod(t, ns, `
 - {name: last, image: "app:v1", imagePullPolicy: IfNotPresent, `+runForever+`}
 - name: first

@@ -115,7 +115,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestEnvironmentWithoutDaemon: an environment from metadata that nobody could restart the container for replaces the pod (IPU-312 (part)).
+// TestEnvironmentWithoutDaemon: if the environment from metadata changes and no daemon could restart the container, the pod is replaced
+// (IPU-312 (part)).
 func TestEnvironmentWithoutDaemon(t *testing.T) {
 	const config = `
 replicas: 1
@@ -144,8 +145,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestHookByLabel: a pod waits for the operator before its update, and after it until it is taken back (IPU-150 to 152, IPU-155 (part),
-// IPU-218 (part)).
+// TestHookByLabel: a pod waits for the operator before its update, and again after it (IPU-150 to 152, IPU-155 (part), IPU-218 (part)).
 func TestHookByLabel(t *testing.T) {
 	t.Parallel()
 	w := create(t, "hook", `

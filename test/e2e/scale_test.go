@@ -64,7 +64,7 @@ func (w *workload) event(reasons ...string) bool {
 	return found
 }
 
-// state waits until the only pod is in the lifecycle state and the check misses nothing.
+// state waits until the only pod is in the lifecycle state and the check returns nothing.
 func (w *workload) state(state pub.LifecycleStateType, check func(*corev1.Pod) string) {
 	w.t.Helper()
 	eventually(w.t, "state "+string(state), func(context.Context) string {
@@ -108,7 +108,7 @@ replicas: 1
 lifecycle: {preDelete: {finalizersHandler: [`+drain+`], markPodNotReady: true}}
 template: {metadata: {finalizers: [`+drain+`]}}
 `)
-	t.Cleanup(func() { // a test that fails must not leave pods that cannot go
+	t.Cleanup(func() { // a failing test must not leave pods that cannot be deleted
 		var list corev1.PodList
 		if err := kube.List(context.Background(), &list, client.InNamespace(w.key.Namespace)); err != nil {
 			t.Error(err)
@@ -127,8 +127,8 @@ template: {metadata: {finalizers: [`+drain+`]}}
 	w.settled()
 }
 
-// TestSurge: where nothing may be unavailable, a pod more than wanted is made first (CS-100 (part), CS-128 (part)), also for an update in
-// place, which the original pods survive (CS-102 (part), CS-103 (part)).
+// TestSurge: if no pod may be unavailable, an additional pod is made first (CS-100 (part), CS-128 (part)), also for an update in place,
+// which keeps the original pods (CS-102 (part), CS-103 (part)).
 func TestSurge(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -148,7 +148,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: `+policy+
 	}
 }
 
-// TestClaimReuse: the successor of a pod that was deleted by hand has its name and its claim (CS-060 (part), CS-061 (part), CS-272 (part)).
+// TestClaimReuse: the pod that replaces one that was deleted by hand has its name and its PVC (CS-060 (part), CS-061 (part), CS-272
+// (part)).
 func TestClaimReuse(t *testing.T) {
 	t.Parallel()
 	w := create(t, "reuse", `
@@ -182,7 +183,7 @@ volumeClaimTemplates:
 			t.Errorf("pod %s is no successor", name)
 		}
 	}
-	w.change(`spec: {replicas: 1}`) // the pod that goes takes its claim along
+	w.change(`spec: {replicas: 1}`) // the deleted pod's PVC is deleted with it
 	w.settled()
 	eventually(t, "the end of the claim", func(context.Context) string {
 		if after := claimUIDs(t, w.key.Namespace); len(after) != 1 {
@@ -192,8 +193,8 @@ volumeClaimTemplates:
 	})
 }
 
-// TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be deleted; maxUnavailable 1 lets
-// one go at a time (CS-132 (part)).
+// TestReadyPodsAreReplacedOneByOne: six pods that are ready, but not for minReadySeconds yet, are all to be deleted; with maxUnavailable 1
+// one is deleted at a time (CS-132 (part)).
 func TestReadyPodsAreReplacedOneByOne(t *testing.T) {
 	t.Parallel()
 	w := create(t, "fresh", `

@@ -109,7 +109,7 @@ func containerStatus(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// untouched checks that the pods are those seen first and that the application's container is the very same in them.
+// untouched checks that the pods are those seen first and that the application's container was not restarted.
 func (w *workload) untouched() {
 	w.t.Helper()
 	const container = "nginx"
@@ -187,8 +187,8 @@ initContainers: [{name: net, image: "app:v1", restartPolicy: Always, imagePullPo
 	w.restarted("net", "app:v2", 1)
 }
 
-// Of a hot pair each version serves on a port of its own; the new one says in its hook that it is the one to ask. The application asks all
-// the time.
+// Each version of a hot-upgrade pair serves on its own port, and the new one writes in its hook that it is the active one. The application
+// sends requests all the time.
 const hotPair = `
 containers:
 - name: proxy
@@ -201,7 +201,7 @@ containers:
 volumes: [{name: handover, emptyDir: {}}]
 `
 
-// asking calls its sidecar by address: kubelet writes the file of names anew whenever it starts a container of the pod.
+// asking calls its sidecar by address, because kubelet rewrites /etc/hosts whenever it starts a container of the pod.
 const asking = `
 replicas: 2
 template:
@@ -212,8 +212,8 @@ template:
        args: [sh, -c, 'until [ -f /handover/active ]; do sleep 0.1; done; while true; do p=$(cat /handover/active); wget -q -O - 127.0.0.1:$p || echo FAILED $p; sleep 0.05; done']}
 `
 
-// TestHotUpgradeKeepsAnswering: while the image of a hot sidecar changes twice, there and forth between its halves, no request fails
-// (SS-125 (part), SS-240 (part) to SS-244 (part)).
+// TestHotUpgradeKeepsAnswering: while the image of a hot-upgrade sidecar changes twice, from one of its containers to the other and back,
+// no request fails (SS-125 (part), SS-240 (part) to SS-244 (part)).
 func TestHotUpgradeKeepsAnswering(t *testing.T) {
 	t.Parallel()
 	s := createSidecars(t, "hotset", hotPair)
@@ -295,7 +295,7 @@ template:
 }
 
 // TestSidecarsBesideCloneSet: a CloneSet and a SidecarSet update the same pods in place, one after the other in either order, and at the
-// same time, resources included; neither touches what is the other's (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
+// same time, resources included; neither changes what belongs to the other (SS-229 (part), SS-250 (part), SS-255 (part), SS-D01 (part)).
 func TestSidecarsBesideCloneSet(t *testing.T) {
 	t.Parallel()
 	resize := served(t, "pods/resize")
@@ -339,7 +339,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	}
 }
 
-// TestInjectionOrder: containers stand before or behind those of the application, init containers by name (SS-100 to SS-102).
+// TestInjectionOrder: containers are placed before or after those of the application, init containers by name (SS-100 to SS-102).
 func TestInjectionOrder(t *testing.T) {
 	t.Parallel()
 	createSidecars(t, "ordered", `
@@ -364,8 +364,8 @@ initContainers:
 	}
 }
 
-// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or let through as the shipped configuration says, and no
-// pod is made with half of its sidecars (SS-020 (part), SS-094 (part)).
+// TestWebhookDown: without the manager, pods that a SidecarSet selects are refused or created without sidecars, as the shipped
+// configuration says, and no pod gets only some of its sidecars (SS-020 (part), SS-094 (part)).
 func TestWebhookDown(t *testing.T) {
 	createSidecars(t, "down", `
 containers: [{name: agent, image: "app:v1", imagePullPolicy: IfNotPresent}]

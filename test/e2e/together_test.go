@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// tries is how often what is made together is made: TRIES, by default a few times.
+// tries returns how often a test creates its objects together: TRIES, by default a few times.
 func tries(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("TRIES"))
@@ -26,10 +26,10 @@ func tries(t *testing.T) int {
 	return n
 }
 
-// gated are pods that are created, and never run.
+// gated is a pod spec with a scheduling gate, so that the pods never run.
 const gated = `schedulingGates: [{name: e2e.afloat/never}], containers: [{name: main, image: "app:v1"}, {name: other, image: "app:v1", env: [{name: KRUISE_CONTAINER_PRIORITY, value: "1"}]}]`
 
-// madeTogether waits for so many pods, and returns those that the check finds fault with.
+// madeTogether waits for that many pods, and returns those for which check returns a fault.
 func madeTogether(t *testing.T, namespace string, n int, check func(*corev1.Pod) string) []string {
 	t.Helper()
 	var list corev1.PodList
@@ -51,7 +51,7 @@ func madeTogether(t *testing.T, namespace string, n int, check func(*corev1.Pod)
 	return faults
 }
 
-// held tells what a pod lacks of its launch priority.
+// held returns what is missing of a pod's launch priority.
 func held(pod *corev1.Pod) string {
 	for _, container := range pod.Spec.Containers {
 		for _, env := range container.Env {

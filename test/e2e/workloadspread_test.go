@@ -71,7 +71,8 @@ func spread(t *testing.T, namespace, target, spec string) *appsv1beta1.WorkloadS
 	object := apply(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: `+namespace+
 		`, name: spread}, spec: {targetRef: `+target+`, `+spec+`}}`)
 	made := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object.GetName()}}
-	eventually(t, "the WorkloadSpread", func(ctx context.Context) string { // it counts, and the webhook knows it
+	// the controller counts, and the webhook knows the WorkloadSpread
+	eventually(t, "the WorkloadSpread", func(ctx context.Context) string {
 		if err := kube.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil || made.Status.ObservedGeneration == 0 {
 			return fmt.Sprintf("%v, %+v", err, made.Status)
 		}
@@ -80,7 +81,7 @@ func spread(t *testing.T, namespace, target, spec string) *appsv1beta1.WorkloadS
 	return made
 }
 
-// place is where a pod is and is meant to be: its subset, the zone of its node, its deletion cost.
+// place returns the subset of a pod, the zone of its node and its deletion cost.
 func place(pod *corev1.Pod, of map[string]string) string {
 	placement, _ := pub.ParsePlacement(pod.Annotations)
 	return strings.TrimSpace(placement.Subset + " in " + of[pod.Spec.NodeName] + " " + pod.Annotations[pub.PodDeletionCost])
@@ -135,8 +136,8 @@ func counted(t *testing.T, s *appsv1beta1.WorkloadSpread, want map[string][2]int
 const nap = `terminationGracePeriodSeconds: 1, containers: [{name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent MOUNTS}]`
 
 // WS-001 (part), WS-002 (part), WS-047 (part), WS-050 (part), WS-074 to WS-076, WS-092 (part), WS-094 (part), WS-142 (part), WS-144 (part),
-// WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims is spread over three zones, with a patch; pods that were there
-// before are adopted, surplus ones go first.
+// WS-150 (part), WS-160 to WS-165, WS-190 (part): a CloneSet with claims is spread over three zones, with a patch; pods that existed before
+// are adopted, and those above the number of their subset are deleted first.
 func TestSpreadOfCloneSet(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -155,7 +156,8 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 	s := spread(t, w.key.Namespace, `{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: spread}`,
 		`subsets: [`+in("a", `, maxReplicas: 1`)+`, `+
 			in("b", `, maxReplicas: 2, patch: {metadata: {labels: {at: b}}, spec: {containers: [{name: nginx, env: [{name: AT, value: b}]}]}}`)+`, `+in("c", ``)+`]`)
-	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-a in a -100": 1}) // adopted, one too many
+	// adopted, and one more than the subset may have
+	spreads(t, w.key.Namespace, of, map[string]int{"zone-a in a 300": 1, "zone-a in a -100": 1})
 	w.change(`spec: {replicas: 0}`)
 	spreads(t, w.key.Namespace, of, map[string]int{})
 	w.change(`spec: {template: {spec: {nodeSelector: null}}}`)
@@ -175,7 +177,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 }
 
 // WS-012 (part), WS-080 to WS-085, WS-163 (part), WS-196 (part), WS-198 (part): percentages of a Deployment; a rolling update fills the
-// subsets anew.
+// subsets again.
 func TestSpreadOfDeployment(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -213,7 +215,7 @@ func TestSpreadOfDeployment(t *testing.T) {
 	counted(t, s, map[string][2]int32{"zone-a": {0, 0}, "zone-b": {0, 0}, "zone-c": {0, 0}})
 }
 
-// WS-020 (part), WS-107 (part), WS-168 (part): the pods of a Job are spread, and make room when they end.
+// WS-020 (part), WS-107 (part), WS-168 (part): the pods of a Job are spread, and give their places back when they end.
 func TestSpreadOfJob(t *testing.T) {
 	t.Parallel()
 	of := zones(t)
@@ -248,7 +250,7 @@ func TestSpreadOfStatefulSet(t *testing.T) {
 	}
 }
 
-// WS-120 (part), WS-130 (part), WS-170 to WS-176: pods that cannot be scheduled go elsewhere.
+// WS-120 (part), WS-130 (part), WS-170 to WS-176: pods that cannot be scheduled are replaced by pods of another subset.
 func TestSpreadAdapts(t *testing.T) {
 	of := zones(t)
 	space := namespace(t)

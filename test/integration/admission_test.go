@@ -31,7 +31,7 @@ func TestDeletionProtection(t *testing.T) {
 	}
 }
 
-// OPS-042, OPS-065: the manager mends its own entry within seconds, and leaves alone one that it does not know.
+// OPS-042, OPS-065: the manager repairs its own entry within seconds, and does not change an unknown one.
 func TestWebhookConfigurationsAreKept(t *testing.T) {
 	key, path, none := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}, "/validate-apps-kruise-io-unheard-of",
 		admissionv1.SideEffectClassNone

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestManifestsAreAppliedAgain: the manager owns no field that the manifests set. Applying them a second time conflicts with nobody, and
-// changes nothing that the manager has made of them (OPS-062, OPS-064, OPS-071 (part)).
+// TestManifestsAreAppliedAgain: the manager owns no field that the manifests set. Applying them a second time causes no conflict, and
+// changes nothing that the manager has written (OPS-062, OPS-064, OPS-071 (part)).
 func TestManifestsAreAppliedAgain(t *testing.T) {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestManifestsAreAppliedAgain(t *testing.T) {
 			if err := yaml.Unmarshal(data, &object.Object); err != nil {
 				t.Fatal(err)
 			}
-			if _, webhooks := object.Object["webhooks"]; webhooks { // this manager is called by URL, which the manifests need not know
+			if _, webhooks := object.Object["webhooks"]; webhooks { // this manager is called by URL, unlike in the manifests
 				for _, hook := range object.Object["webhooks"].([]any) {
 					delete(hook.(map[string]any), "clientConfig")
 				}

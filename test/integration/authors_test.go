@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// OPS-085: who may create CloneSets gets their pods without any right on pods; what the cluster's policy says of pods holds for these, too.
+// OPS-085: a user who may create CloneSets gets their pods without any right on pods; the cluster's policies for pods apply to these pods
+// too.
 func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 	config := rest.CopyConfig(apiServer)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "author"}
@@ -46,7 +47,7 @@ func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 		}
 		set := cloneSet("v1beta1", "authored-by-hand", `{spec: {template: {spec: {hostNetwork: true}}}}`)
 		set.SetNamespace(namespace)
-		if err := wait(func() error { return author.Create(t.Context(), set) }); err != nil { // until the role is in force
+		if err := wait(func() error { return author.Create(t.Context(), set) }); err != nil { // until the role takes effect
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = kube.Delete(t.Context(), set) })
@@ -67,7 +68,7 @@ func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 		t.Error(err)
 	}
 	if err := wait(func() error {
-		if n := len(writes.with("POST /api/v1/namespaces/restricted/pods")); n < 4 { // two pods, tried again
+		if n := len(writes.with("POST /api/v1/namespaces/restricted/pods")); n < 4 { // two pods, each retried
 			return fmt.Errorf("%d attempts", n)
 		}
 		return nil

@@ -36,7 +36,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// bookingReplica is what a manager has to put pods into subsets: caches of its own, and a lock that only it knows.
+// bookingReplica is the part of a manager that puts pods into subsets, with its own caches and lock.
 type bookingReplica struct {
 	watch    *workloadspread.Watch
 	create   *pod.Chain
@@ -68,7 +68,7 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 	return &bookingReplica{watch, pod.NewChain(spreads.Step()), pod.NewRemovals(spreads.Check())}
 }
 
-// admit creates a pod as this replica admits it.
+// admit creates a pod as this replica's webhook changes it.
 func (r *bookingReplica) admit(ctx context.Context, p *corev1.Pod) error {
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *bookingReplica) admit(ctx context.Context, p *corev1.Pod) error {
 	return kube.Create(ctx, admitted)
 }
 
-// counters are the values of a counter by its label.
+// counters returns the values of a counter by its label.
 func counters(collectors []prometheus.Collector, label string) map[string]float64 {
 	found := map[string]float64{}
 	for _, c := range collectors {
@@ -120,7 +120,7 @@ func counters(collectors []prometheus.Collector, label string) map[string]float6
 	return found
 }
 
-// subsetsOf counts the pods of a namespace that nobody deletes by the subset that they were put into.
+// subsetsOf counts the pods of a namespace that are not being deleted, by their subset.
 func subsetsOf(t *testing.T, namespace string) map[string]int {
 	t.Helper()
 	var list corev1.PodList
@@ -152,10 +152,10 @@ func spreadIn(t *testing.T, namespace, target, subsets string) *appsv1beta1.Work
 	return spread
 }
 
-// WS-053, WS-076, WS-103, WS-112, WS-114: two managers admit 200 pods at once, then the removal of some, then others in their place: each
-// pod gets a subset, and no subset more than it may have.
+// WS-053, WS-076, WS-103, WS-112, WS-114: two managers handle the creation of 200 pods at once, then the removal of some, then others in
+// their place. Each pod gets a subset, and no subset gets more than it may have.
 func TestTwoManagersBookAtOnce(t *testing.T) {
-	// The namespace is left out by the webhooks, so that the pods are admitted here alone.
+	// The webhooks exclude the namespace, so that only this test handles the pods.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	replicas := []*bookingReplica{newBookingReplica(ctx, t), newBookingReplica(ctx, t)}
@@ -245,7 +245,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 			if diff := cmp.Diff(want, subsetsOf(t, name)); diff != "" {
 				t.Error(diff)
 			}
-			create(1) // one too many is admitted all the same (WS-077)
+			create(1) // one too many is accepted too, without a subset (WS-077)
 			want[""] = 1
 			if diff := cmp.Diff(want, subsetsOf(t, name)); diff != "" {
 				t.Error(diff)
@@ -254,7 +254,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 	}
 }
 
-// replicaSetIn makes a Deployment with a ReplicaSet, which nobody but the test looks after.
+// replicaSetIn makes a Deployment with a ReplicaSet, for which no controller runs.
 func replicaSetIn(t *testing.T, namespace string) metav1.OwnerReference {
 	t.Helper()
 	const spec = `spec: {replicas: 200, selector: {matchLabels: {app: web%[2]s}}, template: {metadata: {labels: {app: web%[2]s}}, spec: {containers: [{name: app, image: i}]}}}`
@@ -278,7 +278,7 @@ func replicaSetIn(t *testing.T, namespace string) metav1.OwnerReference {
 	return *metav1.NewControllerRef(replicaSet, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 }
 
-// jobIn makes a Job, which nobody but the test looks after.
+// jobIn makes a Job, for which no controller runs.
 func jobIn(t *testing.T, namespace string) metav1.OwnerReference {
 	t.Helper()
 	job := &batchv1.Job{}
@@ -291,7 +291,7 @@ func jobIn(t *testing.T, namespace string) metav1.OwnerReference {
 	return *metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))
 }
 
-// asksAbout waits until the API server asks about pods of a namespace, and their evictions.
+// asksAbout waits until the API server sends the pods of a namespace, and their evictions, to the webhook.
 func asksAbout(t *testing.T, namespace string) {
 	t.Helper()
 	if err := wait(func() error {
@@ -323,7 +323,7 @@ func asksAbout(t *testing.T, namespace string) {
 	}
 }
 
-// booked are the keys that the status of ws has for a subset of a version.
+// booked returns the keys of the bookings in the status of ws for a subset of a version.
 func booked(t *testing.T, namespace, version, subset string) (creating, deleting []string) {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
@@ -398,7 +398,7 @@ func TestPodsAreSpread(t *testing.T) {
 			tolerations++
 		}
 	}
-	if barriers := first.Spec.Containers[0].Env; tolerations != 1 || len(barriers) != 1 { // launch priority: both entries send it
+	if barriers := first.Spec.Containers[0].Env; tolerations != 1 || len(barriers) != 1 { // launch priority: both entries send the pod
 		t.Errorf("%v, %v", first.Spec.Tolerations, barriers)
 	}
 	generated := made("")
@@ -424,7 +424,7 @@ func TestPodsAreSpread(t *testing.T) {
 	if err := kube.SubResource("eviction").Create(t.Context(), generated, eviction); err != nil {
 		t.Fatal(err)
 	}
-	fourth := made("fourth") // the place is free at once
+	fourth := made("fourth") // the place is free again at once
 	if err := kube.Create(t.Context(), fourth); err != nil ||
 		fourth.Annotations[pub.MatchedWorkloadSpread] != `{"name":"ws","subset":"a"}` {
 		creating, deleting := booked(t, namespace, "versionIgnored", "a")
@@ -432,7 +432,7 @@ func TestPodsAreSpread(t *testing.T) {
 	}
 }
 
-// WS-072, WS-150: the bookings that the reference has written count; the version of the API that they were written in does not matter.
+// WS-072, WS-150: bookings that the reference has written count, in either version of the API.
 func TestSpreadTakeover(t *testing.T) {
 	const namespace = "spread-takeover"
 	if err := kube.Create(t.Context(),
@@ -492,8 +492,8 @@ func TestSpreadTakeover(t *testing.T) {
 	}
 }
 
-// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets, by shares of a number that
-// the caches hardly know yet.
+// WS-012, WS-053, WS-070, WS-114: the pods of a CloneSet that its controller makes at once get their subsets, by percentages of a number of
+// replicas that caches may not have yet.
 func TestCloneSetIsSpread(t *testing.T) {
 	const namespace = "spread-cloneset"
 	if err := kube.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
@@ -510,7 +510,7 @@ func TestCloneSetIsSpread(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "none",
 			Controller: new(true)}}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}}}
-	for i := range 100 { // until the API server has the condition; of no pods at all, a and b may have none
+	for i := range 100 { // until the API server has the condition; percentages of zero replicas leave no place in a and b
 		probe.Name = fmt.Sprintf("probe-%d", i)
 		p := probe.DeepCopy()
 		if err := kube.Create(t.Context(), p); err != nil {

@@ -26,7 +26,7 @@ import (
 // managerAddress is where the manager's webhooks answer.
 var managerAddress string
 
-// showCertificate makes the API server show a certificate to webhooks, as docs/manual/install.md tells, and returns the file of the
+// showCertificate makes the API server show a certificate to webhooks, as described in docs/manual/install.md, and returns the file of the
 // authority that signed it.
 func showCertificate(env *envtest.Environment, dir string) (authority string, err error) {
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "callers"}, NotAfter: time.Now().Add(time.Hour),
@@ -82,8 +82,8 @@ plugins:
 	return filepath.Join(dir, "ca.pem"), nil
 }
 
-// TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file the API server is answered, as all tests here show, and nobody else, whether
-// without a certificate or with one of another authority (OPS-049).
+// TestWebhooksAnswerNobodyElse: with --webhook-client-ca-file only the API server gets answers. Callers without a certificate, or with one
+// of another authority, get none (OPS-049).
 func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	foreign, err := tls.LoadX509KeyPair(showForeign(t))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	}
 	post := func(path string, certificates ...tls.Certificate) (int, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
-			Certificates: certificates}} //nolint:gosec // who answers is not in question
+			Certificates: certificates}} //nolint:gosec // the test is not about the server's certificate
 		defer transport.CloseIdleConnections()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+managerAddress+path,
 			bytes.NewReader([]byte("{}")))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestBadManifests: what cannot work is refused with 422, naming the field in the version that the user wrote (CS-020 to 035).
+// TestBadManifests: invalid manifests are refused with 422, naming the field in the version that the user wrote (CS-020 to 035).
 func TestBadManifests(t *testing.T) {
 	both := []string{"v1alpha1", "v1beta1"}
 	tests := map[string]struct {
@@ -161,7 +161,7 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// TestAcceptedManifests: what the reference refused without need is accepted (CS-341 to 343).
+// TestAcceptedManifests: manifests that the reference refused without need are accepted (CS-341 to 343).
 func TestAcceptedManifests(t *testing.T) {
 	for name, tt := range map[string]struct{ version, over string }{
 		"surge alone (CS-341)": {"v1beta1", `spec: {updateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}}`},
@@ -180,7 +180,7 @@ func TestAcceptedManifests(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatAreRefused: the selector is immutable (CS-032), InPlaceOnly takes only what qualifies (CS-033).
+// TestUpdatesThatAreRefused: the selector is immutable (CS-032), InPlaceOnly accepts only changes that qualify (CS-033).
 func TestUpdatesThatAreRefused(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		t.Run(version, func(t *testing.T) {

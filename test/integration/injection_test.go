@@ -30,11 +30,11 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// injecting makes a SidecarSet and waits until the API server asks about the pods that it selects by the labels.
+// injecting makes a SidecarSet and waits until the API server sends the pods that it selects by the labels.
 func injecting(t *testing.T, name, namespace, spec string, podLabels map[string]string) {
 	t.Helper()
 	set := operation("v1beta1", "SidecarSet", name, spec)
-	unstructured.RemoveNestedField(set.Object, "spec", "selector", "matchLabels", "side") // of the good manifest
+	unstructured.RemoveNestedField(set.Object, "spec", "selector", "matchLabels", "side") // it comes from the good manifest
 	if err := kube.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func injecting(t *testing.T, name, namespace, spec string, podLabels map[string]
 	if err := wait(func() error {
 		pod := probe.DeepCopy()
 		if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
-			if strings.Contains(err.Error(), "SidecarSet "+name) { // a refusal is an answer
+			if strings.Contains(err.Error(), "SidecarSet "+name) { // a refusal shows that the pod was sent
 				return nil
 			}
 			return err
@@ -72,8 +72,8 @@ func namesOf(containers []corev1.Container) string {
 	return strings.Join(names, " ")
 }
 
-// SS-003, SS-005, SS-006, SS-086, SS-102, SS-115, SS-180, SS-290 to SS-295: a pod is what the API server makes of it, with the sidecars;
-// pods from before get none, pods that do not match are not even asked about, and what is injected outlives its SidecarSet.
+// SS-003, SS-005, SS-006, SS-086, SS-102, SS-115, SS-180, SS-290 to SS-295: a pod gets its sidecars and the API server's defaults. Earlier
+// pods get none, pods that do not match are not sent to the webhook, and injected containers outlive their SidecarSet.
 func TestPodsGetSidecars(t *testing.T) {
 	labels := map[string]string{"ship-logs": "yes"}
 	early := sidecarPod("default", "early", labels)
@@ -105,7 +105,7 @@ func TestPodsGetSidecars(t *testing.T) {
 	if err := kube.Update(t.Context(), pod); err != nil || pod.Annotations[pub.SidecarSetInjectedList] != "shipping" {
 		t.Errorf("%v", err)
 	}
-	// SS-107: both entries send this one, and it is the same as if it were sent once.
+	// SS-107: both entries send this pod, and the result is the same as if one did.
 	twice := sidecarPod("default", "twice", labels)
 	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1",
 		Controller: new(true)}}
@@ -143,7 +143,7 @@ func TestPodsGetSidecars(t *testing.T) {
 	}
 }
 
-// SS-082, SS-D16: pods of a namespace that is made at the same moment get their sidecars, each of them.
+// SS-082, SS-D16: all pods of a namespace that is created at the same moment get their sidecars.
 func TestPodsOfNewNamespaces(t *testing.T) {
 	labels := map[string]string{"mesh": "on"}
 	namespace := func(name string) *corev1.Namespace {
@@ -171,7 +171,7 @@ func TestPodsOfNewNamespaces(t *testing.T) {
 	}
 }
 
-// SS-094, SS-131, SS-134, SS-D18: refusals name the SidecarSet and the field, and warnings reach who creates the pod.
+// SS-094, SS-131, SS-134, SS-D18: refusals name the SidecarSet and the field, and the client that creates the pod gets the warnings.
 func TestInjectionIsRefused(t *testing.T) {
 	labels := map[string]string{"refuse": "yes"}
 	injecting(t, "refusing", "default", `{spec: {selector: {matchLabels: {refuse: "yes"}}, initContainers: [{name: boot, image: i}],
@@ -191,7 +191,8 @@ func TestInjectionIsRefused(t *testing.T) {
 	}
 }
 
-// SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made, and its absence refuses.
+// SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made; if it is missing, pods are
+// refused.
 func TestNamedRevisions(t *testing.T) {
 	labels := map[string]string{"revised": "yes"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
@@ -233,8 +234,8 @@ func TestNamedRevisions(t *testing.T) {
 	}
 }
 
-// SS-090, SS-254, SS-D24: what a webhook before ours has done to the pod counts and stays, and launch priority that comes with the
-// SidecarSet holds for the sidecars.
+// SS-090, SS-254, SS-D24: changes of an earlier webhook count and stay, and a launch priority that the SidecarSet sets applies to the
+// sidecars.
 func TestInjectionAfterOtherWebhooks(t *testing.T) {
 	// The other webhook adds a label that the SidecarSet selects by, a container, and something to the pod's container.
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/test/story"
 )
 
-// ND-068, ND-069, ND-070: the token of a node daemon writes what concerns its node, and only status.
+// ND-068, ND-069, ND-070: with its token a node daemon can write only the objects of its node, and only their status.
 func TestNodeDaemonsAreIsolated(t *testing.T) {
 	data, err := os.ReadFile("../../config/rbac/isolation.yaml")
 	if err != nil {
@@ -109,7 +109,7 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 		}
 	}
 	report := `{"metadata":{"annotations":{"apps.kruise.io/runtime-containers-meta":"{}"}}}`
-	// The policy takes a moment to come into force.
+	// The policy takes a moment until it is enforced.
 	if err := wait(func() error {
 		if err := status(pod, report)(daemon("node-b")); !apierrors.IsForbidden(err) {
 			return fmt.Errorf("not refused: %w", errors.Join(err, errors.New("no policy yet")))

@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// launched is a pod whose containers a, b... have these launch priorities; an empty one is none.
+// launched returns a pod whose containers a, b... have these launch priorities; empty means none.
 func launched(name string, priorities ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	for i, priority := range priorities {
@@ -39,7 +39,7 @@ func remove(t *testing.T, object client.Object) {
 	}
 }
 
-// barrierIs waits until the pod's ConfigMap is the pod's and has exactly these keys.
+// barrierIs waits until the barrier ConfigMap belongs to the pod and has exactly these keys.
 func barrierIs(t *testing.T, pod *corev1.Pod, keys ...string) *corev1.ConfigMap {
 	t.Helper()
 	barrier := &corev1.ConfigMap{}
@@ -60,7 +60,7 @@ func barrierIs(t *testing.T, pod *corev1.Pod, keys ...string) *corev1.ConfigMap 
 	return barrier
 }
 
-// state makes the named containers ready and the others wait.
+// state makes the named containers ready and all others waiting.
 func state(t *testing.T, pod *corev1.Pod, ready string) {
 	t.Helper()
 	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
@@ -128,7 +128,7 @@ func TestLaunchPriorityAtCreation(t *testing.T) {
 	}
 }
 
-// ND-135 to ND-138, ND-142: keys come in the order of priorities, once, and again when they are lost.
+// ND-135 to ND-138, ND-142: keys are written in the order of priorities, once, and again if they are lost.
 func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 	pod := launched("launch-order", "", "5", "-5")
 	if err := kube.Create(t.Context(), pod); err != nil {
@@ -167,11 +167,11 @@ func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 	if err := kube.Delete(t.Context(), barrier); err != nil {
 		t.Fatal(err)
 	}
-	state(t, pod, "") // its node came up again
+	state(t, pod, "") // its node was restarted
 	barrierIs(t, pod, "p_-5", "p_0", "p_5")
 }
 
-// ND-139, ND-201: the ConfigMap of a former pod of the same name starts anew.
+// ND-139, ND-201: the ConfigMap of a former pod of the same name is replaced.
 func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 	for name, labels := range map[string]map[string]string{"launch-former": {pub.LaunchBarrier: "true"}, "launch-former-reference": nil} {
 		left := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-barrier", Labels: labels,
@@ -188,7 +188,7 @@ func TestLaunchPriorityAfterAFormerPod(t *testing.T) {
 	}
 }
 
-// ND-144: a ConfigMap of somebody else is left alone, which an event of the pod says, and when it has gone the pod's own comes.
+// ND-144: a foreign ConfigMap is not changed, which an event of the pod reports; after its deletion the pod's own is made.
 func TestLaunchPriorityWithAForeignConfigMap(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "launch-foreign-barrier",
 		Labels: map[string]string{pub.LaunchBarrier: "true"}}, Data: map[string]string{"own": "x"}}

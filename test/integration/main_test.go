@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package integration tests the manager against a real API server: admission, conversion, and what is sent when pods are created.
-// There is no kubelet. KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver.
+// Package integration tests the manager against a real API server: webhooks, conversion, and the requests that create pods. There is no
+// kubelet. KUBEBUILDER_ASSETS names the folder with etcd and kube-apiserver.
 package integration
 
 import (
@@ -43,9 +43,9 @@ const patience = time.Minute
 var (
 	kube      client.Client
 	apiServer *rest.Config
-	// sent are the bodies of the manager's creations of pods, as they left it.
+	// sent has the bodies of the manager's requests that create pods.
 	sent = &recorded{}
-	// writes are method and path of everything that the manager wrote.
+	// writes has method and path of all write requests of the manager.
 	writes = &recorded{}
 )
 
@@ -85,7 +85,7 @@ func run(m *testing.M) (int, error) {
 	if err := appsv1alpha1.AddToScheme(kube.Scheme()); err != nil {
 		return 0, err
 	}
-	// Not by envtest, which takes the conversion webhook out.
+	// Envtest is not used for this, because it removes the conversion webhook.
 	definitions, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil {
 		return 0, err
@@ -192,7 +192,7 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// recorded are bodies of requests.
+// recorded has texts of requests.
 type recorded struct {
 	mu     sync.Mutex
 	bodies []string
@@ -310,7 +310,7 @@ func pods(t *testing.T, name string) []corev1.Pod {
 	return list.Items
 }
 
-// names tells whether a refusal names the field or something below it.
+// names tells whether fields has the field or one below it.
 func names(fields map[string]string, field string) bool {
 	for name := range fields {
 		if name == field || strings.HasPrefix(name, field+".") || strings.HasPrefix(name, field+"[") {

@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// neighbours makes two namespaces: what is done in the second one must not reach the first.
+// neighbours makes two namespaces: writes in the second one must not affect the first.
 func neighbours(t *testing.T, name string) (mine, theirs string) {
 	t.Helper()
 	mine, theirs = name+"-mine", name+"-theirs"
@@ -31,7 +31,7 @@ func neighbours(t *testing.T, name string) (mine, theirs string) {
 	return mine, theirs
 }
 
-// makes creates objects, which go with the test.
+// makes creates objects, which are deleted after the test.
 func makes(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -42,7 +42,7 @@ func makes(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// untouched returns what was written to the objects since they were read or made.
+// untouched returns an error with the changes of the objects since they were read or made.
 func untouched(t *testing.T, objects ...client.Object) error {
 	t.Helper()
 	for _, object := range objects {
@@ -57,7 +57,7 @@ func untouched(t *testing.T, objects ...client.Object) error {
 	return nil
 }
 
-// Who may write pods in one namespace gives them the UID of a CloneSet in another one: that deletes none of its own pods for them.
+// A user gives pods in one namespace the UID of a CloneSet in another one: the CloneSet does not delete its own pods because of them.
 func TestPodsOfAnotherNamespace(t *testing.T) {
 	neighbour := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "neighbour"}}
 	set := cloneSet("v1beta1", "neighboured", `{"spec": {"replicas": 2}}`)
@@ -116,9 +116,9 @@ func TestPodsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write pods and ControllerRevisions in a namespace that a SidecarSet does not select makes them look injected, and broken: they
-// are neither counted nor upgraded, and take nothing of maxUnavailable; the pods of the namespaces that are selected are upgraded all the
-// same (SS-200 (part)).
+// In a namespace that a SidecarSet does not select, a user writes pods and ControllerRevisions that look injected and broken. They are
+// neither counted nor upgraded, and do not use maxUnavailable; the pods of the selected namespaces are upgraded nevertheless (SS-200
+// (part)).
 func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-sidecars"
 	mine, theirs := neighbours(t, name)
@@ -160,8 +160,8 @@ func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write pods in another namespace names a WorkloadSpread, and the UID of its workload, in them: the spread counts, ranks and books
-// its own pods alone (WS-150 (part)).
+// A user's pods in another namespace name a WorkloadSpread and the UID of its workload: the WorkloadSpread counts, ranks and books only its
+// own pods (WS-150 (part)).
 func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	const name = "neighboured-spread"
 	_, theirs := neighbours(t, name)
@@ -193,7 +193,7 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	podOf(t, replicas, name+"-2", "")
 	podOf(t, replicas, name+"-3", "")
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
-	for _, pod := range forged { // the deletion of a pod of that name is no deletion of a booked one
+	for _, pod := range forged { // the deletion of this pod must not count for a booked pod with the same name
 		if err := untouched(t, pod); err != nil {
 			t.Error(err)
 		}
@@ -206,8 +206,8 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 2 -1", "v1": "a 2 0, b 2 -1"})
 }
 
-// Who may write ContainerRecreateRequests in another namespace restarts nothing here, and takes no pod out of service: neither by the name
-// of a pod, nor by a pod of the same name of their own with forged labels (CRR-035 (part), CRR-046 (part)).
+// A user's ContainerRecreateRequests in another namespace restart nothing here, and take no pod out of service: neither by the name of a
+// pod, nor by an own pod of the same name with forged labels (CRR-035 (part), CRR-046 (part)).
 func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-restart"
 	mine, theirs := neighbours(t, name)
@@ -282,8 +282,8 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Who may write jobs in another namespace gets no credentials of this one by the name of a secret, and no job of theirs counts as one of a
-// list here, whatever its owner reference says (IMG-110 (part), IMG-150 (part)).
+// A user's jobs in another namespace get no credentials of this one by the name of a secret, and do not count as jobs of a list here,
+// whatever their owner references say (IMG-110 (part), IMG-150 (part)).
 func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 	const name = "neighboured-pulls"
 	mine, theirs := neighbours(t, name)
@@ -327,7 +327,7 @@ func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	told(t, hostile, "MissingPullSecret", "pull secret credentials does not exist in namespace "+theirs)
+	hasEvent(t, hostile, "MissingPullSecret", "pull secret credentials does not exist in namespace "+theirs)
 	if secrets := image.Spec.Images["registry.example.com/shop/secret"].PullSecrets; len(secrets) != 0 {
 		t.Errorf("pulled with %v", secrets)
 	}

@@ -49,7 +49,7 @@ func operation(version, kind, name, over string) *unstructured.Unstructured {
 	return u
 }
 
-// filled waits until the manager has filled the facts about its pod into a request; other kinds are complete when they are created.
+// filled waits until the manager has written the facts about the pod into a request; other kinds are complete when they are created.
 func filled(t *testing.T, u *unstructured.Unstructured) {
 	t.Helper()
 	if u.GetKind() != "ContainerRecreateRequest" {
@@ -68,8 +68,8 @@ func filled(t *testing.T, u *unstructured.Unstructured) {
 	}
 }
 
-// recreatable makes the pod of the manifests, with a container that runs, one that does not yet, and an init container, on a node that
-// a serverless provider has.
+// recreatable makes the pod of the manifests, with a container that runs, one that does not yet, and an init container, on a virtual node
+// of a serverless provider.
 func recreatable(t *testing.T) *corev1.Pod {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "recreated", Labels: map[string]string{"type": "virtual-kubelet"}}}
@@ -95,7 +95,7 @@ func recreatable(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// TestBadOperations: what cannot work is refused, in both versions unless one is named, with the field or the rule: by the webhooks with
+// TestBadOperations: invalid objects are refused, in both versions unless one is named, with the field or the rule: by the webhooks with
 // 400, by the schema with 422 (CRR-022 to 034, IMG-023 to 026, IMG-033 to 046).
 func TestBadOperations(t *testing.T) {
 	recreatable(t)
@@ -208,7 +208,7 @@ func TestBadOperations(t *testing.T) {
 			})
 		}
 	}
-	// CRR-016: what only the schema of v1beta1 knows; nothing that a webhook is asked about.
+	// CRR-016: rules that only the schema of v1beta1 has; the webhooks do not check them.
 	request := operation("v1beta1", crr, "schema", "")
 	if err := kube.Create(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -226,8 +226,8 @@ func TestBadOperations(t *testing.T) {
 	}
 }
 
-// TestOperationsAreCompleted: what the system writes is the same whichever version is written, and read in either (CRR-011, CRR-012,
-// CRR-035 to 038, CRR-145, IMG-021, IMG-022, IMG-031, IMG-032, IMG-045, IMG-195).
+// TestOperationsAreCompleted: what the system writes is the same for both versions, written or read (CRR-011, CRR-012, CRR-035 to 038,
+// CRR-145, IMG-021, IMG-022, IMG-031, IMG-032, IMG-045, IMG-195).
 func TestOperationsAreCompleted(t *testing.T) {
 	pod := recreatable(t)
 	const limits = `pullPolicy: {backoffLimit: 3, timeoutSeconds: 600}, completionPolicy: {type: Always}`
@@ -311,7 +311,7 @@ func fromYAML(t *testing.T, text string) any {
 	return value
 }
 
-// plain is a part of an object as a decoder of YAML has it, with the time of now for all times that are not those of the manifests.
+// plain returns a part of an object as a YAML decoder does, with the word now for all times that are not those of the manifests.
 func plain(t *testing.T, part any) any {
 	t.Helper()
 	data, err := yaml.Marshal(part)
@@ -327,7 +327,7 @@ func plain(t *testing.T, part any) any {
 	return fromYAML(t, strings.Join(lines, "\n"))
 }
 
-// written is what admission may write of the metadata; the controllers' own label of lists is left out.
+// written returns the metadata that the webhooks may write; the controllers' own label of lists is left out.
 func written(t *testing.T, object *unstructured.Unstructured) any {
 	t.Helper()
 	metadata := map[string]any{}
@@ -393,8 +393,8 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 	}
 }
 
-// TestRequestsBetweenReleases: a manager or daemon of the release before works in v1alpha1, on annotations, and one of this release in
-// v1beta1, on the status; each reads what the other wrote, and neither takes anything away (CRR-017, CRR-145 to 150, CRR-152).
+// TestRequestsBetweenReleases: a manager or daemon of the release before uses v1alpha1, with annotations, and one of this release v1beta1,
+// with the status. Each reads what the other wrote, and neither removes it (CRR-017, CRR-145 to 150, CRR-152).
 func TestRequestsBetweenReleases(t *testing.T) {
 	recreatable(t)
 	const acquired, snapshot = "crr.apps.kruise.io/unready-acquired", "crr.apps.kruise.io/sync-container-statuses"
@@ -434,7 +434,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		return found
 	}
 
-	// The new manager tells; the old daemon reads, and reports its part.
+	// The new manager writes the phase; the old daemon reads it, and writes its part.
 	merge("v1beta1", `{"status":{"phase":"Pending","containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":3,"containerID":"containerd://2"}],"conditions":[
 		{"type":"PreRecreateGrace","status":"True","reason":"PreRecreateGrace","message":"m","lastTransitionTime":"2026-01-01T10:00:00Z"},
 		{"type":"Other","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-01T09:00:00Z"}]}}`, true)
@@ -461,7 +461,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		t.Errorf("CRR-150: %s", diff)
 	}
 
-	// The old manager tells; the new daemon reads.
+	// The old manager writes; the new daemon reads.
 	merge("v1beta1", `{"status":{"conditions":null,"containerStatusSnapshot":null}}`, true)
 	if left := view("v1alpha1").GetAnnotations(); left[acquired] != "" || left[snapshot] != "" {
 		t.Errorf("CRR-150: stale values: %v", left)
@@ -492,8 +492,7 @@ type warned struct{ texts []string }
 
 func (w *warned) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
 
-// TestSecondRequestIsWarned: the second request for a pod is accepted, and whoever writes it is told that another one comes first
-// (CRR-164).
+// TestSecondRequestIsWarned: the second request for a pod is accepted, with a warning that another one comes first (CRR-164).
 func TestSecondRequestIsWarned(t *testing.T) {
 	recreatable(t)
 	first := operation("v1beta1", "ContainerRecreateRequest", "first", "")
@@ -522,7 +521,7 @@ func TestSecondRequestIsWarned(t *testing.T) {
 	}
 }
 
-// TestManualExamples: the API server, with all webhooks, takes every complete example of the manual (IMG-159, IMG-219).
+// TestManualExamples: the API server, with all webhooks, accepts every complete example of the manual (IMG-159, IMG-219).
 func TestManualExamples(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "manual"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-7"},
@@ -557,7 +556,7 @@ func TestManualExamples(t *testing.T) {
 				t.Errorf("%s: %v\n%s", page, err, block)
 			}
 			if !strings.HasPrefix(object.GetAPIVersion(), "apps.kruise.io/") {
-				continue // part of one, or of another's
+				continue // a part of an example, or of another API group
 			}
 			if object.GetKind() != "NodeImage" {
 				object.SetNamespace("default")

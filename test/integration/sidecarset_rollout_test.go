@@ -36,7 +36,7 @@ const (
 	sidecarRecordTimes = "2026-01-01T00:00:00Z"
 )
 
-// injectedPod is a pod of one application container as injection leaves it (SS-295).
+// injectedPod returns a pod with one application container as it is after injection (SS-295).
 func injectedPod(namespace, name, set, hash, without, revision, container, image string, labels map[string]string) *corev1.Pod {
 	record := func(hash, more string) string {
 		return fmt.Sprintf(`{%q:{"updateTimestamp":%q,"hash":%q,"sidecarSetName":%q,"sidecarList":[%q]%s}}`, set, sidecarRecordTimes, hash,
@@ -73,7 +73,7 @@ func running(ctx context.Context, pod *corev1.Pod, restarts int32) error {
 	return kube.Status().Update(ctx, pod)
 }
 
-// createSidecarLegacy makes what the reference leaves behind of a SidecarSet: the object, its revision, a pod that was injected, and one
+// createSidecarLegacy makes the objects of a SidecarSet as the reference wrote them: the SidecarSet, its revision, an injected pod, and one
 // that was upgraded in place.
 func createSidecarLegacy(ctx context.Context) error {
 	for _, name := range []string{managerNamespace, sidecarNamespace} {
@@ -123,7 +123,7 @@ func createSidecarLegacy(ctx context.Context) error {
 	return kube.Status().Update(ctx, set)
 }
 
-// rolled makes a SidecarSet that tests roll out.
+// rolled makes a SidecarSet for tests of rollouts.
 func rolled(t *testing.T, name string) {
 	t.Helper()
 	object := operation("v1beta1", "SidecarSet", name,
@@ -162,8 +162,8 @@ func rollsTo(t *testing.T, name string, want ...int32) *appsv1beta1.SidecarSet {
 	return set
 }
 
-// told waits for an event about an object.
-func told(t *testing.T, object client.Object, reason, words string) {
+// hasEvent waits for an event about an object.
+func hasEvent(t *testing.T, object client.Object, reason, words string) {
 	t.Helper()
 	if err := wait(func() error {
 		var list eventsv1.EventList
@@ -181,10 +181,10 @@ func told(t *testing.T, object client.Object, reason, words string) {
 	}
 }
 
-// TestSidecarSetTakeover: what the reference left behind is written by nobody when the manager starts, and the next upgrade goes on from it
-// (SS-183, SS-184, SS-204 (part), SS-276, SS-292, SS-295).
+// TestSidecarSetTakeover: a starting manager does not write the objects of the reference, and the next upgrade continues from them (SS-183,
+// SS-184, SS-204 (part), SS-276, SS-292, SS-295).
 func TestSidecarSetTakeover(t *testing.T) {
-	rolled(t, "newcomer") // when that has been seen, the other has been, too
+	rolled(t, "newcomer") // when this one has been reconciled, the other has been too
 	rollsTo(t, "newcomer", 0, 0, 0, 0)
 	for _, about := range []string{"/namespaces/" + sidecarNamespace + "/", "/sidecarsets/" + shipperName,
 		"/controllerrevisions/" + shipperRevision} {
@@ -244,9 +244,9 @@ func follow(t *testing.T, namespace, container, image string, n int) {
 	}
 }
 
-// TestSidecarSetRollout: images change one pod at a time and nothing else does; what cannot be upgraded is said on the pod and on the
-// SidecarSet, and taken back when it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part), SS-226
-// (part), SS-260 to SS-262, SS-D20, SS-D23).
+// TestSidecarSetRollout: images change one pod at a time and nothing else does. If pods cannot be upgraded, conditions of the pods and an
+// event of the SidecarSet say so until it is possible again (SS-190 (part), SS-204 (part), SS-211 (part), SS-219 (part), SS-225 (part),
+// SS-226 (part), SS-260 to SS-262, SS-D20, SS-D23).
 func TestSidecarSetRollout(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rolled"}}
 	if err := kube.Create(t.Context(), namespace); err != nil {
@@ -298,14 +298,14 @@ func TestSidecarSetRollout(t *testing.T) {
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:3"},{"op":"add","path":"/spec/containers/0/env","value":[{"name":"A","value":"b"}]}]`)
 	rollsTo(t, "mover", 3, 0, 3, 0)
-	told(t, set, "NotUpgradablePods", "3 pods cannot be upgraded in place and keep their containers until made anew: only images can change in a running pod. What differs, by number of pods: 3: mover: env")
+	hasEvent(t, set, "NotUpgradablePods", "3 pods cannot be upgraded in place and keep their containers until made anew: only images can change in a running pod. What differs, by number of pods: 3: mover: env")
 	upgradable(t, `{"mover":false}`)
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:2"},{"op":"remove","path":"/spec/containers/0/env"}]`)
 	rollsTo(t, "mover", 3, 3, 3, 3)
 	upgradable(t, `{"mover":true}`)
 
 	change(`[{"op":"replace","path":"/spec/containers/0/image","value":"example.com/side:4"},{"op":"replace","path":"/spec/updateStrategy/partition","value":3}]`)
-	told(t, set, "HeldBackByPartition", "partition 3 alone holds back 3 pods")
+	hasEvent(t, set, "HeldBackByPartition", "partition 3 alone holds back 3 pods")
 
 	if err := kube.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestSidecarSetRollout(t *testing.T) {
 	upgradable(t, `{}`) // SS-261
 }
 
-// upgradable waits for what the condition of pod p0 says.
+// upgradable waits until the condition of pod p0 has the message.
 func upgradable(t *testing.T, message string) {
 	t.Helper()
 	if err := wait(func() error {

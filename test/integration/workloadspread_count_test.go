@@ -31,7 +31,7 @@ func spreadNode(t *testing.T, name, zone string) {
 
 const spreadTemplate = `{metadata: {labels: {app: %s%s}}, spec: {containers: [{name: c, image: "app:%s"}]}}`
 
-// replicaSet makes what the Deployment's controller, which does not run here, makes of a template.
+// replicaSet makes the ReplicaSet that the Deployment's controller, which does not run here, would make.
 func replicaSet(t *testing.T, deployment *unstructured.Unstructured, version string) *unstructured.Unstructured {
 	t.Helper()
 	name := deployment.GetName()
@@ -56,7 +56,7 @@ func podOf(t *testing.T, set *unstructured.Unstructured, name, node string) {
 		name, labels, set.GetName(), set.GetUID(), node))
 }
 
-// counted shows a list of a status: name, replicas and missing replicas of each subset.
+// counted formats a list of a status: name, replicas and missing replicas of each subset.
 func counted(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	var parts []string
 	for _, s := range list {
@@ -69,7 +69,7 @@ func counted(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// countsBecome waits for what the lists of a status show, by version; the list of all pods is that of version "".
+// countsBecome waits until the lists of a status are as given, by version; the list of all pods has version "".
 func countsBecome(t *testing.T, name string, want map[string]string) {
 	t.Helper()
 	spread := &appsv1beta1.WorkloadSpread{}
@@ -112,8 +112,8 @@ func ranked(t *testing.T, app string, want map[string]string) {
 	}
 }
 
-// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that were there are found and ranked, a rollout
-// is counted apart, and nothing is written that is there.
+// WS-003, WS-085, WS-120, WS-121, WS-141 to WS-145, WS-154, WS-161 to WS-164, WS-178: pods that existed before are found and ranked, a
+// rollout is counted by version, and nothing is written twice.
 func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	const name = "spread-before"
 	for _, zone := range []string{"a", "b", "c"} {
@@ -131,7 +131,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
   {name: a, maxReplicas: 1, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-a]}]}, patch: {metadata: {labels: {pool: a}}}},
   {name: b, requiredNodeSelector: {matchExpressions: [{key: zone, operator: In, values: [%s-b]}]}}]}}`, name, name, name, name))
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
-	// Of the two in a the first by name goes first, or the newer one: that is the same here.
+	// Of the two pods in a, the first by name is deleted first, or the newer one, which is the same pod here.
 	ranked(t, name, map[string]string{name + "-p1": "a -100", name + "-p2": "a 200", name + "-p3": "b 100", name + "-p4": " -300"})
 	pod := &corev1.Pod{}
 	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name + "-p1"}, pod); err != nil ||
@@ -155,7 +155,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 		t.Errorf("%d writes of pods at rest", n)
 	}
 
-	// The next version: the ReplicaSet of the Deployment's template is the latest one, and its pods fill the subsets anew.
+	// In the next version the ReplicaSet of the Deployment's template is the latest one, and its pods fill the subsets again.
 	second := replicaSet(t, deployment, "v2")
 	if err := kube.Patch(t.Context(), deployment,
 		client.RawPatch(types.MergePatchType,
@@ -169,7 +169,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	ranked(t, name, map[string]string{name + "-p1": "a -200", name + "-p2": "a 100", name + "-p3": "b 200", name + "-p4": " -300",
 		name + "-q1": "a 200", name + "-q2": "b 100"})
 
-	// A pod that is gone frees its place, whatever the webhook booked for it.
+	// A deleted pod frees its place, also if the webhook has a booking for it.
 	for _, pod := range []string{"-p1", "-p2", "-p3", "-p4"} {
 		if err := kube.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + pod}},
 			client.GracePeriodSeconds(0)); err != nil {
@@ -196,7 +196,7 @@ func TestBookingsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	countsBecome(t, name, map[string]string{"": "a 0 2, b 0 -1"})
-	told(t, spread, "CreatePodFailed", "lost of subset a")
+	hasEvent(t, spread, "CreatePodFailed", "lost of subset a")
 	// WS-121: a change of the replicas is a change of the quotas.
 	if err := kube.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`))); err != nil {
 		t.Fatal(err)

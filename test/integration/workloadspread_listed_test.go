@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale; when it is taken off the list the status stays, and that
-// is told.
+// WS-016, WS-020, WS-024, WS-026: a kind that a user lists is spread by its scale. When it is removed from the list, the status stays, and
+// an event says so.
 func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	const number = `{type: object, properties: {replicas: {type: integer}}}`
 	made(t, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: games.integration.example.com},
@@ -45,7 +45,7 @@ func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	}
 	another := document(t, `{apiVersion: apps.kruise.io/v1beta1, kind: WorkloadSpread, metadata: {namespace: default, name: another}, spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Game, name: another},
 		subsets: [{name: a}]}}`)
-	if err := wait(func() error { // until the list is read again: what is new is not supported then
+	if err := wait(func() error { // until the list is read again: new objects are not supported then
 		err := kube.Create(t.Context(), another.DeepCopy(), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "not listed") {
 			return fmt.Errorf("answer %w", err)
@@ -57,7 +57,7 @@ func TestWorkloadSpreadOfAListedKind(t *testing.T) {
 	if err := kube.Patch(t.Context(), target, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":8}}`))); err != nil {
 		t.Fatal(err)
 	}
-	told(t, spread, "ReplicasUnknown", "an administrator has not listed it")
+	hasEvent(t, spread, "ReplicasUnknown", "an administrator has not listed it")
 	countsBecome(t, "chess", map[string]string{"": "a 0 2, b 0 -1"})
 }
 

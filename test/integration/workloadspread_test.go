@@ -33,7 +33,7 @@ func made(t *testing.T, document string) *unstructured.Unstructured {
 	return object
 }
 
-// refusedFields are the fields that an answer of that code names.
+// refusedFields returns the fields that an answer with that code names.
 func refusedFields(t *testing.T, err error, code int32) []string {
 	t.Helper()
 	var status apierrors.APIStatus
@@ -47,7 +47,7 @@ func refusedFields(t *testing.T, err error, code int32) []string {
 	return fields
 }
 
-// WS-030 to WS-045: what cannot work is refused with its field, in both versions; node selectors and tolerations by the rules of this API
+// WS-030 to WS-045: invalid objects are refused with the field, in both versions; node selectors and tolerations by the rules of this API
 // server.
 func TestBadWorkloadSpreads(t *testing.T) {
 	for name, test := range map[string]struct{ beta, field, text string }{
@@ -188,7 +188,7 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 	})
 }
 
-// WS-010, WS-180: what is sent is stored; either version shows it under its names.
+// WS-010, WS-180: what is sent is stored, and both versions show it under their names.
 func TestWorkloadSpreadVersions(t *testing.T) {
 	const patch = `{metadata: {labels: {b: "1"}}, spec: {hologram: {x: 1}}}`
 	alpha := operation("v1alpha1", "WorkloadSpread", "versions", `{spec: {targetRef: {name: versions}, targetFilter: {selector: {matchLabels: {a: b}}, replicasPathList: [spec.replicas]}, subsets: [{name: a, maxReplicas: 30%,

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kindsOfPods are what admission is measured with.
+// kindsOfPods are the pods whose admission is measured.
 var kindsOfPods = []string{"pod of a CloneSet", "pod of others"}
 
-// situation is what is in the cluster while pods are admitted. Kinds that change pods at their admission add situations here.
+// situation is a state of the cluster in which the admission of pods is measured. Kinds that change pods at admission add situations here.
 type situation struct {
 	name    string
 	prepare func(context.Context, *bench) error
@@ -28,7 +28,7 @@ func situations() []situation {
 	return []situation{{name: "no rules for pods", prepare: func(context.Context, *bench) error { return nil }}}
 }
 
-// admission measures dry-run creations, which pass all of admission and store nothing: first without our webhooks, then with them.
+// admission measures dry-run creations, which go through all webhooks and store nothing: first without our webhooks, then with them.
 func admission(ctx context.Context, b *bench) error {
 	if err := b.startManager(ctx); err != nil {
 		return err
@@ -99,7 +99,7 @@ func rounds() int {
 	return 1000
 }
 
-// admit creates pods of each kind in turn, dry, and returns how long each took.
+// admit creates pods of each kind in turn, by dry runs, and returns how long each took.
 func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) (map[string][]time.Duration, error) {
 	took := map[string][]time.Duration{}
 	for i := range n {
@@ -130,7 +130,7 @@ func millis(all []time.Duration, percentile int) float64 {
 	return float64(all[(len(all)-1)*percentile/100].Microseconds()) / 1000
 }
 
-// webhookCalls is how often the API server has called any webhook.
+// webhookCalls returns how often the API server has called any webhook.
 func (b *bench) webhookCalls(ctx context.Context) (float64, error) {
 	body, err := b.kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -152,7 +152,8 @@ func (b *bench) webhookCalls(ctx context.Context) (float64, error) {
 
 var webhookKinds = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
-// withoutWebhooks removes all webhook configurations, with the manager that would put them right, until the returned function is called.
+// withoutWebhooks removes all webhook configurations, and stops the manager, which would restore them, until the returned function is
+// called.
 func (b *bench) withoutWebhooks(ctx context.Context) (func(context.Context) error, error) {
 	if err := b.manager.stop(ctx); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// auditLog reads what the API server writes about every write, from a position on.
+// auditLog reads the API server's audit log of writes, from a position on.
 type auditLog struct {
 	path     string
 	position int64
@@ -44,7 +44,7 @@ func (w writes) total() int {
 	return n
 }
 
-// writeLog tells what clients write.
+// writeLog counts what clients write.
 type writeLog interface {
 	// read adds to counts what a client wrote since the last read.
 	read(counts *writes, agent string) error
@@ -60,7 +60,7 @@ func (a *auditLog) skip() error {
 	return nil
 }
 
-// read adds to counts what the client wrote since the last read. Agents are told apart by how they begin.
+// read adds to counts what the client wrote since the last read. Agents are distinguished by their prefix.
 func (a *auditLog) read(counts *writes, agent string) error {
 	file, err := os.Open(a.path)
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// ours is the namespace of what the manager manages, others that of what it does not.
+	// ours is the namespace of objects that the manager manages, others that of all other objects.
 	ours, others = "perf", "perf-bare"
 	// bareAgent is the user agent of the bare client; everything else that the harness does has another one, which it begins with.
 	bareAgent, harnessAgent = "afloat-perf-bare", "afloat-perf"
 )
 
-// bench is what scenarios work with.
+// bench has what scenarios use.
 type bench struct {
 	kube    kubernetes.Interface
 	bare    kubernetes.Interface
@@ -36,11 +36,11 @@ type bench struct {
 	agent   string
 	cluster string
 	report  *report
-	// server is there instead of a cluster in scenario fast.
+	// server takes the place of a cluster in scenario fast.
 	server *fastserver.Server
 }
 
-// log tells what clients write from now on.
+// log returns a log of what clients write from now on.
 func (b *bench) log() (writeLog, error) {
 	if b.server != nil {
 		return &servedWrites{b.server, b.server.Written()}, nil
@@ -49,7 +49,7 @@ func (b *bench) log() (writeLog, error) {
 	return log, log.skip()
 }
 
-// load is how busy the machine is.
+// load returns how busy the machine is.
 func (b *bench) load() load {
 	pid := 0
 	if b.manager != nil {
@@ -116,7 +116,7 @@ func typed(config *rest.Config, agent string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// startManager starts the manager and waits until it is ready and admits CloneSets.
+// startManager starts the manager and waits until it is ready and its webhooks accept CloneSets.
 func (b *bench) startManager(ctx context.Context) error {
 	if err := b.manager.start(ctx); err != nil {
 		return err
@@ -237,8 +237,8 @@ func (b *bench) quiet(ctx context.Context, log writeLog) (writes, error) {
 	return w, err
 }
 
-// lostPods counts the pods that the cluster itself took out of service, because it had not heard of their nodes for too long. What is
-// measured then is not the manager alone.
+// lostPods counts the pods that the cluster itself took out of service, because it had not heard of their nodes for too long. If there are
+// any, the figures are not those of the manager alone.
 func lostPods(log writeLog) (int, error) {
 	var w writes
 	err := log.read(&w, "kube-controller-manager/")

@@ -20,7 +20,7 @@ const bareParallel = 32
 // gate is the readiness gate of pods that are updated in place.
 const gate = "InPlaceUpdateReady"
 
-// bareClient does what no manager can avoid, and nothing else: it decides nothing, reads nothing and looks after nothing.
+// bareClient sends only the writes that no manager can avoid: it decides nothing and reads nothing.
 type bareClient struct {
 	kube      kubernetes.Interface
 	namespace string
@@ -79,7 +79,7 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 		}); err != nil {
 			return err
 		}
-		// Earlier the scheduler and the node write to it too, which costs the API server more.
+		// Before that, the scheduler and the node write to the pod too, which costs the API server more.
 		started := c.pods.expect(pod.Name, func() bool { return c.pods.pods[pod.Name].running == image })
 		if _, err := c.pods.wait(ctx, "pod "+pod.Name+" starts", started); err != nil {
 			return err
@@ -92,8 +92,8 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 	return begin, end, err
 }
 
-// update moves n pods to the image by three writes each: out of service, image, into service. At most limit pods are out of service
-// at a time; each counts until it is seen ready again.
+// update moves n pods to the image by three writes each: out of service, image, into service. At most limit pods are out of service at a
+// time; each counts until the watch shows it ready again.
 func (c *bareClient) update(ctx context.Context, n, limit int, image string) (begin, end time.Time, err error) {
 	all := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
 	budget := make(chan struct{}, limit)
@@ -143,7 +143,7 @@ func (c *bareClient) remove(ctx context.Context, n int) (begin, end time.Time, e
 	return begin, end, err
 }
 
-// fill makes n pods that nobody manages, at once bound to a node, so that they cost the cluster as little as possible.
+// fill makes n pods without a controller, which are bound to a node at once, so that they cost the cluster as little as possible.
 func (c *bareClient) fill(ctx context.Context, n, nodes int) error {
 	ready := c.pods.expect("", func() bool { return c.pods.ready == n })
 	err := each(n, func(i int) error {

@@ -53,7 +53,7 @@ type sets struct {
 	spec func(image string) corev1.PodSpec
 	// annotations are those of the pods.
 	annotations map[string]string
-	// complete, if there is one, completes a CloneSet as webhooks would.
+	// complete, if not nil, completes a CloneSet as the webhooks would.
 	complete func(set map[string]any) ([]byte, error)
 }
 
@@ -116,7 +116,7 @@ func (s *sets) create(ctx context.Context, name string, replicas int, unavailabl
 	return err
 }
 
-// admitted tries whether a CloneSet would be taken.
+// admitted tries by a dry run whether a CloneSet would be accepted.
 func (s *sets) admitted(ctx context.Context) error {
 	return s.create(ctx, "admitted", 1, "100%", metav1.DryRunAll)
 }
@@ -127,14 +127,14 @@ func (s *sets) image(ctx context.Context, name, image string) error {
 	return err
 }
 
-// scale goes by the subresource, which needs no manager.
+// scale uses the subresource, which needs no manager.
 func (s *sets) scale(ctx context.Context, name string, replicas int) error {
 	_, err := s.resource().Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas),
 		metav1.PatchOptions{}, "scale")
 	return err
 }
 
-// settled waits until the status tells what has become of the spec.
+// settled waits until the status shows that the spec is carried out.
 func (s *sets) settled(ctx context.Context, name string, replicas int) error {
 	status := ""
 	err := poll(ctx, "status of "+name, 200*time.Millisecond, func(ctx context.Context) (bool, error) {

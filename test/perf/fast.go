@@ -25,7 +25,7 @@ import (
 	"github.com/afloat-project/afloat/test/perf/fastserver"
 )
 
-// fastDelay is after what time the server of scenario fast answers, unless PERF_DELAY says otherwise.
+// fastDelay is the time after which the server of scenario fast answers, unless PERF_DELAY says otherwise.
 const fastDelay = time.Millisecond
 
 // servedWrites are writes as the server of scenario fast counts them.
@@ -40,7 +40,7 @@ func (s *servedWrites) read(counts *writes, agent string) error {
 	}
 	now := s.server.Written()
 	for name, w := range now {
-		if !strings.HasPrefix(name+`"`, agent) { // as they stand in an audit log
+		if !strings.HasPrefix(name+`"`, agent) { // as in an audit log
 			continue
 		}
 		add := func(to, now, before map[string]int) {
@@ -60,8 +60,8 @@ func (s *servedWrites) read(counts *writes, agent string) error {
 // again begins the names of the steps of the bare client after the manager's.
 const again = "again: "
 
-// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, since on a machine that
-// is shared what others do matters more than on a slow server.
+// fast measures the manager on an API server that costs nothing. The bare client is measured before and after it, because other load on a
+// shared machine matters more than with a slow server.
 func fast(ctx context.Context, b *bench) (err error) {
 	debug.SetGCPercent(400) // the server must not take time from the manager
 	dir, err := os.MkdirTemp("", "afloat-perf-")
@@ -145,7 +145,7 @@ func fastPart(ctx context.Context, b *bench, pods *observer, names []string, siz
 	return err
 }
 
-// judgeFast compares sets of the same size with what is promised.
+// judgeFast compares sets of the same size with the targets.
 func judgeFast(ctx context.Context, b *bench, count, size int) error {
 	create, update, _, profile := fastSteps(b, count, size)
 	for _, step := range []struct {
@@ -162,7 +162,7 @@ func judgeFast(ctx context.Context, b *bench, count, size int) error {
 	return b.reportShares(ctx, profile, update)
 }
 
-// serveFast starts the server, with all that the manager looks for, and prepares the manager.
+// serveFast starts the server, with all objects that the manager needs, and prepares the manager.
 func serveFast(ctx context.Context, b *bench, dir string) error {
 	kubelets := &fastserver.Kubelets{Nodes: 25, Bind: time.Millisecond, Start: 5 * time.Millisecond, Restart: 5 * time.Millisecond,
 		Ready: time.Millisecond, End: 2 * time.Millisecond}
@@ -225,7 +225,7 @@ func completeSet(set map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := map[string]any{} // no Go types
+	plain := map[string]any{} // without Go types
 	if err := json.Unmarshal(document, &plain); err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func completeSet(set map[string]any) ([]byte, error) {
 	return patch.Apply(document)
 }
 
-// install creates what an installation has that the manager looks for: definitions and webhooks.
+// install creates the objects of an installation that the manager needs: definitions and webhooks.
 func install(ctx context.Context, config *rest.Config) error {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -288,7 +288,7 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
 		ports[i] = listener.Addr().String()
-		defer func() { _ = listener.Close() }() // not before all are found, so that they differ
+		defer func() { _ = listener.Close() }() // only after all ports are found, so that they differ
 	}
 	m := &manager{ready: "http://" + ports[0] + "/readyz", metric: "http://" + ports[1] + "/metrics", pprof: "http://" + ports[2], dir: dir,
 		log: filepath.Join(dir, "manager.log")}
@@ -309,7 +309,7 @@ func fastManager(ctx context.Context, dir, kubeconfig string) (*manager, error) 
 	return m, nil
 }
 
-// tail is the end of a file.
+// tail returns the end of a file.
 func tail(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

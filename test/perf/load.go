@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// load tells how busy the machine is, and how much of that is not ours: figures taken beside other work are worth little.
+// load measures how busy the machine is, and how much of that is other work: figures that are taken beside other work are unreliable.
 type load struct {
-	// busy and all are the CPU seconds of the machine, used and there; measured those of the cluster, the manager and the harness.
+	// busy and all are the used and the available CPU seconds of the machine; measured are those of the cluster, the manager and the
+	// harness.
 	busy, all, measured float64
 }
 
@@ -23,7 +24,7 @@ func readLoad(cluster string, manager int) load {
 	line, _, _ := strings.Cut(string(b), "\n")
 	for i, field := range strings.Fields(line)[1:] {
 		v, err := strconv.ParseFloat(field, 64)
-		if err != nil || i > 7 { // guests are counted with their users
+		if err != nil || i > 7 { // guest time is part of user time
 			break
 		}
 		l.all += v / ticks
@@ -39,7 +40,8 @@ func readLoad(cluster string, manager int) load {
 	return l
 }
 
-// processesOf returns the cluster's processes, this one and the manager, which has no cluster about it in scenario fast; 0 is none.
+// processesOf returns the processes of the cluster, this one and the manager, which scenario fast runs outside a cluster; 0 means no
+// manager.
 func processesOf(cluster string, manager int) []int {
 	pids := []int{os.Getpid()}
 	if cluster == "" && manager != 0 {
@@ -68,7 +70,7 @@ func (l load) others(before load) float64 {
 	return max(0, (l.busy-before.busy)-(l.measured-before.measured)) / all
 }
 
-// disturbed notes in the report that others were computing during a step, or that the cluster itself disturbed it.
+// disturbed notes in the report that other programs used the CPU during a step, or that the cluster itself disturbed it.
 func (r *report) disturbed(p *phase) {
 	if p.Lost > 0 {
 		r.note("During %q the cluster took pods out of service %d times because simulated nodes were late: repeat the measurement.", p.Name,

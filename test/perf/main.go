@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// limit is how long one scenario may take at all; one that is stuck ends earlier, see patience.
+// limit is how long one scenario may take; one in which nothing happens ends earlier, see patience.
 const limit = 40 * time.Minute
 
 func main() {
@@ -60,7 +60,7 @@ func run(ctx context.Context) error {
 	}
 	begin := time.Now()
 	err = s.run(ctx, b)
-	// Whatever happened, the manager that was started here ends here.
+	// The manager that was started here is stopped here, also after an error.
 	err = errors.Join(err, b.manager.stop(context.WithoutCancel(ctx)))
 	if err != nil {
 		return fmt.Errorf("scenario %s: %w", s.name, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// metrics is what is read of a program that serves the usual metrics of controller-runtime and Go.
+// metrics are read from a program that serves the usual metrics of controller-runtime and Go.
 type metrics struct {
 	// requests to the API server, by method, reads and events included.
 	requests map[string]float64

@@ -15,7 +15,7 @@ import (
 // patience is how long nothing at all may happen before a scenario gives up.
 const patience = 2 * time.Minute
 
-// podState is what is looked at of a pod.
+// podState has what is read of a pod.
 type podState struct {
 	uid, image, running string
 	restarts            int32
@@ -144,7 +144,7 @@ func (o *observer) count(s podState, by int) {
 	}
 }
 
-// expect returns a channel that tells when holds held first; it is asked under the lock at every event.
+// expect returns a channel that gets the time when holds first returned true; holds is called under the lock at every event.
 func (o *observer) expect(pod string, holds func() bool) <-chan time.Time {
 	g := &goal{pod: pod, holds: holds, reached: make(chan time.Time, 1)}
 	o.mu.Lock()
@@ -181,7 +181,7 @@ func (o *observer) wait(ctx context.Context, what string, reached <-chan time.Ti
 	}
 }
 
-// String tells how things stand.
+// String describes the state of the pods.
 func (o *observer) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -205,7 +205,7 @@ type budgetWatch struct {
 	image        string
 	since        time.Time
 	most         int
-	// used and all are the pods' seconds not ready, and those the budget allows, until every pod has begun to move.
+	// used is the sum of the pods' unready seconds, and all what the budget allows, until every pod has begun to move.
 	used, all, full float64
 	down            float64 // pods' seconds not ready until the end
 	over            bool    // every pod has begun
@@ -218,7 +218,7 @@ func (o *observer) watchBudget(pods, budget int, image string) {
 	o.budget = &budgetWatch{pods: pods, budget: budget, image: image, since: time.Now()}
 }
 
-// endBudget ends the measurement. What it tells of the use of the budget is about the time until every pod had begun to move.
+// endBudget ends the measurement. The use of the budget is measured until every pod had begun to move.
 func (o *observer) endBudget() *budgetUse {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,7 +231,7 @@ func (o *observer) endBudget() *budgetUse {
 	return use
 }
 
-// advance accounts for the time that ends with an event, before it is taken in.
+// advance accounts for the time before an event.
 func (b *budgetWatch) advance(now time.Time, o *observer) {
 	seconds := now.Sub(b.since).Seconds()
 	b.since = now

@@ -158,7 +158,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// This process is a process: what is read of the manager can be read of it.
+// The figures that are read of the manager's process can be read of the test's own process.
 func TestProcess(t *testing.T) {
 	p := process{os.Getpid()}
 	m, err := p.memory()

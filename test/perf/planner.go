@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// planner runs the Go benchmarks of the planner and reports what they tell.
+// planner runs the Go benchmarks of the planner and reports their results.
 func planner(ctx context.Context, b *bench) error {
 	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^BenchmarkMake$", "-benchmem", "./internal/kinds/cloneset")
 	var out bytes.Buffer

@@ -46,7 +46,7 @@ func (p process) cpu() (float64, error) {
 	return (user + system) / ticks, errors.Join(err1, err2)
 }
 
-// memory in MiB: resident now, at most since resetPeak, and proportional, in which what is shared counts only once.
+// memory in MiB: resident now, its peak since resetPeak, and proportional, in which shared memory counts only once.
 type memory struct {
 	RSS  float64 `json:"rssMiB"`
 	Peak float64 `json:"peakMiB"`
@@ -76,7 +76,7 @@ func (p process) memory() (memory, error) {
 	return m, nil
 }
 
-// resetPeak makes the peak begin anew; where the kernel does not allow it the peak is that of the whole life.
+// resetPeak resets the peak. If the kernel does not allow it, the peak is that of the whole lifetime.
 func (p process) resetPeak() {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.pid), []byte("5"), 0)
 }
@@ -88,11 +88,11 @@ type manager struct {
 	ready, metric string
 	pprof         string
 	dir           string
-	// log, if there is one, is the file of what the manager prints, which then runs as a child of this process.
+	// log, if not empty, is the file for the manager's output; the manager then runs as a child of this process.
 	log string
 }
 
-// newManager reads from the environment what the manager is; see doc.go.
+// newManager reads from the environment how to run the manager; see doc.go.
 func newManager() (*manager, error) {
 	m := &manager{run: strings.Fields(os.Getenv("PERF_RUN")), ready: os.Getenv("PERF_READY"), metric: os.Getenv("PERF_METRICS"),
 		pprof: os.Getenv("PERF_PPROF")}
@@ -150,7 +150,7 @@ func (m *manager) startHere() error {
 		err := command.Start()
 		started <- err
 		if err == nil {
-			_ = command.Wait() // how it ended is seen by stop
+			_ = command.Wait() // stop checks how it ended
 		}
 	}()
 	if err := <-started; err != nil {
@@ -177,7 +177,7 @@ func (m *manager) stop(ctx context.Context) error {
 	return poll(ctx, "the manager ends", 20*time.Millisecond, func(context.Context) (bool, error) { return !p.alive(), nil })
 }
 
-// isReady asks the manager whether it is.
+// isReady asks the manager whether it is ready.
 func (m *manager) isReady(ctx context.Context) (bool, error) {
 	if !m.alive() {
 		return false, errors.New("the manager ended while it was awaited")

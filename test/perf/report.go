@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// report is what is kept of a run.
+// report is the stored result of a run.
 type report struct {
 	Scenario string   `json:"scenario"`
 	About    string   `json:"about"`
@@ -26,7 +26,7 @@ type report struct {
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// machine describes what was measured on, without naming it.
+// machine describes the machine of the measurement, without its name.
 type machine struct {
 	Cores      int     `json:"cores"`
 	CPU        string  `json:"cpu"`
@@ -34,7 +34,7 @@ type machine struct {
 	System     string  `json:"system"`
 	Go         string  `json:"go"`
 	Kubernetes string  `json:"kubernetes,omitempty"`
-	// Load is the load average of the last minute before the run: above 1 others were computing too.
+	// Load is the load average of the last minute before the run: above 1 other programs used the CPU too.
 	Load string `json:"loadBefore"`
 }
 
@@ -74,14 +74,14 @@ type budgetUse struct {
 	Down float64 `json:"downSecondsPerPod"`
 }
 
-// figure is one number that belongs to no phase.
+// figure is one number that does not belong to a phase.
 type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
-// target is one promise and what became of it.
+// target is one target and whether it was reached.
 type target struct {
 	Name     string `json:"name"`
 	Promised string `json:"promised"`

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// atRest measures what the manager does while there is nothing to do, and what an event of a single pod brings about.
+// atRest measures what the manager does while there is nothing to do, and what an event of a single pod causes.
 func atRest(ctx context.Context, b *bench) error {
 	const count, size = 50, 100
 	if err := b.startManager(ctx); err != nil {
@@ -22,7 +22,7 @@ func atRest(ctx context.Context, b *bench) error {
 	defer pods.close()
 	minute, err := b.managerStep(ctx, "one minute of rest", count*size, func(ctx context.Context) (begin, end time.Time, err error) {
 		begin = time.Now()
-		select { // the minute is what is measured
+		select { // one minute is measured
 		case <-time.After(time.Minute):
 		case <-ctx.Done():
 		}
@@ -41,7 +41,7 @@ func atRest(ctx context.Context, b *bench) error {
 	return podEvents(ctx, b, pods, names)
 }
 
-// podEvents touches one pod of every set, one after the other, and counts how often sets are looked at for that.
+// podEvents touches one pod of every set, one after the other, and counts how often sets are reconciled because of that.
 func podEvents(ctx context.Context, b *bench, pods *observer, names []string) error {
 	one := map[string]string{}
 	for pod := range pods.snapshot() {

@@ -50,13 +50,12 @@ func scenarios() []scenario {
 	)
 }
 
-// ceiling measures the bare client, with as many pods as tell its speed: creation, update with at most percent of the pods out of
-// service, deletion.
+// ceiling measures the bare client with n pods: creation, update with at most percent of the pods out of service, deletion.
 func ceiling(ctx context.Context, b *bench, n, percent int) error {
 	return ceilingOf(ctx, b, "", n, percent)
 }
 
-// ceilingOf is ceiling with steps whose names begin like that.
+// ceilingOf is like ceiling; the names of its steps begin with what.
 func ceilingOf(ctx context.Context, b *bench, what string, n, percent int) error {
 	n = min(n, 1000)
 	pods, err := observe(ctx, b.kube, others)
@@ -128,7 +127,7 @@ func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
 	return err
 }
 
-// judgeBare compares the bare client with 5,000 pods with the kept report of 1,000: what it is slower by is the cluster's.
+// judgeBare compares the bare client with 5,000 pods with the stored report of 1,000: if it is slower, the reason is the cluster.
 func judgeBare(r *report, n int, percents []int) {
 	small := readReport(os.Getenv("PERF_REPORTS"), "ceiling")
 	if n != 5000 || small == nil {
@@ -197,14 +196,14 @@ func oneSet(ctx context.Context, b *bench, n, percent int) error {
 	return nil
 }
 
-// paced measures a rollout that waits for the pods: there the budget is in use as far as the manager sees to it.
+// paced measures a rollout that waits for the pods: it shows how much of the budget the manager keeps in use.
 func paced(ctx context.Context, b *bench) error {
 	b.sets.annotations = map[string]string{"afloat.dev/simulated-restart": "5s", "afloat.dev/simulated-restart-at-most": "15s"}
 	return oneSet(ctx, b, 1000, 10)
 }
 
-// measureUpdate moves all pods of the sets in place to an image; that a pod is replaced, or more than the budget are out of service,
-// is an error.
+// measureUpdate moves all pods of the sets in place to an image; it is an error if a pod is replaced, or if more pods than the budget are
+// out of service.
 func measureUpdate(ctx context.Context, b *bench, pods *observer, names []string, n, percent int, image string) error {
 	return updateSets(ctx, b, pods, updateStep(percent), b.report.Scenario, names, n, percent, image)
 }
@@ -253,7 +252,7 @@ func updateSets(ctx context.Context, b *bench, pods *observer, name, profile str
 	return nil
 }
 
-// judge compares with what is promised of creation and updates.
+// judge compares creation and updates with their targets.
 func judge(r *report, percent int) {
 	if p, bare := r.find(stepCreate, false), r.find(stepCreate, true); p != nil && bare != nil {
 		r.atLeast("creation, part of the ceiling", 100*p.PodsPerSecond/bare.PodsPerSecond, 95, "%")
@@ -277,7 +276,7 @@ func judge(r *report, percent int) {
 	r.atMost("update, pods out of service", float64(p.Budget.Most), float64(p.Budget.Budget), "")
 }
 
-// judgeGrowth compares 5,000 pods with the kept report of 1,000.
+// judgeGrowth compares 5,000 pods with the stored report of 1,000.
 func judgeGrowth(r *report, n, percent int) {
 	if n != 5000 {
 		return

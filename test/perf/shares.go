@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// areas are what the manager's CPU time goes to; a stack counts for the first of which one of its functions has a part in its name.
+// areas are what the manager spends CPU time on. A stack counts for the first area of which a part occurs in the name of one of its
+// functions.
 var areas = []struct {
 	name  string
 	parts []string
@@ -69,7 +70,7 @@ func areaOf(functions []string) string {
 	return "other"
 }
 
-// reportShares reports what the CPU time of a step went to, if profiles were taken.
+// reportShares reports what the CPU time of a step was spent on, if profiles were taken.
 func (b *bench) reportShares(ctx context.Context, profile, step string) error {
 	dir := os.Getenv("PERF_PROFILES")
 	files, err := filepath.Glob(filepath.Join(dir, profile+".cpu-*"))

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// How pods are created where SidecarSets are: at a pace, whatever the answers take, so that one slow answer does not spare the next.
+// pace is how many pods per second are created with SidecarSets, no matter how long answers take, so that a slow answer does not delay the
+// next request.
 const pace = 100 // a second
 
 // sidecarSetCounts are the numbers of SidecarSets that creation is measured with. One of them selects the pods that get a sidecar.
@@ -66,7 +67,7 @@ func (b *bench) createSidecarSet(ctx context.Context, i int) error {
 	return nil
 }
 
-// injectionIs waits until the last of n SidecarSets is in force.
+// injectionIs waits until the last of n SidecarSets injects its sidecar.
 func (b *bench) injectionIs(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
@@ -86,7 +87,7 @@ func (b *bench) createPaced(ctx context.Context, i int, sidecar string) (*corev1
 	return b.kube.CoreV1().Pods(others).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// measurePaced creates pods, dry, half of them with the label that a SidecarSet selects, and reports how long each took.
+// measurePaced creates pods by dry runs, half of them with the label that a SidecarSet selects, and reports how long each took.
 func (b *bench) measurePaced(ctx context.Context, situation string) error {
 	kinds := map[string]string{"pod that SidecarSets select": "0", "pod of others": ""}
 	return b.paced(ctx, situation, pace, slices.Sorted(maps.Keys(kinds)), func(ctx context.Context, kind string, i int) error {

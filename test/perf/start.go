@@ -38,7 +38,7 @@ func startUp(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer pods.close()
-	// The pods of others come while the manager is away: what it holds then comes from its start alone.
+	// The other pods are created while the manager is stopped, so that its memory comes from its start alone.
 	if err := b.manager.stop(ctx); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func startUp(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	// Something to be done waits for the manager: a pod that is missing.
+	// One pod is missing, so that the manager has something to do.
 	written := pods.expect("", func() bool { return len(pods.pods) == count*size+1 })
 	if err := b.sets.scale(ctx, names[0], size+1); err != nil {
 		return err
@@ -78,7 +78,7 @@ func startUp(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.report.figure("start with 10,000 pods: CPU until then", cpu, "s")
-	select { // what is steady: the manager gives memory back once more half a minute after its start
+	select { // wait for steady memory: the manager frees memory again half a minute after its start
 	case <-time.After(time.Until(begin.Add(40 * time.Second))):
 	case <-ctx.Done():
 		return ctx.Err()
@@ -101,7 +101,7 @@ func startUp(ctx context.Context, b *bench) error {
 
 type restingMemory struct{ rss, heap float64 }
 
-// memoryAtRest waits until the manager writes nothing any more and reports its memory, before and after a collection of garbage.
+// memoryAtRest waits until the manager writes nothing any more and reports its memory, before and after a garbage collection.
 func (b *bench) memoryAtRest(ctx context.Context, when string) (restingMemory, error) {
 	log := &auditLog{path: b.audit}
 	if err := log.skip(); err != nil {
@@ -127,14 +127,14 @@ func (b *bench) memoryAtRest(ctx context.Context, when string) (restingMemory, e
 	return restingMemory{rss: m.RSS, heap: heap}, nil
 }
 
-// cacheMemory is what the full-object cache tells of itself, in MiB.
+// cacheMemory is the memory that the full-object cache reports, in MiB.
 type cacheMemory struct {
 	memory
 	Heap float64
 	Pods int
 }
 
-// fullCache runs this program once more, with a cache that keeps every pod whole.
+// fullCache runs this program as a child, with a cache that keeps every pod whole.
 func fullCache(ctx context.Context) (cacheMemory, error) {
 	var m cacheMemory
 	self, err := os.Executable()
@@ -172,7 +172,7 @@ func holdFullCache(ctx context.Context) error {
 	if m.memory, err = self.memory(); err != nil {
 		return err
 	}
-	runtime.GC() // for the heap alone: what the manager gives back to the system is up to it, so it is here
+	runtime.GC() // for the heap alone; as in the manager, Go decides which memory it gives back to the system
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	m.Heap = float64(stats.HeapAlloc) / (1 << 20)

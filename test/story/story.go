@@ -39,13 +39,13 @@ const (
 	pollEvery = 200 * time.Millisecond
 )
 
-// Pod is what the story tells about one pod.
+// Pod is what the story records about one pod.
 type Pod struct {
 	Name, UID, Node, IP           string
 	ImageBefore, ImageAfter       string
 	RestartsBefore, RestartsAfter int32
 	NotReady                      time.Duration
-	// Recreated: the pod was not there before the update, or something of it changed that an update in place keeps.
+	// Recreated: the pod did not exist before the update, or something changed that an update in place keeps.
 	Recreated bool
 }
 
@@ -92,7 +92,7 @@ func Apply(ctx context.Context, c client.Client, manifest string) error {
 	return nil
 }
 
-// Play plays the whole story and returns what became of each pod that it ends with.
+// Play plays the whole story and returns the result for each pod that exists at the end.
 func (s *Story) Play(ctx context.Context) ([]Pod, error) {
 	if err := s.Clean(ctx); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *Story) Play(ctx context.Context) ([]Pod, error) {
 	return compare(before, after, notReady), nil
 }
 
-// Clean removes what an earlier play left.
+// Clean removes the objects of an earlier run.
 func (s *Story) Clean(ctx context.Context) error {
 	set := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := s.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {

@@ -11,8 +11,8 @@ import (
 
 // Conversion of CloneSets (CS-250 to CS-258). Both directions are total and lose nothing: no stored object fails to convert.
 //
-// Most fields have a place in both versions and are carried over by the plain conversions of this file. What these would not give
-// back is kept aside, see cloneset_remainder.go.
+// Most fields have a place in both versions and are carried over by the plain conversions of this file. What these would lose on the way
+// back is kept in an annotation, see cloneset_remainder.go.
 //
 // The API server forbids a conversion webhook to change anything of the metadata but labels and annotations; nothing else is changed.
 
@@ -48,7 +48,7 @@ func CloneSetFromV1beta1(in *v1beta1.CloneSet) *CloneSet {
 	return out
 }
 
-// plainToBeta carries over what has a place in v1beta1 (CS-250 to CS-254).
+// plainToBeta converts the fields that v1beta1 has (CS-250 to CS-254).
 func plainToBeta(in *CloneSet) *v1beta1.CloneSet {
 	in = in.DeepCopy()
 	spec := &in.Spec
@@ -117,7 +117,7 @@ func plainToBeta(in *CloneSet) *v1beta1.CloneSet {
 	case InPlaceIfPossibleCloneSetUpdateStrategyType, InPlaceOnlyCloneSetUpdateStrategyType:
 		target.Type = v1beta1.RollingUpdateCloneSetUpdateStrategyType
 		rolling.PodUpdatePolicy = v1beta1.CloneSetPodUpdatePolicy(strategy.Type)
-	default: // OnDelete, or a type that nobody knows: it stays visible as such.
+	default: // OnDelete, or an unknown type, which stays as it is.
 		target.Type = v1beta1.CloneSetUpdateStrategyType(strategy.Type)
 	}
 	if !isEmptyRolling(&rolling) {
@@ -126,7 +126,7 @@ func plainToBeta(in *CloneSet) *v1beta1.CloneSet {
 	return out
 }
 
-// plainToAlpha carries over what has a place in v1alpha1 (CS-250 to CS-254).
+// plainToAlpha converts the fields that v1alpha1 has (CS-250 to CS-254).
 func plainToAlpha(in *v1beta1.CloneSet) *CloneSet {
 	in = in.DeepCopy()
 	spec := &in.Spec
@@ -252,8 +252,8 @@ func (p *preDownload) field(strategy *pub.InPlaceUpdateStrategy) *intstr.IntOrSt
 	return p.get(strategy)
 }
 
-// annotationToField moves a recognised annotation into the field, unless the field has a value: it wins (CS-256). Text that is no
-// integer is not recognised and stays, for the controller may make something of it (a percentage, CS-345).
+// annotationToField moves a recognised annotation into the field, unless the field has a value, which wins (CS-256). A text that is not an
+// integer stays in the annotation, because the controller may understand it (a percentage, CS-345).
 func (p *preDownload) annotationToField(annotations map[string]string, strategy **pub.InPlaceUpdateStrategy) {
 	text, ok := annotations[p.key]
 	if !ok {
@@ -275,7 +275,8 @@ func (p *preDownload) annotationToField(annotations map[string]string, strategy 
 	p.set(*strategy, &value)
 }
 
-// fieldToAnnotation moves the field into the annotation. Without a field an annotation that would be recognised is stale and goes.
+// fieldToAnnotation moves the field into the annotation. If the field is not set, an annotation that would be recognised is outdated and
+// removed.
 func (p *preDownload) fieldToAnnotation(annotations *map[string]string, strategy *pub.InPlaceUpdateStrategy) {
 	value := p.field(strategy)
 	if value == nil {

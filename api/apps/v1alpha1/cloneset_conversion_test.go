@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 )
 
-// filler makes objects with all fields at random, and puts the values that matter to conversion where they matter.
+// filler makes objects with random values in all fields, and uses the values that matter to conversion where they matter.
 func filler(seed int64) *randfill.Filler {
 	pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }
 	meta := func(labels, annotations *map[string]string, c randfill.Continue) {
@@ -69,7 +69,7 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// visible is the JSON of an object without the private annotation, which is no part of what users see.
+// visible returns the JSON of an object without the private annotation, which users do not see.
 func visible(t interface{ Fatalf(string, ...any) }, object any) any {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -93,7 +93,7 @@ func visible(t interface{ Fatalf(string, ...any) }, object any) any {
 	return value
 }
 
-// CS-250 to CS-258: both round trips lose nothing, inputs stay as they are, and the private annotation never gathers.
+// CS-250 to CS-258: both round trips lose nothing, inputs stay as they are, and the private annotation never accumulates.
 func TestConversionLosesNothing(t *testing.T) {
 	const rounds = 1000
 	for seed := range int64(rounds) {
@@ -153,7 +153,7 @@ func fromJSON[T any](t *testing.T, text string) *T {
 	return value
 }
 
-// CS-258: objects without the private annotation, as they are stored by the reference, convert to what they mean in either direction.
+// CS-258: objects without the private annotation, as the reference stores them, convert correctly in both directions.
 func TestPlainForms(t *testing.T) {
 	cases := map[string]struct{ alpha, beta string }{
 		"CS-251 reuse off": {
@@ -227,7 +227,7 @@ func TestMissingPolicyIsReCreate(t *testing.T) {
 	}
 }
 
-// CS-255, CS-256: whoever changes something in one version is not overruled by what the other version had put aside.
+// CS-255, CS-256: a change in one version wins over what the annotation keeps of the other version.
 func TestChangesWinOverWhatWasPutAside(t *testing.T) {
 	t.Run("field cleared in v1beta1 does not come back from annotations", func(t *testing.T) {
 		alpha := &CloneSet{}
@@ -268,8 +268,8 @@ func TestChangesWinOverWhatWasPutAside(t *testing.T) {
 	})
 }
 
-// CS-256: the annotation holds what conversion put aside. Whoever writes it by hand gets no type or policy past admission, which saw the
-// v1alpha1 form.
+// CS-256: the annotation keeps what conversion wrote. A user who writes it by hand cannot get a type or policy past the webhook, which saw
+// the v1alpha1 form.
 func TestAnnotationCannotSmuggleATypeIn(t *testing.T) {
 	for given, was := range map[string]string{
 		"ReCreate":          `{"type":"Bogus"}`,
@@ -287,7 +287,7 @@ func TestAnnotationCannotSmuggleATypeIn(t *testing.T) {
 	}
 }
 
-// Any edit of a converted form survives the way back, whatever was put aside.
+// Any edit of a converted object survives the way back, whatever the annotation keeps.
 func TestEditsOfTheOtherFormSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := filler(rapid.Int64().Draw(t, "seed"))

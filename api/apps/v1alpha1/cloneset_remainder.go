@@ -11,16 +11,16 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// What the plain conversions do not give back is found by trying: after each conversion the result is converted back, and every
-// piece that differs from the input is put into the annotation pub.ConversionData of the result, with the form in which it appears
-// there. The way back drops the annotation (CS-256) and restores those pieces whose appearance was not changed meanwhile. Whoever
-// changes a field in either version therefore always wins over what was put aside (CS-255: no resurrection). Objects without the
-// annotation, as the reference stores them, just have nothing put aside (CS-258).
+// What the plain conversions lose on the way back is found by trying: after each conversion the result is converted back, and every piece
+// that differs from the input is put into the annotation pub.ConversionData of the result, with the form in which it appears there. The way
+// back drops the annotation (CS-256) and restores those pieces whose appearance was not changed meanwhile. So a change of a field in either
+// version always wins over the annotation (CS-255: no resurrection). For objects without the annotation, as the reference stores them,
+// there is nothing to restore (CS-258).
 
-// remainder maps the name of a piece to what was put aside.
+// remainder is the content of the annotation, by the name of the piece.
 type remainder map[string]held
 
-// held is one piece put aside: as it was in its own version, and as it appears in the other.
+// held is one piece in the annotation: as it was in its own version, and as it appears in the other.
 type held struct {
 	Was json.RawMessage `json:"was"`
 	As  json.RawMessage `json:"as"`
@@ -86,7 +86,7 @@ var strategyPiece = piece{
 			present = strategy.RollingUpdate.PodUpdatePolicy
 		}
 		if alphaType(form.Type, form.Policy) != alphaType(strategy.Type, present) {
-			return // not put aside by us: an annotation must not say what admission did not see
+			return // conversion did not write it: the annotation must not set what the webhooks did not see
 		}
 		strategy.Type = form.Type
 		if strategy.RollingUpdate == nil && form.Rolling {
@@ -162,7 +162,7 @@ func settingPiece(p *preDownload) piece {
 	}
 }
 
-// inPlacePiece is the presence of inPlaceUpdateStrategy, which conversion makes to hold what annotations said.
+// inPlacePiece is the presence of inPlaceUpdateStrategy, which conversion adds for settings that were annotations.
 var inPlacePiece = piece{
 	name:  "inPlaceUpdateStrategy",
 	alpha: func(c *CloneSet) any { return c.Spec.UpdateStrategy.InPlaceUpdateStrategy != nil },
@@ -203,7 +203,7 @@ func setInPlace(c *v1beta1.CloneSet, strategy *pub.InPlaceUpdateStrategy) {
 	c.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = strategy
 }
 
-// restoreBeta restores the piece in out, made from in, if in still shows it as it did when it was put aside.
+// restoreBeta restores the piece in out, the conversion of in, if in still has the form that the annotation expects.
 func (p piece) restoreBeta(from remainder, in *CloneSet, out *v1beta1.CloneSet) {
 	if h, ok := from[p.name]; ok && sameJSON(h.As, encode(p.alpha(in))) {
 		p.setBeta(out, h.Was)
@@ -217,7 +217,7 @@ func (p piece) restoreAlpha(from remainder, in *v1beta1.CloneSet, out *CloneSet)
 	}
 }
 
-// holdAlpha puts the piece of in aside if back, the conversion of out, does not give it.
+// holdAlpha keeps the piece of in in the annotation if back, the conversion of out, does not have it.
 func (p piece) holdAlpha(to remainder, in, back *CloneSet, out *v1beta1.CloneSet) {
 	if was := encode(p.alpha(in)); !bytes.Equal(was, encode(p.alpha(back))) {
 		to[p.name] = held{Was: was, As: encode(p.beta(out))}
@@ -231,7 +231,7 @@ func (p piece) holdBeta(to remainder, in, back *v1beta1.CloneSet, out *CloneSet)
 	}
 }
 
-// takeRemainder removes the private annotation and returns its content; content that is not ours counts as none.
+// takeRemainder removes the private annotation and returns its content; unreadable content counts as none.
 func takeRemainder(object metav1.Object) remainder {
 	annotations := object.GetAnnotations()
 	text, ok := annotations[pub.ConversionData]
@@ -281,7 +281,7 @@ func encode(value any) json.RawMessage {
 
 func decode(data json.RawMessage, into any) bool { return json.Unmarshal(data, into) == nil }
 
-// sameJSON compares encodings of one form; somebody may have reformatted the annotation.
+// sameJSON compares encodings of one form, because the annotation may have been reformatted.
 func sameJSON(a, b json.RawMessage) bool {
 	var left, right bytes.Buffer
 	if json.Compact(&left, a) != nil || json.Compact(&right, b) != nil {

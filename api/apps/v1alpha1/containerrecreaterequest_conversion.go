@@ -12,13 +12,13 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Conversion of ContainerRecreateRequests (CRR-145 to CRR-152). Both directions are total. What v1alpha1 keeps in annotations is a list
-// of the status in v1beta1; an annotation that cannot be read stays where it is and means nothing (CRR-146, CRR-147). Conditions that
-// have no annotation are put aside in pub.ConversionData and come back from there (CRR-149).
+// Conversion of ContainerRecreateRequests (CRR-145 to CRR-152). Both directions are total. What v1alpha1 keeps in annotations is in lists
+// of the status in v1beta1; an unreadable annotation stays as it is and has no effect (CRR-146, CRR-147). Conditions that have no
+// annotation are kept in pub.ConversionData and restored from there (CRR-149).
 
 // recreateRemainder is what pub.ConversionData of a v1alpha1 object holds.
 type recreateRemainder struct {
-	// Conditions of the v1beta1 object, if the annotation does not say the same.
+	// Conditions of the v1beta1 object, if the annotation does not contain all of them.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -152,8 +152,7 @@ func (in *ContainerRecreateRequest) UnreadableAnnotations() []string {
 	return keys
 }
 
-// mergeGrace returns the conditions with PreRecreateGrace as the annotation says: whoever changed the annotation is not overruled by what
-// was put aside.
+// mergeGrace returns the conditions with PreRecreateGrace as the annotation says: a changed annotation wins over pub.ConversionData.
 func mergeGrace(conditions []metav1.Condition, annotations map[string]string) []metav1.Condition {
 	since, ok := readGrace(annotations)
 	var merged []metav1.Condition

@@ -49,7 +49,7 @@ func daemonFiller(seed int64) *randfill.Filler {
 	)
 }
 
-// CRR-145, CRR-149, CRR-150, CRR-151: both round trips lose nothing, whatever stands in the annotations, and inputs stay as they are.
+// CRR-145, CRR-149, CRR-150, CRR-151: both round trips lose nothing for any content of the annotations, and inputs stay as they are.
 func TestRecreateConversionLosesNothing(t *testing.T) {
 	for seed := range int64(300) {
 		f := daemonFiller(seed)
@@ -141,7 +141,7 @@ func quote(text string) string {
 	return string(data)
 }
 
-// CRR-146, CRR-147: what cannot be read is named, so that a warning can be given; empty means nothing.
+// CRR-146, CRR-147: unreadable annotations are named, for a warning; an empty one is ignored.
 func TestUnreadableAnnotationsAreNamed(t *testing.T) {
 	crr := &ContainerRecreateRequest{}
 	crr.Annotations = map[string]string{pub.RecreateContainerStatuses: "x", pub.RecreateUnreadyAcquired: "y"}
@@ -154,8 +154,8 @@ func TestUnreadableAnnotationsAreNamed(t *testing.T) {
 	}
 }
 
-// CRR-150: annotations that an older release left on the v1beta1 object do not come back, and a time changed in v1alpha1 wins over what
-// was put aside.
+// CRR-150: annotations that an older release left on the v1beta1 object are not restored, and a time that was changed in v1alpha1 wins over
+// what the annotation keeps.
 func TestRecreateStaleValuesDoNotReappear(t *testing.T) {
 	beta := &v1beta1.ContainerRecreateRequest{}
 	beta.Annotations = map[string]string{pub.RecreateContainerStatuses: `[{"name":"old"}]`,
@@ -178,7 +178,7 @@ func TestRecreateStaleValuesDoNotReappear(t *testing.T) {
 	}
 }
 
-// IMG-196, IMG-197: modes survive v1alpha1, the annotation does not gather, and nil and empty stay what they are.
+// IMG-196, IMG-197: modes survive v1alpha1, the annotation does not accumulate, and nil and empty stay what they are.
 func TestNodeImageConversionLosesNothing(t *testing.T) {
 	for seed := range int64(300) {
 		f := daemonFiller(seed)

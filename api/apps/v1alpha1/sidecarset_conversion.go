@@ -12,8 +12,8 @@ import (
 )
 
 // Conversion of SidecarSets (SS-270 to SS-276). Both directions are total. spec.namespace is a namespaceSelector in v1beta1, and an
-// annotation there remembers it (SS-271, SS-274). The custom version is a label in v1alpha1; a v1beta1 object may have that label beside
-// another version, or without one: what cannot be told apart is put aside in pub.ConversionData (SS-275).
+// annotation there remembers it (SS-271, SS-274). The custom version is a label in v1alpha1; a v1beta1 object may have that label with a
+// different spec.customVersion, or without one: pub.ConversionData then keeps both (SS-275).
 
 // sidecarRemainder is what pub.ConversionData of a v1alpha1 object holds.
 type sidecarRemainder struct {
@@ -22,7 +22,7 @@ type sidecarRemainder struct {
 	Version string `json:"customVersion"`
 }
 
-// presented is the label that a v1alpha1 object shows.
+// presented returns the label of the v1alpha1 object.
 func (r sidecarRemainder) presented() string {
 	if r.Version != "" {
 		return r.Version
@@ -49,7 +49,7 @@ func (in *SidecarSet) ToV1beta1() *v1beta1.SidecarSet {
 		if label == held.presented() {
 			out.Spec.CustomVersion = held.Version
 		}
-		if label == held.presented() || held.Version != "" { // the label was something else than the version that was changed here
+		if label == held.presented() || held.Version != "" { // the changed label differed from the version
 			setKey(&out.Labels, pub.SidecarSetCustomVersion, held.Label)
 		}
 	}
@@ -76,7 +76,8 @@ func SidecarSetFromV1beta1(in *v1beta1.SidecarSet) *SidecarSet {
 	return out
 }
 
-// DroppedNamespaceSelector returns the namespaceSelector that spec.namespace wins over, nil if there is none or both say the same (SS-273).
+// DroppedNamespaceSelector returns the namespaceSelector that is dropped because spec.namespace wins, nil if there is none or both are
+// equal (SS-273).
 func (in *SidecarSet) DroppedNamespaceSelector() *metav1.LabelSelector {
 	given := in.Spec.NamespaceSelector
 	if in.Spec.Namespace == "" || given == nil || equality.Semantic.DeepEqual(given, selectorOf(in.Spec.Namespace)) {

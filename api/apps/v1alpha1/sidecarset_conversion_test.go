@@ -13,7 +13,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// SS-270, SS-274 to SS-276: both round trips lose nothing, whichever of label, version, namespace and selector there are, and inputs stay.
+// SS-270, SS-274 to SS-276: both round trips lose nothing, for any combination of label, version, namespace and selector, and inputs stay
+// as they are.
 func TestSidecarSetConversionLosesNothing(t *testing.T) {
 	for seed := range int64(400) {
 		pick := func(c randfill.Continue, values ...string) string { return values[c.Intn(len(values))] }
@@ -59,7 +60,7 @@ func TestSidecarSetConversionLosesNothing(t *testing.T) {
 		f.Fill(alpha)
 		alpha.TypeMeta = metav1.TypeMeta{}
 		if alpha.Spec.Namespace != "" {
-			alpha.Spec.NamespaceSelector = nil // which it wins over
+			alpha.Spec.NamespaceSelector = nil // the namespace wins over it
 		}
 		if diff := cmp.Diff(plainJSON(t, alpha), plainJSON(t, SidecarSetFromV1beta1(alpha.ToV1beta1()))); diff != "" {
 			t.Fatalf("seed %d: v1alpha1 -> v1beta1 -> v1alpha1 (-in +out):\n%s", seed, diff)
@@ -125,7 +126,7 @@ func TestSidecarSetConversion(t *testing.T) {
 	}
 }
 
-// SS-273: what is dropped can be told.
+// SS-273: a dropped selector is returned, for a warning.
 func TestDroppedNamespaceSelector(t *testing.T) {
 	for manifest, want := range map[string]bool{
 		`{spec: {namespace: ns}}`:                                                                         false,

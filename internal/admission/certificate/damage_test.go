@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// off returns a replica whose clock is off by so much. The clock goes on with that of the world when it is stepped, too.
+// off returns a replica whose clock is wrong by the duration. The test has to step its clock together with that of the world.
 func (w *world) off(t *testing.T, by time.Duration) (*Keeper, *testclock.FakeClock) {
 	t.Helper()
 	clock := testclock.NewFakeClock(w.clock.Now().Add(by))
@@ -174,7 +174,7 @@ func TestAWrongClockDoesNotShortenAChangeOfTheAuthority(t *testing.T) {
 	}
 }
 
-// stubborn makes patches of one kind fail until it is told otherwise.
+// stubborn makes patches of one kind fail until allow is called.
 func (w *world) stubborn(kind string) (allow func()) {
 	refused := true
 	w.WithWatch = interceptor.NewClient(w.WithWatch,
@@ -188,8 +188,8 @@ func (w *world) stubborn(kind string) (allow func()) {
 	return func() { refused = false }
 }
 
-// OPS-042: one object that cannot be brought in line keeps neither the others from it nor the replica from being called: what it serves is
-// what all others trust. It is told of until it can.
+// OPS-042: if one object cannot be updated, the others are updated nevertheless and the replica stays ready, since all others trust what it
+// serves. The failure is reported until the update succeeds.
 func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -221,7 +221,7 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 	w.assertTrusted(t, k)
 }
 
-// OPS-046: an authority that could not be published for long settles from when it was.
+// OPS-046: if an authority could not be published for a long time, its settling time counts from the moment when it was published.
 func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
@@ -251,8 +251,8 @@ func TestAnAuthorityThatIsPublishedLateDoesNotTakeOverAtOnce(t *testing.T) {
 	w.assertTrusted(t, k)
 }
 
-// OPS-064: somebody applies a configuration without entries. That is not remembered as the original list, in whatever form it was by an
-// older release; the right one is, as soon as it comes.
+// OPS-064: somebody applies a configuration without entries. The empty list is not remembered as the original one, also if an older release
+// did so; the right list is remembered as soon as it is applied.
 func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 	for _, remembered := range []string{"", "null", "[]"} {
 		w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shipped are the definitions that the manifests have.
+// shipped returns the definitions of the manifests.
 func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob("../../../config/crd/bases/*.yaml")
@@ -31,15 +31,15 @@ func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 		if err := yaml.UnmarshalStrict(text, crd); err != nil {
 			t.Fatal(err)
 		}
-		crd.Status.StoredVersions = []string{"v1alpha1", "v1beta1"} // of an older installation
+		crd.Status.StoredVersions = []string{"v1alpha1", "v1beta1"} // as in an older installation
 		all = append(all, crd)
 	}
 	return all
 }
 
-// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and nothing else, so that it is enough
-// if tools that put back what others write ignore that field; with certificates of somebody else it changes nothing. The manual says both.
-// What versions are stored it leaves alone, before and after.
+// OPS-075, OPS-073 (part): in the shipped definitions the manager changes the bundle of conversion and nothing else, so GitOps tools need
+// to ignore only this field. With external certificates it changes nothing. The manual says both. The list of stored versions is never
+// changed.
 func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 	manual, err := os.ReadFile("../../../docs/manual/install.md")
 	if err != nil {

@@ -13,6 +13,6 @@
 // read the material for half of that time is not ready by then, so nobody calls one that still serves the old certificate. Each replica
 // counts these times by its own clock, from when it saw the step.
 //
-// Managers of different releases, with different gates, and the reference may share the objects (OPS-110, OPS-112): see publisher.
-// With external certificates (OPS-050) the pass reads, compares and writes files, and nothing else.
+// Managers of different releases, with different gates, and the reference may share the objects (OPS-110, OPS-112): see publisher. With
+// external certificates (OPS-050) a pass only reads, compares and writes files.
 package certificate

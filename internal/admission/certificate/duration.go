@@ -9,8 +9,8 @@ import (
 // DefaultRenewBefore is 180 days (OPS-021).
 const DefaultRenewBefore = 180 * 24 * time.Hour
 
-// ParseRenewBefore reads CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365 days (y). Empty is the
-// default. A certificate must be good for a year at least, which bounds it.
+// ParseRenewBefore reads CERTS_RENEW_BEFORE: a number of days (d), months of 30 days (m) or years of 365 days (y). Empty means the default.
+// The upper bound comes from the least lifetime of a certificate, one year.
 func ParseRenewBefore(text string) (time.Duration, error) {
 	if text == "" {
 		return DefaultRenewBefore, nil

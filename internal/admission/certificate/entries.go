@@ -12,11 +12,11 @@ import (
 )
 
 // Derived is an entry of the mutating configuration that the leader makes: it is like the entry From and stands right before it, with a
-// name, a path and a scope of its own. The manifests do not have it, so that applying them again never takes its conditions back, nor needs
-// to be forced (OPS-062).
+// name, a path and a scope of its own. The manifests do not have it, so that applying them again neither removes its conditions nor causes
+// a conflict (OPS-062).
 type Derived struct{ From, Name, Path string }
 
-// derive makes the derived entry anew. As long as its scope is not known it stays as it is, or is not there.
+// derive makes the derived entry anew. As long as its scope is not known, a present entry stays as it is and a missing one is not made.
 func (p *publisher) derive(entries []any, found *report) []any {
 	d := p.derived
 	if d == nil || !p.paths[d.Path] || p.readOnly {
@@ -38,13 +38,13 @@ func (p *publisher) derive(entries []any, found *report) []any {
 	return slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 }
 
-// template returns the entries that are kept in the annotation, as OPS-064 tells, and fills in the annotation if they change: one that is
-// new, or not as it was, comes from manifests that were applied since. The leader alone changes what is kept.
+// template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they change: a new or changed entry comes
+// from manifests that were applied since. Only the leader changes the annotation.
 func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
 	annotations := object.GetAnnotations()
 	var kept []any
 	if json.Unmarshal([]byte(annotations[templateAnnotation]), &kept) != nil {
-		kept = nil // spoilt by somebody
+		kept = nil // somebody wrote an unreadable value
 	}
 	if len(kept) > 0 && !p.leads() || len(present) == 0 {
 		return kept, nil

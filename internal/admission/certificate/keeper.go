@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options say what is kept and where.
+// Options say which certificates and objects are kept, and where.
 type Options struct {
 	// Secret holds the material; Directory the files that the server loads. FilesOnly keeps everything in Directory (OPS-048).
 	Secret    types.NamespacedName
@@ -37,39 +37,38 @@ type Options struct {
 	Target Target
 	// RenewBefore is how long before its end a certificate is replaced (OPS-044).
 	RenewBefore time.Duration
-	// External says that Secret is made by somebody else, who also publishes the authority: it is read, and nothing written but files
+	// External says that another program makes the Secret and publishes the authority. The Secret is only read, and only files are written
 	// (OPS-050).
 	External bool
 	// Mutating and Validating name the webhook configurations. Paths are those that this manager knows; false means that the feature
 	// is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes says, by the name of an entry, which requests are sent, for entries whose configuration cannot know: they are shipped without
-	// match conditions, or derived, and the leader gives them these. Rescope has a value when they may have changed:
-	// then they are brought in line at once.
+	// Scopes has, by the name of an entry, which requests are sent. It is for entries that are shipped without match conditions, or
+	// derived: the leader writes their conditions. Rescope has a value when these may have changed; they are then updated at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
 	// Derived is an entry that the leader makes; nil if there is none. A replica that starts is not ready before it is there.
 	Derived *Derived
-	// Recent says how pods are sent that rules ask for which were admitted a moment ago; nil if there are no such rules.
+	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil if there are no such rules.
 	Recent *Recent
 	// CRDs are the definitions converted here, OtherCRDs those that other releases convert.
 	CRDs, OtherCRDs []string
-	// Elected is closed on the leader; nil is always the leader.
+	// Elected is closed on the leader; nil means that this process always leads.
 	Elected <-chan struct{}
 	// ServerPort is the port of our own server, for the readiness check.
 	ServerPort int
 }
 
-// Scope is what the leader says of an entry.
+// Scope is what the leader writes into an entry.
 type Scope struct {
-	// Conditions are those of the requests that are sent. What is not known yet leaves the entry as it is.
+	// Conditions returns the match conditions of the requests that are sent. As long as they are not known, the entry stays as it is.
 	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
 	// Policy is the failurePolicy of the entry with them.
 	Policy admissionv1.FailurePolicyType
 }
 
-// Keeper keeps the certificate of one replica, see the package comment. It is a manager.Runnable.
+// Keeper keeps the certificate of one replica, see the package comment. It implements manager.Runnable.
 type Keeper struct {
 	options   Options
 	client    client.WithWatch
@@ -85,14 +84,14 @@ type Keeper struct {
 	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
 	seen    seen
-	// state guards what readiness looks at.
+	// state guards the fields below, which the readiness check reads.
 	state     sync.Mutex
 	lastError error
 	last      material
-	lastPass  time.Time // when what is to be served was last found out and written
-	previous  time.Time // since when the previous authority is known as such
+	lastPass  time.Time // when a pass last wrote the files to serve
+	previous  time.Time // since when the present authority's predecessor is known to be replaced
 	found     report
-	since     time.Time // when something unserved was found first; zero if nothing is
+	since     time.Time // when an unserved entry was first found; zero if there is none
 	wasReady  bool
 	said      map[string]bool
 }
@@ -122,7 +121,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 }
 
 const (
-	// maxRaces is how often a pass starts again because other replicas were faster.
+	// maxRaces is how often a pass starts again after losing a race with other replicas.
 	maxRaces = 10
 	// spacing is how long changes are collected before a pass.
 	spacing = time.Second
@@ -193,11 +192,11 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	// An object that cannot be brought in line is no reason to be called no more: what is served is what the others trust.
+	// The replica goes on serving if an object cannot be updated: the other objects trust what it serves.
 	return again, errors.Join(k.serve(wanted), published)
 }
 
-// adopt serves the certificate of somebody else's Secret (OPS-050).
+// adopt serves the certificate of a Secret that another program makes (OPS-050).
 func (k *Keeper) adopt(ctx context.Context) error {
 	stored, _, err := k.store.load(ctx)
 	if err != nil {
@@ -226,7 +225,7 @@ func (k *Keeper) serve(m material) error {
 	return nil
 }
 
-// takeOver promotes a staged authority whose time has come; the bundle with it is published.
+// takeOver promotes a staged authority that has been published for settleTime.
 func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
 	stored, version, err := k.store.load(ctx)
 	if err != nil {
@@ -288,8 +287,8 @@ func (k *Keeper) lastMaterial() material {
 	return k.last
 }
 
-// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). What others have to provide is
-// waited for without end, in a process that lives and says what it waits for (OPS-050).
+// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). For external certificates it waits without
+// limit: the process keeps running and says what it waits for (OPS-050).
 func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	deadline := k.clock.Now().Add(timeout)
 	for {
@@ -337,9 +336,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 			case <-elected:
 				elected = nil // once is enough
 			case <-k.options.Rescope:
-				waiting = k.rescope(ctx) // if that fails a whole pass tells why
+				waiting = k.rescope(ctx) // if that fails, a whole pass follows and reports why
 			case <-changed:
-				// Changes come in bursts, with our own among them, and managers that disagree must not spin (OPS-112).
+				// Changes, also our own, come in bursts, and managers that disagree must not write without pause (OPS-112).
 				waiting = !k.settle(ctx)
 			case <-timer.C():
 			}
@@ -348,7 +347,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// settle waits until a burst of changes is over. Scopes are kept meanwhile: a pod that is created does not wait.
+// settle waits until a burst of changes is over. Scopes are updated meanwhile, since pods that are created do not wait.
 func (k *Keeper) settle(ctx context.Context) bool {
 	over := k.clock.After(spacing)
 	for {
@@ -365,7 +364,7 @@ func (k *Keeper) settle(ctx context.Context) bool {
 	}
 }
 
-// rescope brings the scopes of entries in line, and nothing else that could take time. It tells whether it could.
+// rescope updates the scopes of entries and nothing else that could take time. It returns false if that failed.
 func (k *Keeper) rescope(ctx context.Context) bool {
 	k.passing.Lock()
 	defer k.passing.Unlock()
@@ -399,7 +398,7 @@ func (k *Keeper) watched() []watchedObject {
 	return objects
 }
 
-// watch tells of every change of one object, by name, so that no rights to others are needed (OPS-082).
+// watch sends a value for every change of one object. It watches by name, so that no rights to other objects are needed (OPS-082).
 func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
 	said := ""
 	for ctx.Err() == nil {
@@ -423,7 +422,7 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 	}
 }
 
-// forward tells of every event until the stream or ctx ends.
+// forward sends a value for every event until the stream or ctx ends.
 func forward(ctx context.Context, stream watch.Interface, changed chan<- struct{}) {
 	defer stream.Stop()
 	for {
@@ -457,7 +456,7 @@ func (k *Keeper) Ready(request *http.Request) error {
 	return nil
 }
 
-// inLine says what of certificates and configurations keeps this replica from being called.
+// inLine returns the error of certificates or configurations that makes this replica not ready.
 func (k *Keeper) inLine() error {
 	k.state.Lock()
 	defer k.state.Unlock()
@@ -470,7 +469,7 @@ func (k *Keeper) inLine() error {
 			k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	case k.found.lacking != "" && !k.wasReady: // until then objects are not admitted for whose pods nobody would be asked
+	case k.found.lacking != "" && !k.wasReady: // until then rules must not be accepted, because their pods would not be sent
 		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)

@@ -124,7 +124,7 @@ func (w *world) secret(t *testing.T) *corev1.Secret {
 	return secret
 }
 
-// bundles are those of all configurations and CRDs.
+// bundles returns the CA bundles of all configurations and CRDs.
 func (w *world) bundles(t *testing.T) [][]byte {
 	t.Helper()
 	m, v, crd := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
@@ -492,7 +492,7 @@ func TestChangeStartsAPass(t *testing.T) {
 			config.Labels, config.Webhooks[0].ClientConfig.CABundle = map[string]string{"edited": "yes"}, []byte("x")
 			_ = w.Update(ctx, config) // a conflict is tried again
 		} else {
-			// The fake watch tells of no past changes, so the edit may have come before it: change something once more.
+			// The fake watch does not send earlier changes, and the first edit may have come before it: edit again.
 			config.Labels["edited"] += "s"
 			_ = w.Update(ctx, config)
 		}

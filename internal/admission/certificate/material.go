@@ -36,11 +36,12 @@ const (
 	lifetime = 10 * 365 * 24 * time.Hour
 	// reuseAuthority is how long an authority must still be valid to sign a new certificate (OPS-044).
 	reuseAuthority = 365 * 24 * time.Hour
-	// settleTime is how long a staged authority is published before anything it signed is served: the API servers must have seen it.
+	// settleTime is how long a staged authority is published before a certificate that it signed is served: the API servers must have seen
+	// it.
 	settleTime = 30 * time.Second
-	// backdated is how long before it is made a certificate begins to be valid: the clocks of those who read it may be behind.
+	// backdated is how long before its creation a certificate begins to be valid, because the clocks of other machines may be behind.
 	backdated = 24 * time.Hour
-	// overlapTime is how long the previous authority stays published. A replica passes at least once a minute, and one that did not for
+	// overlapTime is how long the previous authority stays published. A replica makes a pass at least once a minute. One that did not for
 	// half this time is not ready, so that nobody calls it (OPS-046).
 	overlapTime = 10 * time.Minute
 )
@@ -60,9 +61,9 @@ func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
 	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.renewBefore+24*time.Hour)).Before(authority.NotAfter)
 }
 
-// seen is when this replica first saw the staged authority published, and the previous one. Only its own clock tells how long that was ago:
-// the clock of the replica that wrote the timestamps may be wrong, and an authority would take over before API servers know it, or be
-// dropped while it is in use. A replica that starts counts from its start. The timestamps are for people, and for older releases.
+// seen is when this replica first saw the staged authority published, and the previous one, by its own clock. The clock of the replica that
+// wrote the timestamps may be wrong: an authority would take over before API servers know it, or be dropped while it is in use. A replica
+// that starts counts from its start. The timestamps are for people and for older releases.
 type seen struct{ next, previous sighting }
 
 type sighting struct {
@@ -77,7 +78,7 @@ func (s *sighting) look(authority []byte, now time.Time) time.Time {
 	return s.since
 }
 
-// bundle returns the authorities to be trusted, newest first. One that is damaged is left out: an API server would refuse it with the rest.
+// bundle returns the authorities to be trusted, newest first. A damaged one is left out: an API server would refuse the whole bundle.
 func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
@@ -89,8 +90,8 @@ func (m material) bundle() []byte {
 	return bundle
 }
 
-// expected returns the authorities that may have signed what a server serves. The previous one is no longer among them once the
-// server had ample time to take up the new certificate.
+// expected returns the authorities that may have signed what a server serves. The previous one is left out once the server has had enough
+// time to load the new certificate.
 func (m material) expected(now, previousSince time.Time) []byte {
 	if now.Sub(previousSince) > staleTime {
 		m = maps.Clone(m)
@@ -99,14 +100,14 @@ func (m material) expected(now, previousSince time.Time) []byte {
 	return m.bundle()
 }
 
-// external reads m as a Secret of somebody else.
+// external reads m as a Secret that another program makes.
 func (m material) external() material {
 	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert],
 		keyTLSKey: m[keyTLSKey]}
 }
 
-// next returns the material as it should be now; the same if nothing has to be done. published tells that the present bundle is
-// known to be published everywhere. again is when to look next at the latest; zero if nothing is scheduled.
+// next returns the material as it should be now; the same if nothing has to be done. published says that the present bundle is known to be
+// published everywhere. again is when the next pass is due at the latest; zero if nothing is scheduled.
 func (m material) next(p policy, now time.Time, seen *seen, published bool) (result material, again time.Time, err error) {
 	result = maps.Clone(m)
 	if result == nil {
@@ -114,13 +115,13 @@ func (m material) next(p policy, now time.Time, seen *seen, published bool) (res
 	}
 	if len(m[keyNextCA]) > 0 {
 		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil || !p.reuses(staged, now) {
-			result.unstage() // it could never take over; another one is staged if one is needed
+			result.unstage() // a damaged authority could never take over; another one is staged if needed
 		}
 	}
 	usable := m.check(p, now) == nil
 	switch {
 	case !usable && m.checkExpired(p, now):
-		// Nothing that could be served: no overlap can help, act at once.
+		// There is no valid certificate to serve, so an overlap cannot help: replace it at once.
 		if err := result.replace(p, now); err != nil {
 			return nil, again, err
 		}
@@ -157,7 +158,7 @@ func (m material) next(p policy, now time.Time, seen *seen, published bool) (res
 	return result, again, nil
 }
 
-// unstage forgets the staged authority.
+// unstage removes the staged authority.
 func (m material) unstage() {
 	delete(m, keyNextCA)
 	delete(m, keyNextCAKey)
@@ -264,7 +265,7 @@ func issue(authority *x509.Certificate, authorityKey crypto.Signer, host string,
 	return sign(template, authority, authorityKey)
 }
 
-// certificateTemplate is what certificates have in common.
+// certificateTemplate returns what all certificates have in common.
 func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -281,7 +282,7 @@ func certificateTemplate(name string, now time.Time) (*x509.Certificate, error) 
 	}, nil
 }
 
-// sign makes a key and a certificate for it, by itself if there is no parentKey.
+// sign makes a key and a certificate for it, which is self-signed if there is no parentKey.
 func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -37,23 +37,23 @@ var (
 // publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and patched as documents,
 // so that fields of other versions stay as they are.
 //
-// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the reference (OPS-110,
-// OPS-112). So that none undoes what another did, each changes only what it serves itself, never touches what it does not know, and
-// leaves adding and dropping entries to the leader.
+// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the reference (OPS-110, OPS-112). So
+// that none undoes what another did, each changes only entries that it serves itself, never changes unknown ones, and only the leader adds
+// and drops entries.
 type publisher struct {
 	client client.Client
 	target Target
 	// paths are those this manager knows; false means that the feature is off here.
 	paths  map[string]bool
 	scopes map[string]Scope
-	// elected is closed on the leader; nil is always the leader.
+	// elected is closed on the leader; nil means that this process always leads.
 	elected <-chan struct{}
-	// readOnly says that certificates are somebody else's: nothing is written, only compared (OPS-050).
+	// readOnly says that certificates are external: objects are only compared, not written (OPS-050).
 	readOnly bool
 	objects  []published
 	derived  *Derived
 	recent   *Recent
-	// firstSeen is when recent rules were seen first, by the clock of this process.
+	// firstSeen has when each recent rule was first seen, by the clock of this process.
 	firstSeen map[recentRule]time.Time
 	now       func() time.Time
 }
@@ -62,11 +62,11 @@ type publisher struct {
 type report struct {
 	// notes are for the log.
 	notes []string
-	// unserved are calls that come here and nothing handles (OPS-065).
+	// unserved are entries that call this manager but have no handler (OPS-065).
 	unserved []unserved
-	// mismatched are objects that carry another authority; only if that is not ours to mend (OPS-050).
+	// mismatched are objects with another authority, if the manager may not change them (OPS-050).
 	mismatched []string
-	// lacking says what a replica that starts waits for before it serves.
+	// lacking says what a starting replica waits for before it is ready.
 	lacking string
 }
 
@@ -86,7 +86,7 @@ type Target struct {
 	Port int
 }
 
-// name is what the serving certificate is issued for (OPS-043).
+// name is the host name for which the serving certificate is issued (OPS-043).
 func (t Target) name() string {
 	if t.Host != "" {
 		return t.Host
@@ -107,7 +107,7 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	config["service"] = map[string]any{"namespace": t.Namespace, "name": t.Service, "path": path, "port": int64(443)}
 }
 
-// calls says whether a client configuration leads to this manager.
+// calls tells whether a client configuration calls this manager.
 func (t Target) calls(config map[string]any) bool {
 	if text, _, _ := unstructured.NestedString(config, "url"); text != "" {
 		u, err := url.Parse(text)
@@ -138,8 +138,7 @@ func newPublisher(c client.Client, o Options) *publisher {
 	return p
 }
 
-// publish patches what differs. An object that does not exist has nothing to be patched; one that cannot be patched does not stand in the
-// way of the others.
+// publish patches the objects that differ. It skips objects that do not exist, and goes on after one that cannot be patched.
 func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
 	var found report
 	var errs []error
@@ -151,7 +150,7 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) 
 	return found, errors.Join(errs...)
 }
 
-// rescope is publish for the webhook configurations alone, and only where this manager has the say.
+// rescope is publish for the webhook configurations alone, and only if this manager writes them.
 func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 	if p.readOnly || !p.leads() {
 		return nil
@@ -186,7 +185,7 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	if len(operations) == 0 {
 		return nil
 	}
-	// Whoever changed the object since it was read makes this a conflict.
+	// If the object was changed since it was read, this is a conflict.
 	operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
 	patch, err := json.Marshal(operations)
 	if err != nil {
@@ -281,7 +280,7 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 	return fields, nil
 }
 
-// narrow limits an entry to the requests that all conditions hold for, and says whether it must be asked about these.
+// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy.
 func narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
@@ -315,7 +314,7 @@ func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte,
 	}}, nil
 }
 
-// otherConversion reports a CRD whose conversion leads here and is not served here.
+// otherConversion reports a CRD whose conversion calls this manager, although it has no converter for it.
 func (p *publisher) otherConversion(object *unstructured.Unstructured, _ []byte, found *report) (map[string]any, error) {
 	if config, ok, err := conversionConfig(object); err != nil {
 		return nil, err
@@ -337,7 +336,7 @@ func conversionConfig(object *unstructured.Unstructured) (config map[string]any,
 	return config, true, err
 }
 
-// encodeBundle is the form of a bundle in a document.
+// encodeBundle returns the bundle as documents have it, in base64.
 func encodeBundle(bundle []byte) string { return base64.StdEncoding.EncodeToString(bundle) }
 
 // at looks up a JSON pointer without escapes.

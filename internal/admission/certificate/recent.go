@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Recent says how pods are sent that a rule asks for which was admitted a moment ago: by an entry of their own, next to the one that sends
-// what all known rules ask for. Whoever admits a rule announces it before it is stored, so that the API server asks about its first pod
-// too; and the path tells the replica that is asked that its cache may not have the rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
+// Recent says how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or WorkloadSpread, and it is recent if
+// it was accepted a moment ago. Its pods have an entry of their own, next to the one for all known rules. The webhook announces a rule
+// before it is stored, so that the API server sends its first pod too. The path tells the called replica that its cache may not have the
+// rule yet (docs/decisions/0017-pods-of-sidecarsets.md).
 type Recent struct {
-	// Of is the entry for known rules. The other one is made like it, with this name and path, while there are recent rules.
+	// Of is the entry for known rules. While there are recent rules, a copy of it exists with this name and path.
 	Of, Name, Path string
-	// Probe makes a request that the new entry answers in a way that tells that it is in force; Found tells whether an error is that
-	// answer.
+	// Probe makes a request whose answer shows whether the new entry is in force; Found tells whether an error is that answer.
 	Probe func(ctx context.Context, token string) error
 	Found func(err error, token string) bool
 }
@@ -35,7 +35,7 @@ type Recent struct {
 // recentAnnotation holds the recent rules as JSON.
 const recentAnnotation = "recent-pod-rules"
 
-// Names of match conditions: of the pods that recent rules ask for, and of those that they do not.
+// Names of match conditions: for the pods of recent rules, and for all other pods.
 const (
 	recentCondition    = "asked-for-recently"
 	notRecentCondition = "not-asked-for-recently"
@@ -44,28 +44,28 @@ const (
 const (
 	// recentTime is how long a rule is recent. By then every replica has it in its cache.
 	recentTime = 30 * time.Second
-	// maxRecentLength and maxRecentRules bound what recent rules ask for. Above them all pods are sent by their entry for a while.
+	// maxRecentLength and maxRecentRules bound the expression of recent rules. Above them all pods are sent by this entry for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
-	// servedTime is how long the API server may take to serve a changed entry. It is asked again after servedSoon, and after twice the time
-	// each time, up to servedLate.
+	// servedTime is how long the API server may take to serve a changed entry. It is probed again after servedSoon; the pause doubles each
+	// time, up to servedLate.
 	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
-	// othersTime is how much longer other API servers may take than the one that was asked.
+	// othersTime is how much longer other API servers may take than the one that was probed.
 	othersTime = 100 * time.Millisecond
 )
 
 // recentRules is what the annotation holds.
 type recentRules []recentRule
 
-// recentRule is one rule: which pods it asks for, and when that was announced, by the clock of who did, in RFC 3339. By its token one can
-// tell whether it is served.
+// recentRule is one rule: which pods it selects, and when it was announced, by the clock of the announcing replica, in RFC 3339. A probe
+// with its token shows whether it is served.
 type recentRule struct {
 	Expression string `json:"expression"`
 	At         string `json:"at"`
 	Token      string `json:"token"`
 }
 
-// add adds a rule, and returns its token; nil if it was announced a moment ago. Many rules become one that asks for all pods; it stays as
-// long as they would have.
+// add adds a rule and returns its token, and nil rules if it was already announced a moment ago. Too many rules become one for all pods,
+// which stays as long as they would have.
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
@@ -83,7 +83,7 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 	return rules, rule.Token
 }
 
-// recentOf reads the recent rules of a configuration. What cannot be read is none.
+// recentOf reads the recent rules of a configuration. An unreadable annotation counts as none.
 func recentOf(object *unstructured.Unstructured) recentRules {
 	var rules recentRules
 	if json.Unmarshal([]byte(object.GetAnnotations()[recentAnnotation]), &rules) != nil {
@@ -92,10 +92,10 @@ func recentOf(object *unstructured.Unstructured) recentRules {
 	return rules
 }
 
-// ProbeAnnotation is on pods that are created for a trial, to see whether the rule with the token that is its value is served.
+// ProbeAnnotation is on pods that are created by a dry run, to see whether the rule whose token is its value is served.
 const ProbeAnnotation = "apps.kruise.io/probe-of-webhook"
 
-// expression is the condition of the pods that recent rules ask for, and of those that probe.
+// expression is the match condition of the pods of recent rules, and of probing pods.
 func (r recentRules) expression() string {
 	var parts, tokens []string
 	for _, rule := range r {
@@ -113,7 +113,7 @@ func (r recentRules) expression() string {
 	return "true"
 }
 
-// weave puts the entry of the recent rules before the one of the known rules, and keeps both from sending the same pod. Without recent
+// weave puts the entry of recent rules before that of known rules, with conditions by which only one of them sends a pod. Without recent
 // rules there is no such entry.
 func (r Recent) weave(entries []any, rules recentRules) []any {
 	entries = slices.DeleteFunc(slices.Clone(entries), named(r.Name))
@@ -149,7 +149,7 @@ func named(name string) func(any) bool {
 	}
 }
 
-// recall drops rules that are not recent any more. It goes by when this process has seen them first, since clocks of replicas differ.
+// recall drops rules that are not recent any more. The time counts from when this process first saw them, since clocks of replicas differ.
 func (p *publisher) recall(rules recentRules) recentRules {
 	now := p.now()
 	seen := map[recentRule]time.Time{}
@@ -164,7 +164,7 @@ func (p *publisher) recall(rules recentRules) recentRules {
 	return slices.DeleteFunc(slices.Clone(rules), func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
 }
 
-// remember fills the annotation in; nothing if there are no rules.
+// remember writes the rules into the annotation, and removes it if there are none.
 func (r recentRules) remember(object *unstructured.Unstructured, fields map[string]any) error {
 	text := ""
 	if len(r) > 0 {
@@ -179,7 +179,7 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 		return nil
 	}
 	annotations := maps.Clone(object.GetAnnotations())
-	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok { // they are written as a whole
+	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok { // all annotations are written at once
 		whole[recentAnnotation] = text
 	} else if annotations == nil {
 		fields["/metadata/annotations"] = map[string]any{recentAnnotation: text}
@@ -189,9 +189,8 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	return nil
 }
 
-// Announce lets the API server ask about the pods of a rule that is about to be stored, and returns when it does. The expression tells
-// which pods the rule asks for. The entry is then served by the API server that was asked; others have it within moments. An error says why
-// the first pods may be missed.
+// Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does. The expression selects the
+// pods of the rule. The probed API server then uses the entry; others do so within moments. An error says why the first pods may be missed.
 func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.options.Recent == nil || k.options.External || expression == "false" {
 		return nil
@@ -205,7 +204,7 @@ func (k *Keeper) Announce(ctx context.Context, expression string) error {
 
 // announce writes the rule, and returns its token; empty if pods are not sent here at all.
 func (k *Keeper) announce(ctx context.Context, expression string) (string, error) {
-	k.announcing.Lock() // replicas race with each other, not each with itself
+	k.announcing.Lock() // so that announcements race only with those of other replicas
 	defer k.announcing.Unlock()
 	for range maxRaces {
 		live := &unstructured.Unstructured{}
@@ -256,7 +255,7 @@ func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fie
 	return nil
 }
 
-// served returns when the API server asks about the pods of the rule with the token.
+// served returns when the API server sends the pods of the rule with the token.
 func (k *Keeper) served(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, servedTime)
 	defer cancel()

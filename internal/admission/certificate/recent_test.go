@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// sender is a world whose mutating configuration sends pods, and an API server that serves what it says after some probes.
+// sender is a world whose mutating configuration has entries for pods, and whose API server uses a changed entry only after some probes.
 type sender struct {
 	*world
 	mu     sync.Mutex
@@ -54,7 +54,7 @@ func (s *sender) mutating(t *testing.T) *admissionv1.MutatingWebhookConfiguratio
 
 var errFound = errors.New("found")
 
-// replica is a manager; elected nil leads, and open does not.
+// replica returns the keeper of a manager. It leads if elected is nil, and does not while elected is open.
 func (s *sender) replica(t *testing.T, elected chan struct{}) *Keeper {
 	t.Helper()
 	options := s.keeper(t).options
@@ -106,8 +106,8 @@ func (s *sender) known(t *testing.T) []admissionv1.MatchCondition {
 	return nil
 }
 
-// TestAnnouncedRuleIsServedBeforeItIsStored: whoever admits a rule has the API server ask about its pods first, on a replica that does not
-// lead too. Such pods come by an entry of their own and by no other; the leader keeps it, and drops it when every replica has the rule
+// TestAnnouncedRuleIsServedBeforeItIsStored: before a rule is accepted the API server sends its pods, also if the replica does not lead.
+// These pods are sent by an entry of their own and no other; the leader keeps the entry, and drops it when every replica has the rule
 // (SS-006 (part)).
 func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	s := newSender(t)
@@ -170,7 +170,7 @@ func recentOfTyped(config *admissionv1.MutatingWebhookConfiguration) recentRules
 	return recentOf(object)
 }
 
-// TestAnnouncementsRace: rules that are announced by several replicas at once are all asked for.
+// TestAnnouncementsRace: if several replicas announce rules at once, the pods of all are sent.
 func TestAnnouncementsRace(t *testing.T) {
 	s := newSender(t)
 	leader, other := s.replica(t, nil), s.replica(t, make(chan struct{}))
@@ -196,7 +196,7 @@ func TestAnnouncementsRace(t *testing.T) {
 	}
 }
 
-// TestAnnouncementsAreBounded: what users write again and again costs one write in a while, and many rules become one for all pods.
+// TestAnnouncementsAreBounded: a rule that users write again and again costs one write in a while, and many rules become one for all pods.
 func TestAnnouncementsAreBounded(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)
@@ -225,9 +225,9 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyRulesAreAllAskedFor: a hundred rules were announced at once, so that all pods are sent. One that is announced some seconds later
-// does not end that: the others are recent still, and a replica may not have them in its cache (SS-006).
-func TestManyRulesAreAllAskedFor(t *testing.T) {
+// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some seconds
+// later does not end this: the others are still recent, and a replica may not have them in its cache (SS-006).
+func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var rules recentRules
 	for i := range maxRecentRules + 1 {
@@ -252,9 +252,9 @@ func TestManyRulesAreAllAskedFor(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime: something of somebody else refuses the pods that probe, or the entry does not send
-// them. Each rule that a user writes then costs some requests, and not as many as fit into the time.
-func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
+// TestAnEntryThatIsNeverServedIsProbedSeldom: a foreign webhook refuses the probing pods, or the entry does not send them. Each
+// rule then costs only a few requests, not as many as fit into the time.
+func TestAnEntryThatIsNeverServedIsProbedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender(t)
 		k := s.replica(t, nil)
@@ -270,8 +270,8 @@ func TestAnEntryThatIsNeverServedIsNotAskedForAllTheTime(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsThatComeToNothing: where pods are not sent here, or the configurations are somebody else's, there is nothing to
-// announce; where the API server does not serve the entry, the user is told.
+// TestAnnouncementsThatComeToNothing: nothing is announced if there is no entry for pods, or if the configurations are external. If the API
+// server does not use the entry, the user gets a warning.
 func TestAnnouncementsThatComeToNothing(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// OPS-046, OPS-047: callers that trust the published bundle reach the server all through a change of the authority, over real TLS and
-// with the manager's own server, which is never restarted.
+// OPS-046, OPS-047: callers that trust the published bundle reach the server at every moment of a change of the authority, over real TLS
+// and with the manager's own server, which is never restarted.
 func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)

@@ -60,8 +60,8 @@ func (w *world) entries(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// OPS-065: an entry that nothing handles stays as it is, and is told of: at once by a replica that starts, so that it does not take
-// the place of one that handles it, and after two minutes by a replica that was ready before the entry came.
+// OPS-065: an entry without a handler stays as it is and makes a replica not ready: at once if the replica starts, so that it does not
+// replace one that has the handler, and after two minutes if the replica was ready before the entry came.
 func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	w := newWorld(t)
 	old := w.keeper(t)
@@ -134,7 +134,7 @@ func TestConversionOfOtherKindsIsReported(t *testing.T) {
 	}
 }
 
-// OPS-110, OPS-112: managers of different releases, or with different gates, write what they have to and then nothing more, whoever
+// OPS-110, OPS-112: managers of different releases, or with different gates, come to rest after a few writes, no matter which of them
 // leads. Entries are added and dropped by the leader alone.
 func TestManagersThatDifferComeToRest(t *testing.T) {
 	leads, follows := make(chan struct{}), make(chan struct{})
@@ -195,8 +195,8 @@ func TestManagersThatDifferComeToRest(t *testing.T) {
 	}
 }
 
-// OPS-064: an entry of the template that was dropped or deleted comes back when its feature is on, by the leader; a template that
-// somebody spoilt counts as none, and does not stop the upkeep.
+// OPS-064: an entry of the template that was dropped or deleted comes back when its feature is on, by the leader; an unreadable template
+// counts as none, and does not stop the upkeep.
 func TestTemplateOfEntries(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -224,8 +224,8 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 }
 
-// OPS-064: manifests that are applied again bring new entries, and others than before; the template follows them, and does not bring back
-// what they had before. What the manager itself writes into entries does not go there.
+// OPS-064: manifests that are applied again bring new and changed entries. The template follows them and does not restore former entries.
+// It does not contain what the manager itself writes into entries.
 func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	w := newWorld(t)
 	pass(t, w.keeper(t))
@@ -318,7 +318,7 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	}
 }
 
-// CRR-087: an entry whose requests depend on what is installed is narrowed, and made one that must be asked, by the leader alone.
+// CRR-087: only the leader writes the match conditions and the failurePolicy of an entry whose requests depend on what is installed.
 func TestScopes(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")
@@ -346,14 +346,14 @@ func TestScopes(t *testing.T) {
 		t.Errorf("by a replica that does not lead: %+v", got)
 	}
 	k := scoped(nil)
-	known = false // a manager that starts does not take back what another has asked for
+	known = false // a manager that starts does not remove the conditions that another has written
 	pass(t, k)
 	if got := entry(); len(got.MatchConditions) != 0 || !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
 		t.Errorf("before the scope is known: %+v", got)
 	}
 	known = true
 	for _, expression := range []string{"false", "object.kind == 'x'"} {
-		// WS-106: not all that is asked must be answered
+		// WS-106: the failurePolicy may also be Ignore
 		for _, policy = range []admissionv1.FailurePolicyType{admissionv1.Ignore, admissionv1.Fail} {
 			conditions[0].Expression = expression
 			pass(t, scoped(nil))
@@ -364,8 +364,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// OPS-062: an entry that the manifests do not have is made by the leader, like another one, as soon as its scope is known. It follows that
-// one, and a replica that starts is not ready before it is there: nothing is admitted before for whose pods nobody would be asked.
+// OPS-062: the leader makes a derived entry, a copy of another one, as soon as its scope is known. The copy follows changes of the other,
+// and a starting replica is not ready before the copy exists: otherwise it would accept rules whose pods are not sent.
 func TestDerivedEntry(t *testing.T) {
 	s := newSender(t)
 	known := false
@@ -424,7 +424,7 @@ func TestDerivedEntry(t *testing.T) {
 		strings.Contains(s.mutating(t).Annotations["template"], "derived") {
 		t.Errorf("%+v", hook)
 	}
-	known = false // a manager that starts does not take back what another has made
+	known = false // a manager that starts does not remove what another has made
 	before := s.mutating(t)
 	pass(t, replica(nil))
 	if after := s.mutating(t); !equality.Semantic.DeepEqual(before, after) {
@@ -436,7 +436,7 @@ func TestDerivedEntry(t *testing.T) {
 	}
 }
 
-// A change of what an entry is asked for is followed at once, also while other changes are collected, and by the leader alone.
+// A changed scope is written at once, also while other changes are collected, and by the leader alone.
 func TestScopesAreFollowedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")

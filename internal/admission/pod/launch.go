@@ -43,7 +43,7 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 			"launch priority needs a ConfigMap %s, whose name must have no more than %d characters", barrier,
 			validation.DNS1123SubdomainMaxLength))}.ToAggregate()
 	}
-	if _, ok := pod.Annotations[pub.LaunchCompleted]; ok { // from the manifest of another pod
+	if _, ok := pod.Annotations[pub.LaunchCompleted]; ok { // copied from the manifest of another pod
 		changes = append(changes,
 			operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
 	}
@@ -54,7 +54,7 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 	return changes, nil
 }
 
-// priorities are those of the containers, in their order (ND-121, ND-127, ND-128).
+// priorities returns the priorities of the containers, in their order (ND-121, ND-127, ND-128).
 func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 	all := make([]int, len(pod.Spec.Containers))
 	if pod.Annotations[pub.LaunchPriority] == pub.LaunchOrdered {
@@ -94,7 +94,7 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 	return all, errs
 }
 
-// alike tells whether there is nothing to order (ND-129).
+// alike tells whether all priorities are equal, so that there is nothing to order (ND-129).
 func alike(priorities []int) bool {
 	for _, priority := range priorities {
 		if priority != priorities[0] {
@@ -121,7 +121,7 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 		return []operations.Operation{operations.NewOperation("add", path+"/-", barrier)}
 	}
 	var changes []operations.Operation
-	for i := len(present) - 1; i > 0; i-- { // from the end, so that what comes before keeps its place
+	for i := len(present) - 1; i > 0; i-- { // from the end, so that the indices before stay valid
 		changes = append(changes, operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
 	}
 	if !equality.Semantic.DeepEqual(env[present[0]], barrier) {
@@ -130,7 +130,7 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 	return changes
 }
 
-// generated is a name that starts with the prefix, of the form that the API server gives (ND-131). The prefix gives way to its limit.
+// generated returns a name that starts with the prefix, in the form in which the API server generates names (ND-131). A long prefix is cut.
 func generated(prefix string) string {
 	const suffix, most = 5, validation.DNS1123LabelMaxLength
 	return prefix[:min(len(prefix), most-suffix)] + rand.String(suffix)

@@ -51,7 +51,7 @@ func launched(t *testing.T, manifest string) *corev1.Pod {
 	return pod
 }
 
-// barriers are, of each container, the variables that hold it back.
+// barriers returns the barrier variables of each container.
 func barriers(containers []corev1.Container) []string {
 	var all []string
 	for _, container := range containers {
@@ -119,7 +119,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// ND-131: the name is made here, because the ConfigMap's depends on it, with what the API server leaves of a long prefix.
+// ND-131: the name is made here, because the ConfigMap's depends on it, and a long prefix is cut as the API server does.
 func TestNameIsGenerated(t *testing.T) {
 	const rest = `, annotations: {apps.kruise.io/container-launch-priority: Ordered, apps.kruise.io/container-launch-priority-completed: "true", own: x}}, spec: {containers: [{name: a}, {name: b}]}}`
 	long := strings.Repeat("l", 80)
@@ -131,7 +131,8 @@ func TestNameIsGenerated(t *testing.T) {
 		if diff := cmp.Diff([]string{one.Name + "-barrier/p_0", one.Name + "-barrier/p_-1"}, barriers(one.Spec.Containers)); diff != "" {
 			t.Error(diff)
 		}
-		if _, ok := one.Annotations[pub.LaunchCompleted]; ok || one.Annotations["own"] != "x" { // else its keys came at once
+		// otherwise its keys would be written at once
+		if _, ok := one.Annotations[pub.LaunchCompleted]; ok || one.Annotations["own"] != "x" {
 			t.Errorf("%v", one.Annotations)
 		}
 	}
@@ -140,7 +141,7 @@ func TestNameIsGenerated(t *testing.T) {
 	}
 }
 
-// ND-128, ND-133: what cannot be is refused with the container, the value and the limit.
+// ND-128, ND-133: an invalid priority is refused with the container, the value and the limit.
 func TestLaunchIsRefused(t *testing.T) {
 	container := func(env string) string {
 		return `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"1"},{"name":"KRUISE_CONTAINER_PRIORITY",` + env + `}]}]}}`

@@ -1,5 +1,5 @@
-// Package pod changes pods when they are created. Each concern is a Step, from the pod to the operations of a JSON patch, so that fields
-// that nobody here knows stay as they are. Steps come in an order and see what those before them have done.
+// Package pod changes pods when they are created. Each concern is a Step, a function from the pod to the operations of a JSON patch, so
+// that unknown fields stay as they are. Steps run in order, and each sees the changes of those before it.
 package pod
 
 import (
@@ -28,31 +28,32 @@ type Request struct {
 	Raw []byte
 	// Namespace is where the pod is created; its own may be empty (SS-080).
 	Namespace string
-	// DryRun: nothing may remain of the request but the answer.
+	// DryRun: the request must have no effect apart from its answer.
 	DryRun bool
-	// Again: another entry sends the pod, too, if it is one that needs a step that must be taken once only.
+	// Again: if the pod needs a step that must run only once, another entry sends the pod too.
 	Again bool
 
 	warnings []string
 	ends     []func(admitted bool)
 }
 
-// AtEnd has do called when all steps have admitted the pod, or one has refused it. What comes after that is not known here.
+// AtEnd registers a function that is called when all steps have accepted the pod, or one has refused it. Webhooks and checks that follow
+// are not known here.
 func (r *Request) AtEnd(do func(admitted bool)) { r.ends = append(r.ends, do) }
 
-// Warn tells something to who creates the pod.
+// Warn adds warnings for the client that creates the pod.
 func (r *Request) Warn(warnings ...string) { r.warnings = append(r.warnings, warnings...) }
 
 // Step is one concern.
 type Step struct {
-	// Name is that in metrics.
+	// Name is the step's name in metrics.
 	Name string
-	// Apply returns what it changes of the pod, or why the pod is refused: a list of field errors, an InternalError, or else the request
-	// is a bad one.
+	// Apply returns the changes of the pod, or why it is refused: a list of field errors, an InternalError, or any other error, which means
+	// a bad request.
 	Apply func(ctx context.Context, request *Request) ([]operations.Operation, error)
 }
 
-// InternalError refuses a pod for something that is not wrong with the pod.
+// InternalError refuses a pod for a reason that is not a fault of the pod.
 type InternalError struct{ Err error }
 
 func (e *InternalError) Error() string { return e.Err.Error() }
@@ -77,7 +78,7 @@ var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05
 // Metric returns the histogram afloat_pod_admission_step_seconds, for the registry.
 func (c *Chain) Metric() prometheus.Collector { return c.latency }
 
-// Mutate applies the steps, and returns one patch of all, and warnings, or all errors of fields, or the first other error. Pod of the
+// Mutate applies the steps. It returns the patch of all steps and the warnings, or all field errors, or the first other error. Pod of the
 // request need not be set.
 func (c *Chain) Mutate(ctx context.Context, request Request) ([]operations.Operation, []string, error) {
 	admitted := false
@@ -133,7 +134,7 @@ func (r *Request) apply(ctx context.Context, step Step) ([]operations.Operation,
 	return changes, nil
 }
 
-// simple is a step that needs nothing but the pod.
+// simple returns a step that needs only the pod.
 func simple(name string, change func(pod *corev1.Pod) ([]operations.Operation, error)) Step {
 	return Step{Name: name, Apply: func(_ context.Context, request *Request) ([]operations.Operation, error) { return change(request.Pod) }}
 }

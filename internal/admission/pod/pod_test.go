@@ -35,7 +35,7 @@ func TestGate(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			patch, err := mutate([]byte(test.pod), Gate(test.all), Gate(test.all)) // the second sees the first
+			patch, err := mutate([]byte(test.pod), Gate(test.all), Gate(test.all)) // the second step sees the change of the first
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,21 +11,21 @@ import (
 // Removal is a pod that is about to be deleted, or evicted.
 type Removal struct {
 	Pod *corev1.Pod
-	// Eviction: it is asked for through the subresource.
+	// Eviction: the pod is evicted through the subresource.
 	Eviction bool
-	// DryRun: nothing may remain of the request but the answer.
+	// DryRun: the request must have no effect apart from its answer.
 	DryRun bool
 }
 
 // Check is one concern about the removal of pods.
 type Check struct {
-	// Name is that in metrics.
+	// Name is the check's name in metrics.
 	Name string
 	// Apply returns why the pod may not be removed now.
 	Apply func(ctx context.Context, removal *Removal) error
 }
 
-// Removals is all checks in their order. The first that refuses ends it, so that what counts removals comes last (WS-104).
+// Removals holds all checks in their order. The first refusal ends them, so a check that counts removals comes last (WS-104).
 type Removals struct {
 	checks  []Check
 	latency *prometheus.HistogramVec
@@ -40,7 +40,7 @@ func NewRemovals(checks ...Check) *Removals {
 // Metric returns the histogram afloat_pod_removal_check_seconds, for the registry.
 func (r *Removals) Metric() prometheus.Collector { return r.latency }
 
-// Admit returns why the pod may not be removed now, if some check has a reason.
+// Admit returns why the pod may not be removed now, or nil.
 func (r *Removals) Admit(ctx context.Context, removal *Removal) error {
 	for _, check := range r.checks {
 		begin := time.Now()

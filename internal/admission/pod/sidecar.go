@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// Chooser picks what SidecarSets give to a pod.
+// Chooser finds the SidecarSets of a pod and what they inject.
 type Chooser interface {
 	Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error)
 }
@@ -29,7 +29,8 @@ type Sidecars struct {
 	pods       *prometheus.CounterVec
 }
 
-// NewSidecars returns what injects; sortByName is gate EnableSortSidecarContainerByName (SS-100), now the time of what is recorded.
+// NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName (SS-100), and now returns the time for
+// records.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
 	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."},
@@ -39,7 +40,7 @@ func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sideca
 // Metric returns the counter afloat_sidecarset_pods_total, for the registry.
 func (s *Sidecars) Metric() prometheus.Collector { return s.pods }
 
-// Step returns the step. It comes behind the gate and before launch priority, which counts the injected containers (SS-090).
+// Step returns the step. It comes after the step Gate and before launch priority, which counts the injected containers (SS-090).
 func (s *Sidecars) Step() Step { return Step{Name: "sidecarset", Apply: s.apply} }
 
 func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
@@ -62,7 +63,8 @@ func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Op
 	return result.Operations, nil
 }
 
-// count counts the pod for those that inject it, once it is admitted. A pod that came by the other entry before lists who did already.
+// count counts the pod for the SidecarSets that inject into it, once all steps have accepted it. A pod that the other entry has sent before
+// already lists those that did.
 func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	var before []string
 	if request.Again {
@@ -77,7 +79,8 @@ func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	})
 }
 
-// refused counts a refusal for its SidecarSet. What is wrong with the pod is told as such (SS-D18), anything else is internal (SS-094).
+// refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything else as an InternalError
+// (SS-094).
 func (s *Sidecars) refused(request *Request, err error) error {
 	var of *inject.Error
 	if errors.As(err, &of) && !request.DryRun {

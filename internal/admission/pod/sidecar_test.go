@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// choice always chooses the same, and remembers what it was asked.
+// choice always chooses the same, and records the requests.
 type choice struct {
 	templates []*inject.Template
 	err       error
@@ -44,8 +44,8 @@ func template(t *testing.T, name string, containers ...corev1.Container) *inject
 	return out
 }
 
-// SS-080, SS-090, SS-094, SS-103: the namespace is that of the request, launch priority counts the injected containers, warnings are told,
-// and pods are counted by SidecarSet, but not what was only tried.
+// SS-080, SS-090, SS-094, SS-103: the namespace is that of the request, launch priority counts the injected containers, warnings are
+// returned, and pods are counted by SidecarSet, except those of dry runs.
 func TestSidecars(t *testing.T) {
 	chooser := &choice{templates: []*inject.Template{template(t, "first", corev1.Container{Name: "side", Image: "i"}),
 		template(t, "second", corev1.Container{Name: "b", Image: "i"})}}
@@ -105,14 +105,14 @@ func TestNoPartOfAPatch(t *testing.T) {
 	}
 }
 
-// TestPodsAreCountedOnce: a pod with launch priority comes by two entries, one after the other, and is one pod all the same; one that comes
-// by the second alone, since the first does not ask for it yet, counts too, and one that a later step refuses does not (SS-264).
+// TestPodsAreCountedOnce: a pod with launch priority is sent by two entries, one after the other, and counts once. A pod that only the
+// second entry sends counts too, and one that a later step refuses does not (SS-264).
 func TestPodsAreCountedOnce(t *testing.T) {
 	const ordered = `{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`
 	const odd = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"},{"name":"b","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"high"}]}]}}`
 	for name, test := range map[string]struct {
 		pod     string
-		entries []bool // whether they are the second one
+		entries []bool // for each request, whether the second entry sends it
 		want    float64
 	}{
 		"by both":             {ordered, []bool{false, true}, 1},

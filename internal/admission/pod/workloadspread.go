@@ -31,7 +31,7 @@ type SpreadMatcher interface {
 	Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error)
 }
 
-// SpreadBooker books pods in the status of WorkloadSpreads.
+// SpreadBooker writes bookings of pods into the status of WorkloadSpreads.
 type SpreadBooker interface {
 	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 		prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
@@ -39,7 +39,7 @@ type SpreadBooker interface {
 	Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error
 }
 
-// SpreadOptions are what Spreads works with.
+// SpreadOptions are the dependencies of Spreads.
 type SpreadOptions struct {
 	Matcher SpreadMatcher
 	Booker  SpreadBooker
@@ -61,16 +61,16 @@ type Spreads struct {
 	left map[types.UID]*left
 }
 
-// left are pods that were let go without a subset since the last event.
+// left counts the pods that got no subset since the last event.
 type left struct {
-	pods int
-	told time.Time
+	pods     int
+	reported time.Time
 }
 
-// tellEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
-const tellEvery = time.Minute
+// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come in bursts.
+const reportEvery = time.Minute
 
-// NewSpreads returns what spreads pods.
+// NewSpreads returns the step and the check that put pods into subsets.
 func NewSpreads(options SpreadOptions) *Spreads {
 	return &Spreads{SpreadOptions: options, left: map[types.UID]*left{}, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "afloat_workloadspread_pods_total",
@@ -81,7 +81,7 @@ func NewSpreads(options SpreadOptions) *Spreads {
 // Metric returns the counter afloat_workloadspread_pods_total, for the registry.
 func (s *Spreads) Metric() prometheus.Collector { return s.pods }
 
-// Forget drops what is kept of a WorkloadSpread that is deleted.
+// Forget drops the metrics and events of a deleted WorkloadSpread.
 func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
 	s.pods.DeletePartialMatch(prometheus.Labels{"namespace": spread.Namespace, "workloadspread": spread.Name})
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	}
 	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
 	if len(creation.Key) > validation.DNS1123SubdomainMaxLength || len(creation.Version) > validation.LabelValueMaxLength {
-		return nil, nil // the API server judges them after this, and refuses the pod; booked they would fill the status
+		return nil, nil // the API server refuses such a pod later; a booking would only fill the status
 	}
 	if pod.Name == "" { // WS-076
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
@@ -120,7 +120,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		changes, err = workloadspread.Inject(request.Raw, d.Subset, d.Placement(spread.Name, creation))
 		return err
 	})
-	// A named pod that was booked by an earlier request keeps its place: that one may still come.
+	// A named pod that an earlier request booked keeps its place, since that request may still create it.
 	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, workloadspread.ErrNotBooked)) {
 		request.AtEnd(func(admitted bool) {
 			if !admitted {
@@ -136,8 +136,8 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	}
 	if decision.Subset == nil {
 		s.count(request, spread, "")
-		s.tell(spread, decision.Reason)
-		if _, claimed := pod.Annotations[pub.MatchedWorkloadSpread]; claimed { // by the manifest of another pod
+		s.report(spread, decision.Reason)
+		if _, copied := pod.Annotations[pub.MatchedWorkloadSpread]; copied { // copied from the manifest of another pod
 			return []operations.Operation{operations.NewOperation("remove",
 				"/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
@@ -147,7 +147,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	return changes, nil
 }
 
-// count counts the pod once it is admitted.
+// count counts the pod once all steps have accepted it.
 func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, subset string) {
 	request.AtEnd(func(admitted bool) {
 		if admitted {
@@ -156,21 +156,21 @@ func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, su
 	})
 }
 
-// releaseTime is how long the refusal of a pod may wait until its place is given back.
+// releaseTime is how long the refusal of a pod waits at most for the release of its booking.
 const releaseTime = 2 * time.Second
 
-// release gives back the place of a pod that is refused here: nobody will see it come (WS-152).
+// release gives back the booking of a pod that is refused here, since the pod will never appear (WS-152).
 func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // who asked may have no time left
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // the request may have no time left
 	defer cancel()
-	if err := s.Booker.Release(ctx, spread, pod); err != nil { // it expires
+	if err := s.Booker.Release(ctx, spread, pod); err != nil { // the booking expires by itself
 		s.Log.Error(err, "The place of a pod that is refused is not given back yet", "workloadspread",
 			types.NamespacedName{Namespace: spread.Namespace, Name: spread.Name})
 	}
 }
 
-// tell records that pods were let go without a subset: the first at once, then all of a while together (WS-077).
-func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
+// report records events for pods that got no subset: the first at once, later ones together once in a while (WS-077).
+func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()
 	if l == nil {
@@ -178,23 +178,23 @@ func (s *Spreads) tell(spread *appsv1beta1.WorkloadSpread, reason string) {
 		s.left[spread.UID] = l
 	}
 	l.pods++
-	if l.pods == 1 { // of those that are told together
-		time.AfterFunc(tellEvery-min(now.Sub(l.told), tellEvery), func() { s.flush(spread, reason, l) })
+	if l.pods == 1 { // the first of those that are reported together
+		time.AfterFunc(reportEvery-min(now.Sub(l.reported), reportEvery), func() { s.flush(spread, reason, l) })
 	}
 	s.mu.Unlock()
 }
 
-// flush tells of the pods that were let go since the last event.
+// flush records the event for the pods that got no subset since the last one.
 func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *left) {
 	s.mu.Lock()
 	n := l.pods
-	l.pods, l.told = 0, s.Now()
+	l.pods, l.reported = 0, s.Now()
 	s.mu.Unlock()
 	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%s",
 		message.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
 }
 
-// Check returns the booking of removals. It refuses nothing, and comes last (WS-104).
+// Check returns the check that books removals. It refuses nothing, and comes last (WS-104).
 func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.remove} }
 
 func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
@@ -208,7 +208,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
-	if !workloadspread.Claims(spread, pod) { // it may be of a former one of that name
+	if !workloadspread.Claims(spread, pod) { // the annotation may be of a former WorkloadSpread with the same name
 		return nil
 	}
 	decision, err := s.Booker.Delete(ctx, spread,

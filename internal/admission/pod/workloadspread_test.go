@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// spreadWorld matches each pod with one WorkloadSpread, and books as it is told.
+// spreadWorld matches each pod with one WorkloadSpread, and its fields decide about bookings.
 type spreadWorld struct {
 	spread    *appsv1beta1.WorkloadSpread
 	namespace string
@@ -175,7 +175,7 @@ func TestSpreads(t *testing.T) {
 	}
 }
 
-// The labels of a subset are there when SidecarSets look at the pod.
+// The pod has the labels of its subset when selectors of SidecarSets are applied.
 func TestSidecarSetsSeeTheLabelsOfSubsets(t *testing.T) {
 	spread := shopSpread(t)
 	world := &spreadWorld{spread: spread, decide: func(workloadspread.Creation) workloadspread.Decision {
@@ -196,22 +196,22 @@ func (s *seenLabels) Choose(_ context.Context, pod *corev1.Pod, _ string) ([]*in
 	return nil, nil
 }
 
-// WS-077: the first pod without a subset is told of at once, and those of a burst together.
-func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
+// WS-077: the first pod without a subset is reported at once, and those of a burst together.
+func TestPodsWithoutASubsetAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := events.NewFakeRecorder(10)
 		world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
 			return workloadspread.Decision{Reason: "a has 2 pods"}
 		}}
 		chain := NewChain(world.spreads(time.Now, recorder).Step())
-		told := func(n int, during time.Duration) (got []string) {
+		events := func(n int, during time.Duration) (got []string) {
 			for range n {
 				if changes, _, err := chain.Mutate(t.Context(),
 					Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
 					t.Errorf("%v, %v", changes, err)
 				}
 			}
-			time.Sleep(during) // of the bubble's clock
+			time.Sleep(during) // by the clock of the synctest bubble
 			synctest.Wait()
 			for len(recorder.Events) > 0 {
 				got = append(got,
@@ -226,19 +226,19 @@ func TestPodsWithoutASubsetAreToldOf(t *testing.T) {
 		}{
 			{1, time.Second, []string{"1; a has 2 pods"}},
 			{40, time.Second, nil},
-			{2, tellEvery - 3*time.Second, nil},
-			{0, time.Second, []string{"42; a has 2 pods"}}, // although none comes any more
-			{0, 10 * tellEvery, nil},
+			{2, reportEvery - 3*time.Second, nil},
+			{0, time.Second, []string{"42; a has 2 pods"}}, // although no further pod comes
+			{0, 10 * reportEvery, nil},
 			{1, time.Second, []string{"1; a has 2 pods"}},
 		} {
-			if diff := cmp.Diff(step.want, told(step.pods, step.during)); diff != "" {
+			if diff := cmp.Diff(step.want, events(step.pods, step.during)); diff != "" {
 				t.Errorf("%d pods: %s", step.pods, diff)
 			}
 		}
 	})
 }
 
-// WS-101, WS-102, WS-106: what is booked when a pod is removed; nothing of it refuses the removal.
+// WS-101, WS-102, WS-106: what is booked when a pod is removed; no failure refuses the removal.
 func TestRemovals(t *testing.T) {
 	const placed = `annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}`
 	const of = `labels: {pod-template-hash: h1}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: shop-h1, controller: true}]`
@@ -303,8 +303,8 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	}
 }
 
-// What the API server refuses anyway, but only after admission, is not written into the status: a name or a label of a megabyte would be
-// the last that it takes (WS-076, WS-082).
+// What the API server refuses after the webhooks is not written into the status: a name or a label of a megabyte would fill the status
+// (WS-076, WS-082).
 func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, test := range map[string]struct {
@@ -325,8 +325,7 @@ func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	}
 }
 
-// WS-152: a pod that a later step of ours refuses gives its place back at once, unless the place is that of an earlier request; and it does
-// not count.
+// WS-152: if a later step refuses a pod, its booking is released at once, unless an earlier request made it; and the pod does not count.
 func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	spread := shopSpread(t)
 	for name, test := range map[string]struct {
@@ -358,7 +357,7 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 				if test.admitted {
 					return nil, nil
 				}
-				cancel() // whoever asked does not wait any more
+				cancel() // the client does not wait any more
 				return nil, errors.New("no")
 			}}
 			_, _, err := NewChain(spreads.Step(), last).Mutate(ctx, Request{Raw: []byte(fmt.Sprintf(shopPod, test.pod)), Namespace: "d"})
@@ -379,7 +378,7 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 	}
 }
 
-// WS-077: a pod that no subset takes says of itself that it is in none, whatever manifest it was made from.
+// WS-077: a pod that gets no subset has no annotation of one, also if its manifest was copied from a pod that had.
 func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
 	world := &spreadWorld{spread: shopSpread(t),
 		decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Reason: "full"} }}
@@ -393,7 +392,7 @@ func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
 	}
 }
 
-// WS-077: the API server takes no event of more than 1 KiB, and there may be many subsets to speak of.
+// WS-077: the API server takes no event of more than 1 KiB, and a message may concern many subsets.
 func TestNoEventIsTooLong(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)
 	world := &spreadWorld{spread: shopSpread(t), decide: func(workloadspread.Creation) workloadspread.Decision {
@@ -403,7 +402,7 @@ func TestNoEventIsTooLong(t *testing.T) {
 	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil {
 		t.Fatal(err)
 	}
-	if told := strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset "); len(told) > 1024 {
-		t.Errorf("%d bytes", len(told))
+	if events := strings.TrimPrefix(<-recorder.Events, "Warning NoSuitableSubset "); len(events) > 1024 {
+		t.Errorf("%d bytes", len(events))
 	}
 }

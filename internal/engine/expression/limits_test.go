@@ -35,7 +35,7 @@ func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 }
 
 // The error of a mistake says at which character it is, counted from 1.
-func TestAMistakeIsToldWithItsPlace(t *testing.T) {
+func TestAMistakeIsReportedWithItsPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpu 2":         `unexpected "2" at character 5`,
 		"1+cpu^2":       "unexpected character '^' at character 6",

@@ -216,7 +216,7 @@ func resized(pod *corev1.Pod, name string, state *State) string {
 	want := state.ResizedContainers[name]
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.State.Running == nil || !none(Lacking(want, container.Resources)) {
-		return "" // it starts with them, or somebody has changed them since
+		return "" // it starts with them, or another writer has changed them since
 	}
 	if status.Resources == nil {
 		return ""

@@ -50,7 +50,7 @@ type Options struct {
 	Events   record.EventRecorder
 	// Workers bounds the pulls that run at once; below 1 there is no bound (IMG-133).
 	Workers int
-	// Provider gives credentials of the node; nil if there is none.
+	// Provider returns the credentials of the node; nil if there are none.
 	Provider Provider
 }
 
@@ -58,10 +58,10 @@ type reconciler struct {
 	options Options
 	client  client.Client
 	puller  *puller
-	// Only Reconcile, which runs once at a time, touches these.
+	// Only Reconcile, which never runs twice at the same time, uses these.
 	tasks   map[key]*task
 	first   map[key]int64
-	object  types.UID // of the NodeImage of the last pass
+	object  types.UID // UID of the NodeImage at the last pass
 	limiter *rate.Limiter
 	wake    func()
 	running sync.WaitGroup
@@ -115,7 +115,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.object != object.UID { // the first pass, or the object was made anew: then nothing that runs is meant for it
+	if r.object != object.UID { // the first pass, or the object was recreated: no running task is for it
 		r.stop(r.all()...)
 		r.object, r.first = object.UID, nil
 		if object.Status.FirstSyncStatus == nil {
@@ -126,7 +126,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	for k, t := range r.tasks {
 		s.tasks[k] = t.now()
 	}
-	p := decide(s)
+	p := newPlan(s)
 	r.stop(p.stop...)
 	for _, k := range p.drop {
 		delete(r.tasks, k)
@@ -174,7 +174,7 @@ func (r *reconciler) stop(keys ...key) {
 	}
 }
 
-// start begins the task of a tag; one that runs for another version has been stopped.
+// start begins the task of a tag. A task for another version of the tag has been stopped before.
 func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k key) {
 	image := object.Spec.Images[k.image]
 	t := &task{key: k, object: object.UID}
@@ -199,7 +199,7 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 	})
 }
 
-// done tells of a task that has ended (IMG-141).
+// done records the metrics and events of a task that has ended (IMG-141).
 func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
 	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage", Name: r.options.Node, UID: t.object}
@@ -234,7 +234,7 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 	return used
 }
 
-// write patches what differs, for exactly this version of the object: the manager writes the status, too (IMG-062).
+// write patches the fields that differ, guarded by the object's version, since the manager writes the status too (IMG-062).
 func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) error {
 	fields := map[string]any{"desired": status.Desired}
 	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded,

@@ -32,7 +32,7 @@ type dockerEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// fromSecret reads a pull secret (IMG-123). Errors cite no content (ND-073).
+// fromSecret reads a pull secret (IMG-123). Errors do not contain its content (ND-073).
 func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	entries := map[string]dockerEntry{}
 	switch secret.Type {
@@ -63,7 +63,7 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	return list, nil
 }
 
-// order puts the more specific registries first: a longer path goes before its prefix.
+// order puts more specific registries first: a longer path comes before its prefix.
 func order(list []credential) {
 	slices.SortFunc(list, func(a, b credential) int { return strings.Compare(b.registry, a.registry) })
 }
@@ -101,8 +101,8 @@ func matching(list []credential, image string) []runtime.Auth {
 	return found
 }
 
-// covers tells whether an entry for registry is meant for a repository: the hosts are equal label by label, where the entry may have
-// globs, the ports are equal, and its path is a prefix.
+// covers tells whether an entry for registry applies to a repository: the labels of the hosts are equal or match globs of the entry, the
+// ports are equal, and the entry's path is a prefix.
 func covers(registry, host, repository string) bool {
 	if !strings.Contains(registry, "://") {
 		registry = "https://" + registry

@@ -24,7 +24,7 @@ const (
 // key names a tag of an image.
 type key struct{ image, tag string }
 
-// reference is what the runtime is asked for: name:tag, or name@digest (IMG-013, IMG-210).
+// reference returns what the runtime pulls: name:tag, or name@digest (IMG-013, IMG-210).
 func (k key) reference() string {
 	if digest(k.tag) {
 		return k.image + "@" + k.tag
@@ -32,15 +32,15 @@ func (k key) reference() string {
 	return k.image + ":" + k.tag
 }
 
-// digest tells whether a tag is a digest: a colon is in no tag.
+// digest tells whether a tag is a digest: only digests contain a colon.
 func digest(tag string) bool { return strings.Contains(tag, ":") }
 
-// snapshot is what a pass is decided from.
+// snapshot is all that one plan is made from.
 type snapshot struct {
 	object *appsv1beta1.NodeImage
-	// tasks are the statuses of those that exist.
+	// tasks has the statuses of the existing tasks.
 	tasks map[key]appsv1beta1.ImageTagStatus
-	// first are the tags of which firstSyncStatus speaks, with their versions; nil if it is recorded.
+	// first are the tags that firstSyncStatus is about, with their versions; nil if it is recorded already.
 	first map[key]int64
 	now   time.Time
 }
@@ -52,7 +52,7 @@ type plan struct {
 	// drop are tasks whose result is recorded.
 	drop   []key
 	status appsv1beta1.NodeImageStatus
-	// unfinished: look again soon.
+	// unfinished: another pass is due soon.
 	unfinished bool
 }
 
@@ -68,8 +68,8 @@ func recorded(object *appsv1beta1.NodeImage, k key, version int64) appsv1beta1.I
 	return appsv1beta1.ImageTagStatus{}
 }
 
-// decide compares spec, recorded status and tasks (IMG-131, IMG-132, IMG-142 to IMG-144).
-func decide(s snapshot) plan {
+// newPlan compares spec, recorded status and tasks (IMG-131, IMG-132, IMG-142 to IMG-144).
+func newPlan(s snapshot) plan {
 	p := plan{status: appsv1beta1.NodeImageStatus{FirstSyncStatus: s.object.Status.FirstSyncStatus}}
 	wanted := map[key]bool{}
 	for _, image := range slices.Sorted(maps.Keys(s.object.Spec.Images)) {
@@ -140,8 +140,8 @@ func (p *plan) count(tags []appsv1beta1.ImageTagStatus) {
 	}
 }
 
-// firstSync tells, once, what became of the tags that were there when the node began (IMG-063). Those that left the spec, or changed
-// their version, do not count any more.
+// firstSync sets, once, the result of the tags that the spec had when the node began (IMG-063). Tags that left the spec, or changed their
+// version, do not count any more.
 func (s *snapshot) firstSync(p *plan) {
 	if s.first == nil || p.status.FirstSyncStatus != nil {
 		return
@@ -172,7 +172,7 @@ func (s *snapshot) firstSync(p *plan) {
 	p.status.FirstSyncStatus = result
 }
 
-// firstTags are the tags of the spec, for firstSync.
+// firstTags returns the tags of the spec, for firstSync.
 func firstTags(object *appsv1beta1.NodeImage) map[key]int64 {
 	tags := map[key]int64{}
 	for image, spec := range object.Spec.Images {

@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 			want: want{Tags: []appsv1beta1.ImageTagStatus{result("1", 0, succeeded)}, Counts: "1 0 0 1 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := decide(snapshot{object: test.object, tasks: test.tasks, now: epoch})
+			p := newPlan(snapshot{object: test.object, tasks: test.tasks, now: epoch})
 			text := func(keys []key) string {
 				if len(keys) == 0 {
 					return ""
@@ -125,7 +125,7 @@ func TestFirstSync(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want,
-				decide(snapshot{object: test.object, first: test.first, now: epoch}).status.FirstSyncStatus); diff != "" {
+				newPlan(snapshot{object: test.object, first: test.first, now: epoch}).status.FirstSyncStatus); diff != "" {
 				t.Error(diff)
 			}
 		})

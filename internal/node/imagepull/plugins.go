@@ -28,7 +28,7 @@ import (
 const (
 	// pluginTimeout bounds one call of a plugin.
 	pluginTimeout = time.Minute
-	// pluginCalls bounds how many programs run at once, however many pulls begin.
+	// pluginCalls bounds how many programs run at once, no matter how many pulls begin.
 	pluginCalls = 4
 )
 
@@ -37,7 +37,7 @@ type Plugins struct {
 	providers []kubeletconfig.CredentialProvider
 	folder    string
 	clock     clock.PassiveClock
-	calls     chan struct{} // as many as programs run
+	calls     chan struct{} // has a value for each running program
 
 	mu    sync.Mutex
 	cache map[pluginKey]pluginAnswer
@@ -104,7 +104,7 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	return found, errors.Join(failures...)
 }
 
-// Forget implements Provider: what was cached may be outdated.
+// Forget implements Provider. It drops the cached answers, which may be outdated.
 func (p *Plugins) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialPro
 		return nil, fmt.Errorf("waiting for its turn: %w", context.Cause(ctx))
 	}
 	defer func() { <-p.calls }()
-	if list, ok := p.cached(provider.Name, named); ok { // somebody asked meanwhile
+	if list, ok := p.cached(provider.Name, named); ok { // another pull has filled the cache meanwhile
 		return list, nil
 	}
 	answer, err := p.call(ctx, provider, named.String())
@@ -165,7 +165,7 @@ func (p *Plugins) cached(provider string, named reference.Named) ([]credential, 
 	return nil, false
 }
 
-// keep keeps an answer, and none that is outdated: there may be one for every image.
+// keep caches an answer, and drops outdated ones: there may be one for every image.
 func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 	p.cache[k] = answer
 }
 
-// call runs the program. Its standard error is told, its standard output is not: that holds credentials (ND-073).
+// call runs the program. Errors contain its standard error, but not its standard output, which holds credentials (ND-073).
 func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider,
 	image string) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
@@ -188,7 +188,7 @@ func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialPr
 	command := exec.CommandContext(ctx, filepath.Join(p.folder, provider.Name), provider.Args...)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), &stdout, &stderr
 	command.Env = os.Environ()
-	command.WaitDelay = time.Second // its children may hold the pipes open for ever
+	command.WaitDelay = time.Second // child processes may keep the pipes open for ever
 	for _, e := range provider.Env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// secrets keeps what was read of pull secrets for 5 to 10 minutes (IMG-122).
+// secrets caches pull secrets for 5 to 10 minutes (IMG-122).
 type secrets struct {
 	live  client.Reader
 	clock clock.PassiveClock
@@ -33,14 +33,14 @@ type cachedSecret struct {
 	problem     string
 	read, until time.Time
 	copied      bool
-	// users are the jobs that a copy is for.
+	// users are the jobs for which a copy was made.
 	users map[string]bool
-	// namespace is the one whose jobs a secret without users is for: its own, or its source's.
+	// namespace is that of the jobs which may use a secret without users: its own, or that of its source.
 	namespace string
 }
 
-// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is no copy also serves tags that no job owns: both
-// were put there by an administrator.
+// serves tells whether a tag of these jobs may be pulled with the secret. A secret that is not a copy also serves tags that no job owns: an
+// administrator wrote both.
 func (c *cachedSecret) serves(jobs []string) bool {
 	if len(jobs) == 0 {
 		return !c.copied
@@ -51,8 +51,8 @@ func (c *cachedSecret) serves(jobs []string) bool {
 	})
 }
 
-// describe notes whom a secret is for: a copy is for the jobs in its references (IMG-113), or for those of its source's namespace where a
-// release wrote no references. Any other secret is for the jobs of its own namespace (IMG-111).
+// describe finds which jobs may use a secret. A copy is for the jobs in its references (IMG-113), or, if an older release wrote no
+// references, for those of its source's namespace. Any other secret is for the jobs of its own namespace (IMG-111).
 func (c *cachedSecret) describe(secret *corev1.Secret) {
 	source, references := secret.Annotations[pub.SecretSource], secret.Annotations[pub.SecretReferences]
 	c.copied, c.namespace = source != "", secret.Namespace
@@ -69,16 +69,17 @@ func (c *cachedSecret) describe(secret *corev1.Secret) {
 	}
 }
 
-// again is how long ago a copy must have been read before it is read again to see whether another job is among its users by now.
+// again is the least age of a cached copy before it is read again to see whether it has another user by now.
 const again = time.Second
 
 func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 	return &secrets{live: live, clock: c, known: map[types.NamespacedName]cachedSecret{}}
 }
 
-// credentials returns those of the secrets for a tag of these jobs, in their order. The tags of an image share its secrets, and are of jobs
-// in several namespaces: each secret is used only for the jobs that it is for. One that is missing or unusable is left out; that is logged
-// when it is found out and not at every use. That the API server is away is an error only for one that was never read.
+// credentials returns the credentials of the secrets for a tag of these jobs, in the order of the secrets. The tags of an image share its
+// secrets, although their jobs are in several namespaces, so each secret is used only for its own jobs. A missing or unusable secret is
+// left out; this is logged once and not at every use. If the API server does not answer, that is an error only for a secret that was never
+// read.
 func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
@@ -126,8 +127,8 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	return now, nil
 }
 
-// expire has the secrets read anew at their next use: the registry has rejected them, and they may have been rotated (IMG-122). What was
-// told of them is not told again.
+// expire makes the next use read the secrets again: the registry has rejected them, and they may have been rotated (IMG-122). What was
+// logged about them is not logged again.
 func (s *secrets) expire(names []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *secrets) expire(names []types.NamespacedName) {
 	}
 }
 
-// keep forgets the secrets that nothing refers to any more.
+// keep drops all secrets that are not in used.
 func (s *secrets) keep(used map[types.NamespacedName]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

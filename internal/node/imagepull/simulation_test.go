@@ -25,8 +25,8 @@ import (
 )
 
 // IMG-130 to IMG-133, IMG-142 to IMG-144: users change the spec, the daemon is restarted, the cache lags, writes conflict or time out after
-// they succeeded, pulls fail and hang. What is recorded as finished is not pulled again, no more pulls run at once than allowed, every
-// tag ends with its version, and then nothing is written.
+// they succeeded, pulls fail and hang. Tags that are recorded as finished are not pulled again, no more pulls run at once than allowed,
+// every tag ends with the result of its version, and then nothing is written.
 func TestSimulatedPulls(t *testing.T) {
 	simulation.Seeds(t, 100, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { simulate(t, rand.New(rand.NewPCG(seed, 0))) })
@@ -148,7 +148,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	end(r)
 }
 
-// unchanged holds a write to what is final: a finished tag stays as it is while its version is asked for.
+// unchanged checks that a write does not change a finished tag while the spec has its version.
 func unchanged(t *testing.T, before, after *appsv1beta1.NodeImage) {
 	t.Helper()
 	for _, tag := range before.Spec.Images["img"].Tags {

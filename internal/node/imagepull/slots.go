@@ -6,28 +6,28 @@ import (
 	"sync"
 )
 
-// slots bounds how many pulls run at once, in all and for each namespace: a pull lasts as long as its job and its registry like, so that
-// one namespace which had all the places would keep the others waiting (IMG-133).
+// slots bounds how many pulls run at once, in all and for each namespace. A pull may last very long, so if one namespace had all places,
+// the others would wait (IMG-133).
 type slots struct {
 	mu    sync.Mutex
-	free  int // below 0: no limit
-	most  int // of one namespace
+	free  int // free places; below 0 there is no limit
+	most  int // most places of one namespace
 	held  map[string]int
 	queue []*place
 }
 
 // place is a place in the queue, and then among those that pull.
 type place struct {
-	// turn is closed when it is its turn.
+	// turn is closed when the pull may begin.
 	turn chan struct{}
-	// namespaces are those of the jobs that ask for the pull; none for a tag that no job owns, which only who administers the cluster can
+	// namespaces are those of the jobs of the tag. It is empty for a tag that no job owns, which only an administrator of the cluster can
 	// write.
 	namespaces []string
-	// counts is the namespace for which it pulls.
+	// counts is the namespace whose place it takes.
 	counts string
 }
 
-// newSlots returns room for n pulls, all but one of them for one namespace; n below 1 means no limit.
+// newSlots returns slots for n pulls, of which one namespace may have all but one; n below 1 means no limit.
 func newSlots(n int) *slots {
 	if n < 1 {
 		n = -1
@@ -45,7 +45,7 @@ func (s *slots) join(namespaces []string) *place {
 	return p
 }
 
-// next gives free places away: to who waits for the namespace that has fewest, and among them to who came first.
+// next gives free places to waiting pulls: first to those of the namespace that has the fewest places, and among them in their order.
 func (s *slots) next() {
 	for s.free != 0 {
 		first, least := -1, 0
@@ -67,7 +67,7 @@ func (s *slots) next() {
 	}
 }
 
-// least chooses, of the namespaces for which the pull is, the one that has fewest places, and returns how many.
+// least chooses the namespace of the pull that has the fewest places, and returns how many it has.
 func (s *slots) least(p *place) int {
 	p.counts = ""
 	for i, namespace := range p.namespaces {
@@ -78,7 +78,7 @@ func (s *slots) least(p *place) int {
 	return s.held[p.counts]
 }
 
-// wait waits for the turn; if the context ends before, the place is given up and wait returns false.
+// wait waits until the pull may begin. If the context ends before, the place is given up and wait returns false.
 func (s *slots) wait(ctx context.Context, p *place) bool {
 	select {
 	case <-p.turn:
@@ -95,13 +95,13 @@ func (s *slots) wait(ctx context.Context, p *place) bool {
 		s.queue = slices.Delete(s.queue, at, at+1)
 	}
 	s.mu.Unlock()
-	if at < 0 { // its turn came meanwhile
+	if at < 0 { // it has got its turn meanwhile
 		s.leave(p)
 	}
 	return false
 }
 
-// leave gives the place back, and away.
+// leave gives the place back, and starts the next pull.
 func (s *slots) leave(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// turns are the names of those who have their turn, in the order of the names.
+// turns returns the names of the pulls that may run, sorted.
 func turns(places map[string]*place) []string {
 	var have []string
 	for name, p := range places {
@@ -20,8 +20,8 @@ func turns(places map[string]*place) []string {
 	return have
 }
 
-// IMG-133 (part): a free place goes to who waits for the namespace that has fewest, and among them to who came first; a pull for several
-// namespaces counts for the one that has fewest.
+// IMG-133 (part): a free place goes to a pull of the namespace that has the fewest places, and among these to the first. A pull for several
+// namespaces counts for the one that has the fewest.
 func TestWhoseTurnItIs(t *testing.T) {
 	s := newSlots(3)
 	places := map[string]*place{}
@@ -52,7 +52,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	}
 }
 
-// Who comes first has the first turn where namespaces have as many places, and no limit is none.
+// If namespaces have equally many places, the first pull is next; and with no limit all pulls run.
 func TestWhoComesFirst(t *testing.T) {
 	s := newSlots(1)
 	places := map[string]*place{"1": s.join([]string{"a"}), "2": s.join([]string{"b"}), "3": s.join([]string{"c"})}

@@ -32,16 +32,16 @@ const (
 	exceeded       = "pulling exceeds the activeDeadlineSeconds" // IMG-136
 )
 
-// Images is what pulling needs of a container runtime.
+// Images are the methods of a container runtime that pulling needs.
 type Images interface {
 	Images(ctx context.Context) ([]runtime.Image, error)
 	Pull(ctx context.Context, image string, auth runtime.Auth, labels, annotations map[string]string) error
 }
 
-// Provider is a source of credentials of the node, beside the secrets that are listed (IMG-137).
+// Provider is the node's own source of credentials, in addition to the pull secrets (IMG-137).
 type Provider interface {
 	Credentials(ctx context.Context, image string) ([]runtime.Auth, error)
-	// Forget drops what is cached: a registry has rejected it.
+	// Forget drops cached credentials, because a registry has rejected them.
 	Forget()
 }
 
@@ -56,10 +56,10 @@ type task struct {
 
 	mu      sync.Mutex
 	status  appsv1beta1.ImageTagStatus
-	secrets []types.NamespacedName // of the image in the spec of now
+	secrets []types.NamespacedName // those of the image in the present spec
 }
 
-// refer tells of the secrets that the spec lists, which jobs add to while the task runs (IMG-089, IMG-138).
+// refer updates the secrets that the spec lists: jobs may add some while the task runs (IMG-089, IMG-138).
 func (t *task) refer(secrets []types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *task) referred() []types.NamespacedName {
 	return t.secrets
 }
 
-// jobs are those that own the tag, as copies of secrets refer to them.
+// jobs returns the jobs that own the tag, in the form in which copies of secrets refer to them.
 func (t *task) jobs() []string {
 	var jobs []string
 	for _, owner := range t.spec.OwnerReferences {
@@ -81,7 +81,7 @@ func (t *task) jobs() []string {
 	return jobs
 }
 
-// namespaces are those of the jobs that own the tag.
+// namespaces returns those of the jobs that own the tag.
 func (t *task) namespaces() []string {
 	var all []string
 	for _, owner := range t.spec.OwnerReferences {
@@ -112,12 +112,12 @@ type puller struct {
 	slots    *slots
 	clock    clock.WithDelayedExecution
 	meters   *meters
-	// done is told of every task that has ended and was not stopped.
+	// done is called for every task that has ended without being stopped.
 	done func(t *task, took time.Duration)
 }
 
 func (p *puller) instant() *metav1.Time {
-	now := metav1.NewTime(p.clock.Now().Truncate(time.Second)) // as the API keeps it, so that it compares equal
+	now := metav1.NewTime(p.clock.Now().Truncate(time.Second)) // the API keeps whole seconds, so that times compare equal
 	return &now
 }
 
@@ -209,20 +209,20 @@ func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (i
 	}
 	image, err := find(bounded, rt, t.key)
 	if err != nil || image == nil {
-		return "", 0, nil // it was pulled; the list may show it under another name, or later
+		return "", 0, nil // it was pulled, but the list may show it later, or under another name
 	}
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
-// answering waits for a runtime that answers, and looks for the image in it. A node that starts, or a runtime that restarts, costs no
-// attempt: a tag that has failed is not tried again (ND-038, IMG-144).
+// answering waits for a runtime that answers, and looks for the image in it. A starting node, or a restarting runtime, costs no attempt,
+// since a failed tag is never tried again (ND-038, IMG-144).
 func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *runtime.Image, err error) {
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		if rt, err = p.runtime(); err == nil {
 			present, err = find(ctx, rt, t.key)
 		}
 		if rt != nil && !errors.Is(err, runtime.ErrUnavailable) {
-			return rt, present, nil // what else is wrong shows in the pull
+			return rt, present, nil // the pull will show any other error
 		}
 		if !errors.Is(err, runtime.ErrUnavailable) {
 			return nil, nil, err
@@ -284,7 +284,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	return nil
 }
 
-// rejected has credentials read anew at the next attempt: they may have been rotated (IMG-122, IMG-138).
+// rejected makes the next attempt read credentials again: they may have been rotated (IMG-122, IMG-138).
 func (p *puller) rejected(t *task) {
 	p.secrets.expire(t.referred())
 	if p.provider != nil {
@@ -292,7 +292,7 @@ func (p *puller) rejected(t *task) {
 	}
 }
 
-// unauthorized tells whether the registry refused the credentials. Runtimes pass its answer on as text.
+// unauthorized tells whether the registry refused the credentials. Runtimes pass the registry's answer on as text.
 func unauthorized(err error) bool {
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
 		return true

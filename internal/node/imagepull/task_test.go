@@ -185,7 +185,7 @@ func TestPullIsReported(t *testing.T) {
 	})
 }
 
-// IMG-135, IMG-136, IMG-141, IMG-014, IMG-015, IMG-216, IMG-224: attempts, pauses, timeouts and deadlines, and what is told in the end.
+// IMG-135, IMG-136, IMG-141, IMG-014, IMG-015, IMG-216, IMG-224: attempts, pauses, timeouts and deadlines, and the final status and event.
 func TestAttempts(t *testing.T) {
 	hang := func(ctx context.Context, _ string, _ runtime.Auth) error { <-ctx.Done(); return ctx.Err() }
 	broken := func(context.Context, string, runtime.Auth) error { return errors.New("no such image") }
@@ -247,8 +247,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// IMG-133 (part), IMG-159, IMG-220: N at once, whatever jobs or lists ask for them, in the order in which they came; who leaves the queue
-// is not pulled; waiting costs no deadline.
+// IMG-133 (part), IMG-159, IMG-220: N pulls at once, no matter which jobs or lists they are for, in their order. A tag that leaves the
+// queue is not pulled, and waiting does not count against the deadline.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
@@ -274,8 +274,8 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: nor does the
-// tenant gain anything by asking for the other's image, too.
+// IMG-133 (part): pulls of one tenant from a registry that never ends an answer do not keep those of another tenant waiting: the tenant
+// also gains nothing by pulling the other's image too.
 func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(tag string, namespaces ...string) appsv1beta1.ImageTagSpec {
@@ -326,7 +326,7 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	})
 }
 
-// IMG-131, IMG-141: a task whose tag left the spec, or whose object is gone, ends at once and tells nothing.
+// IMG-131, IMG-141: a task whose tag left the spec, or whose object is gone, ends at once, without events.
 func TestStoppedTasksAreQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(nil, "1"))
@@ -351,7 +351,7 @@ func secret(name, user string, registry string) *corev1.Secret {
 }
 
 // IMG-122, IMG-123, IMG-137, IMG-138, IMG-211: credentials that match are tried in order, anonymous last if all were rejected; a missing
-// secret is left out and read again only after minutes; rejected ones are read anew before the next attempt.
+// secret is left out and read again only after minutes; rejected ones are read again before the next attempt.
 func TestCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := spec(policy(1, 600, 0), "1")
@@ -393,7 +393,7 @@ func TestCredentials(t *testing.T) {
 	})
 }
 
-// IMG-137: a failure that is not about credentials is told, and nothing is pulled anonymously.
+// IMG-137: a failure that is not about credentials is reported, and nothing is pulled anonymously.
 func TestOtherFailuresAreNotHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := spec(policy(0, 600, 0), "1")
@@ -411,7 +411,7 @@ func TestOtherFailuresAreNotHidden(t *testing.T) {
 	})
 }
 
-// IMG-123, IMG-137, ND-073: what entries cover, and forms of docker configurations; errors cite no content.
+// IMG-123, IMG-137, ND-073: which images entries apply to, and the forms of docker configurations; errors contain no content.
 func TestDockerConfigurations(t *testing.T) {
 	for _, test := range []struct {
 		registry, host, repository string

@@ -35,12 +35,12 @@ func (u unreliable) Images(ctx context.Context) ([]runtime.Image, error) {
 	return u.store.Images(ctx)
 }
 
-// ND-037, ND-038, IMG-144: while no runtime answers, as at the start of a node or while the runtime restarts, pulls wait and do not fail
-// for good; the time of an attempt and the deadline still bound them, and the message says what was waited for.
+// ND-037, ND-038, IMG-144: while no runtime answers, because the node starts or the runtime restarts, pulls wait and do not fail for good.
+// The timeout of an attempt and the deadline still count, and the message says what was waited for.
 func TestPullsWaitForTheRuntime(t *testing.T) {
 	away := fmt.Errorf("%w: it restarts", runtime.ErrUnavailable)
 	for name, test := range map[string]struct {
-		until time.Duration // the runtime is away that long
+		until time.Duration // how long the runtime does not answer
 		found bool          // a runtime is known, but it does not answer
 		spec  func(*appsv1beta1.ImageTagSpec)
 		want  string
@@ -84,7 +84,7 @@ func TestPullsWaitForTheRuntime(t *testing.T) {
 	}
 }
 
-// IMG-140, IMG-135: an image that was pulled is there, even if the runtime cannot list its images right then.
+// IMG-140, IMG-135: a pulled image counts as present even if the runtime cannot list its images at that moment.
 func TestPulledImageThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
@@ -131,8 +131,8 @@ func TestSecretsAddedLater(t *testing.T) {
 	})
 }
 
-// IMG-131, IMG-063, IMG-143: the NodeImage was deleted and made again, and the cache shows only the new one: what runs for the old one has
-// another policy and its result is not the new one's, whose first synchronisation is told anew.
+// IMG-131, IMG-063, IMG-143: the NodeImage was deleted and made again, and the cache shows only the new one: the task for the old one has
+// another policy, and its result does not count for the new one, whose firstSyncStatus is set again.
 func TestObjectMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
@@ -182,7 +182,7 @@ func TestObjectMadeAgain(t *testing.T) {
 	})
 }
 
-// IMG-122: an API server that is away is no reason to pull without the credentials that were read before.
+// IMG-122: while the API server does not answer, pulls use the credentials that were read before.
 func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(nil, "1"), secret("one", "ann", "docker.io"))
@@ -210,7 +210,7 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 	})
 }
 
-// IMG-136, IMG-099: registries and runtimes cannot make the object too large to be written with what they answer.
+// IMG-136, IMG-099: long answers of registries and runtimes do not make the object too large to be written.
 func TestLongMessagesAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 0, spec(policy(0, 600, 0), "1"))
@@ -229,9 +229,9 @@ func TestLongMessagesAreCut(t *testing.T) {
 	})
 }
 
-// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of jobs that it was made for, a copy of an
-// older release for jobs of its source's namespace, and a secret that is no copy for jobs of its own namespace and for tags without a job:
-// else one tenant would pull private images of another with that one's credentials (IMG-111, IMG-113, IMG-118). A job that joins is seen
+// The tags of an image share its pull secrets, whoever owns them. A copy is used only for tags of the jobs for which it was made, a copy of
+// an older release for jobs of its source's namespace, and any other secret for jobs of its own namespace and for tags without a job.
+// Otherwise one tenant could pull private images of another with the other's credentials (IMG-111, IMG-113, IMG-118). A further job is seen
 // within a second.
 func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -279,8 +279,8 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 	})
 }
 
-// A task asks for its own tag alone.
-func TestATaskAsksForItsJobs(t *testing.T) {
+// A task uses the jobs of its own tag alone.
+func TestATaskUsesItsOwnJobs(t *testing.T) {
 	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"},
 		{Namespace: "mall", Name: "warm"}}}}
 	if diff := cmp.Diff([]string{"shop/warm", "mall/warm"}, owned.jobs()); diff != "" {

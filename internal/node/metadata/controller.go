@@ -139,7 +139,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
-// observe looks at the runtime and makes the plan. An environment that cannot be read is left out, and asked for again (ND-106).
+// observe reads the containers from the runtime and makes the plan. An unreadable environment is left out, and read again later (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
 	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}, Unreadable: map[string]bool{}}
 	seen := map[*runtime.Runtime]bool{}
@@ -161,7 +161,7 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 		}
 		s.Containers = append(s.Containers, list...)
 	}
-	plan := Make(s)
+	plan := NewPlan(s)
 	for _, id := range plan.Read {
 		if !r.readings.due(pod.UID, id, r.clock.Now()) {
 			s.Unreadable[id] = true
@@ -179,7 +179,7 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 		}
 	}
 	if len(plan.Read) > 0 {
-		plan = Make(s)
+		plan = NewPlan(s)
 	}
 	return plan, nil
 }

@@ -43,7 +43,7 @@ func newWorld(t *testing.T, p *corev1.Pod) *world {
 	w := &world{t: t, cri: fakecri.Start(t), events: record.NewFakeRecorder(99)}
 	w.api = fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(clientgoscheme.Scheme).
 		WithObjects(p).WithInterceptorFuncs(interceptor.Funcs{
-		// The API server takes annotations in a patch of the status; the fake one does not.
+		// The real API server accepts annotations in a patch of the status; the fake one does not.
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch,
 			_ ...client.SubResourcePatchOption) error {
 			body, _ := patch.Data(object)
@@ -73,7 +73,7 @@ func (w *world) reconcile() reconcile.Result {
 	return result
 }
 
-// restart carries out one restart to its end.
+// restart carries out one restart and waits for its end.
 func (w *world) restart(t target) error {
 	ended := make(chan error, 1)
 	begun, err := w.r.restarts.restart(w.t.Context(), t, func(err error) { ended <- err })
@@ -121,7 +121,8 @@ func TestReportIsOnePatch(t *testing.T) {
 	}
 }
 
-// ND-106, IPU-310: an environment that cannot be read is absent and tried again, later each time; no container is stopped for it.
+// ND-106, IPU-310: an unreadable environment is absent from the report and read again with growing pauses; no container is stopped because
+// of it.
 func TestUnreadableEnvironment(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
@@ -140,8 +141,8 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
-// ND-106: where the update says that the environment of this very container changed, the container is restarted, though what it has cannot
-// be read: its pod would stay out of service for ever.
+// ND-106: if the record of the update says that the container's environment changed, the container is restarted although its environment
+// cannot be read. Otherwise its pod would stay out of service for ever.
 func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod, state(inplace.State{EnvContainers: map[string]string{"app": "containerd://app-1"}})))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
@@ -156,7 +157,7 @@ func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 	}
 }
 
-// ND-106: events of the pod do not bring the next reading forward, however many come; a new container is read at once.
+// ND-106: events of the pod, however many, do not make the next reading earlier; that of a new container is at once.
 func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
@@ -184,7 +185,7 @@ func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 }
 
 // ND-110, ND-112, ND-114, ND-115, IPU-130, IPU-192, IPU-211: a changed environment restarts the container once, within the grace period and
-// after the hook that kubelet recorded, and the report tells of the new one.
+// after the hook that kubelet recorded, and the report has the new one.
 func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	p := pod("b", updatingPod)
 	w := newWorld(t, p)
@@ -235,8 +236,8 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	}
 }
 
-// ND-113, ND-116, ND-071, IPU-319: right before the stop the live pod and the runtime decide: gone, replaced, ended, of another pod, or
-// left to kubelet, it is not stopped.
+// ND-113, ND-116, ND-071, IPU-319: right before the stop the live pod and the runtime decide. A container is not stopped if it is gone,
+// replaced, ended, of another pod, or if kubelet replaces it.
 func TestRestartIsCheckedAgain(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"pod gone": func(w *world) { _ = w.api.Delete(w.t.Context(), w.pod()) },
@@ -287,13 +288,13 @@ func TestRestartIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// ND-114: what kubelet recorded of the container decides, with a default for what is missing.
+// ND-114: what kubelet recorded on the container decides, with defaults for missing values.
 func TestRecordedTermination(t *testing.T) {
 	for want, annotations := range map[time.Duration]map[string]string{
 		30 * time.Second: {},
 		5 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5"},
 		3 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5", runtime.AnnotationDeletionGracePeriod: "3"},
-		// what a duration cannot hold is long, too
+		// a value that a duration cannot hold becomes a long one
 		seconds.Duration(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
 	} {
 		if got := stop.GraceOf(annotations); got != want {
@@ -306,10 +307,9 @@ func TestRecordedTermination(t *testing.T) {
 	}
 }
 
-// ND-003: what a daemon knows when it ends is found again by the next one, in the pod and in the runtime: what is reported already, and
-// which container is to be restarted; and the restart that the former one carried out is not carried out again. The simulations of restarts
-// on request and of image pulls end the daemon in between, too, and TestContainerIsConfined shows that there is no place where it could
-// keep anything.
+// ND-003: a new daemon finds in the pod and in the runtime all that the former one knew: what is reported already, and which container is
+// to be restarted. It does not repeat a restart that the former one carried out. The simulations of restarts on request and of image pulls
+// end the daemon in between too, and TestContainerIsConfined shows that the daemon has no place to store anything.
 func TestTheNextDaemonGoesOn(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.add("app", "app:1", "a", 1, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 )
 
-// ND-112 (part): the containers of one tenant, more than there are workers, do not end when their environment has changed. The restart of
-// another tenant goes on at once.
+// ND-112 (part): one tenant has more containers to restart than there are workers, and they do not end. The restart of another tenant's
+// container begins at once nevertheless.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	letGo := make(chan struct{})

@@ -2,9 +2,9 @@
 // apps.kruise.io/runtime-containers-meta (ND-080 to ND-094), and stops containers whose environment from metadata changed, or whose
 // restart was asked for, so that kubelet starts them anew (ND-100 to ND-116, IPU-322).
 //
-// The report has one entry a container, of the newest container of that name in the runtime: its ID, restart count, kubelet's hash and
-// the hash of the environment that it really has. An entry is made once for an ID and kept. Readers take an update in place for complete
-// when the entries agree with the pod.
+// The report has one entry a container, of the newest container of that name in the runtime: its ID, restart count, kubelet's hash and the
+// hash of the environment that it has. An entry is made once for an ID and kept. Readers regard an update in place as complete when the
+// entries agree with the pod.
 package metadata
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// Snapshot is what a plan is made from.
+// Snapshot is all that one plan is made from.
 type Snapshot struct {
 	Pod *corev1.Pod
 	// Containers are the pod's in the runtime.
@@ -47,7 +47,7 @@ type Plan struct {
 	Read []string
 	// Restarts are the containers to stop.
 	Restarts []Restart
-	// Left tells of containers that are to be restarted and are left to kubelet (ND-116).
+	// Left describes the containers to be restarted that kubelet restarts by itself (ND-116).
 	Left []string
 }
 
@@ -56,11 +56,11 @@ type Restart struct {
 	Container runtime.Container
 	// Init: it is a restartable init container.
 	Init bool
-	// Why is told in the log.
+	// Why is the reason, for the log.
 	Why string
 }
 
-// Eligible tells whether the daemon reports on the pod: one of a workload of ours, or with a sidecar of ours (ND-082).
+// Eligible tells whether the daemon reports the pod: its controller is of our API group, or it has an injected sidecar (ND-082).
 func Eligible(pod *corev1.Pod) bool {
 	if _, injected := pod.Annotations[pub.SidecarSetHash]; injected {
 		return true
@@ -73,7 +73,7 @@ func Eligible(pod *corev1.Pod) bool {
 	return err == nil && gv.Group == appsv1beta1.GroupVersion.Group
 }
 
-// skipped tells why nothing can be said of the pod now; empty if it can (ND-091).
+// skipped returns why the pod cannot be reported now; empty if it can (ND-091).
 func skipped(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "the pod is being deleted"
@@ -115,7 +115,7 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool)
 	return nil, false
 }
 
-// reported reads the annotation; an unreadable one is none.
+// reported reads the annotation; an unreadable one counts as missing.
 func reported(pod *corev1.Pod) (meta inplace.RuntimeMeta, exists bool) {
 	text, exists := pod.Annotations[pub.RuntimeContainersMeta]
 	if exists && json.Unmarshal([]byte(text), &meta) != nil {
@@ -133,8 +133,8 @@ func entry(meta inplace.RuntimeMeta, name, id string) *inplace.RuntimeContainer 
 	return nil
 }
 
-// Make makes the plan. It is called again with the environments that it asked for.
-func Make(s Snapshot) Plan {
+// NewPlan makes the plan. If Plan.Read is not empty, it is called again with these environments.
+func NewPlan(s Snapshot) Plan {
 	var plan Plan
 	if skipped(s.Pod) != "" || !Eligible(s.Pod) {
 		return plan
@@ -167,8 +167,8 @@ func Make(s Snapshot) Plan {
 	return plan
 }
 
-// actual hashes the environment that the container has; 0 if it is not known, which is asked for. A container without environment from
-// metadata needs no reading.
+// actual returns the hash of the environment that the container has. It is 0 if the environment is not known; then the plan asks to read
+// it. A container without environment from metadata needs no reading.
 func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) uint64 {
 	environment, known := s.Environments[id]
 	if !known && inplace.ReadsMetadata(container) {
@@ -178,9 +178,9 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 	return number(inplace.ActualEnvHash(container, environment))
 }
 
-// restart decides whether the container is to be stopped. It decides by the record of the update, which names the container that ran
-// when it began; and by the pod's condition, for updates by a manager that writes no such record (ND-110, ND-111, IPU-312, IPU-322). Where
-// the environment cannot be read only the record tells that it changed (ND-106).
+// restart decides whether the container is to be stopped. It decides by the record of the update, which names the container that ran when
+// the update began. For managers that write no such record it decides by the pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the
+// environment cannot be read, only the record shows that it changed (ND-106).
 func (s *Snapshot) restart(container *corev1.Container, init bool, current *runtime.Container, e *inplace.RuntimeContainer, plan *Plan) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {

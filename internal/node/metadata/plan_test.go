@@ -206,7 +206,7 @@ func TestPlan(t *testing.T) {
 			if test.unreadable {
 				s.Unreadable = map[string]bool{"containerd://app-1": true}
 			}
-			plan := Make(s)
+			plan := NewPlan(s)
 			got := want{Read: plan.Read, Left: len(plan.Left)}
 			if plan.Report != "" {
 				var meta inplace.RuntimeMeta
@@ -228,7 +228,7 @@ func TestPlan(t *testing.T) {
 // ND-081: the bytes of the annotation.
 func TestReportText(t *testing.T) {
 	p := pod("a", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" })
-	plan := Make(Snapshot{Pod: p,
+	plan := NewPlan(Snapshot{Pod: p,
 		Containers: []runtime.Container{{ID: "containerd://app-1", Name: "app", RestartCount: 2, PlainHash: 18446744073709551615}}})
 	want := `{"containers":[{"name":"app","containerID":"containerd://app-1","restartCount":2,"hashes":{"plainHash":18446744073709551615}}]}`
 	if plan.Report != want {
@@ -236,7 +236,7 @@ func TestReportText(t *testing.T) {
 	}
 }
 
-// ND-104, ND-101, ND-103: vectors of the hash, and what takes part in it.
+// ND-104, ND-101, ND-103: known values of the hash, and which entries it contains.
 func TestEnvironmentHash(t *testing.T) {
 	ref := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
@@ -271,8 +271,8 @@ func TestEnvironmentHash(t *testing.T) {
 	}
 }
 
-// ND-102: what is expected is the pod's label or annotation as it is now, and what is actual is what the container has; what either does
-// not have counts as empty.
+// ND-102: the expected value is the pod's present label or annotation, the actual one is that of the container; missing values count as
+// empty.
 func TestMissingValuesAreEmpty(t *testing.T) {
 	for of, path := range map[string]string{"label": "metadata.labels['a']", "annotation": "metadata.annotations['a']"} {
 		c := &corev1.Container{
@@ -300,8 +300,8 @@ func TestMissingValuesAreEmpty(t *testing.T) {
 	}
 }
 
-// ND-088, ND-089, ND-090, ND-091, ND-200: which events give reason to look; by name, whatever the orders are. TestEventsAreCoalesced tells
-// when.
+// ND-088, ND-089, ND-090, ND-091, ND-200: which events cause a pass; containers are compared by name, in any order. TestEventsAreCoalesced
+// shows when.
 func TestTriggers(t *testing.T) {
 	appHash, sideHash := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("side", "side:1"))
 	reported := report(row("side", 1, sideHash, noEnv), row("app", 1, appHash, hash("a")))
@@ -312,7 +312,7 @@ func TestTriggers(t *testing.T) {
 		p.Status.ContainerStatuses = append([]corev1.ContainerStatus{{Name: "debug", ContainerID: "containerd://debug-1"}, {Name: "more"}},
 			p.Status.ContainerStatuses...)
 	}
-	// IPU-129: which pods are reported, at which changes, and which are not at start; TestReportIsOnePatch has how.
+	// IPU-129: which pods are reported, at which changes, and which are not at the start; TestReportIsOnePatch shows how.
 	for name, test := range map[string]struct {
 		before, now *corev1.Pod
 		initial     bool
@@ -361,7 +361,7 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// delays is a queue that writes down what it is given, and for when.
+// delays is a queue that records what is added, and with which delay.
 type delays struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	after map[string]time.Duration
@@ -369,7 +369,7 @@ type delays struct {
 
 func (d *delays) AddAfter(item reconcile.Request, after time.Duration) { d.after[item.Name] = after }
 
-// ND-088, ND-090: an event waits for others of its pod for a second; the pods that were there at the start are not new ones.
+// ND-088, ND-090: an event waits for others of its pod for a second; pods that existed at the start do not count as new.
 func TestEventsAreCoalesced(t *testing.T) {
 	h := (&reconciler{own: &own.Own{}, readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
 	q := &delays{after: map[string]time.Duration{}}
@@ -384,7 +384,7 @@ func TestEventsAreCoalesced(t *testing.T) {
 	}
 }
 
-// ND-082: pods whose controller is of our group, in whatever version, and pods with a sidecar of ours; no others.
+// ND-082: pods whose controller is of our API group, in any version, and pods with an injected sidecar; no others.
 func TestEligible(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// endless is a runtime whose containers do not end before they are let go.
+// endless is a runtime whose containers do not end before the channel is closed.
 type endless chan struct{}
 
 func (e endless) Stop(context.Context, string, time.Duration) error { <-e; return nil }
@@ -25,8 +25,8 @@ func (e endless) Exec(context.Context, string, []string, time.Duration) ([]byte,
 	return nil, nil
 }
 
-// ND-112 (part): a restart that waits for other stops of its namespace asks the API server nothing meanwhile.
-func TestARestartThatWaitsForItsNamespaceAsksNothing(t *testing.T) {
+// ND-112 (part): a restart that waits for other stops of its namespace sends no requests to the API server meanwhile.
+func TestARestartThatWaitsForItsNamespaceSendsNothing(t *testing.T) {
 	asked := 0
 	live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, o ...client.GetOption) error {

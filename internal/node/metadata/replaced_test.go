@@ -9,7 +9,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
-// ND-116 (part): what a container was started from tells its hash where the runtime keeps it, and else the name of its image.
+// ND-116 (part): the image of a running container is known by its hash if the runtime keeps one, otherwise by the name of the image.
 func TestWhichContainersKubeletReplaces(t *testing.T) {
 	app := &corev1.Container{Name: "app", Image: "app:1"}
 	same, other := number(inplace.PlainHash("app", "app:1")), number(inplace.PlainHash("app", "app:2"))

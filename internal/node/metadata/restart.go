@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// target is one container to restart. Its successor has another ID, so none is stopped twice (ND-112).
+// target is one container to restart. The new container has another ID, so none is stopped twice (ND-112).
 type target struct {
 	Pod       types.NamespacedName
 	UID       types.UID
@@ -28,7 +28,7 @@ type target struct {
 // errObsolete: there is no reason any more to stop the container.
 var errObsolete = errors.New("the container need not be restarted any more")
 
-// restarter stops the containers that are wanted to restart, the first time 3 s after they were found (ND-112).
+// restarter stops the containers that are to be restarted, for the first time 3 s after they were found (ND-112).
 type restarter struct {
 	reconciler *reconciler
 	stopper    *stop.Stopper
@@ -38,7 +38,7 @@ type restarter struct {
 	wanted map[target]bool
 }
 
-// restartPauses are those before the first attempt to stop a container and before each further one (ND-112).
+// restartPauses returns the pauses before the first and each further attempt to stop a container (ND-112).
 func restartPauses() workqueue.TypedRateLimiter[target] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[target](firstRetry, lastRetry)
 }
@@ -50,7 +50,7 @@ func newRestarter(r *reconciler) *restarter {
 			restartPauses(), workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
 }
 
-// want queues a container, once.
+// want adds a container to the queue, unless it is there.
 func (q *restarter) want(ctx context.Context, t target, why string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,7 +87,7 @@ func (q *restarter) Start(ctx context.Context) error {
 	return nil
 }
 
-// next begins one restart. The target stays wanted until its container has been stopped, so that nothing else is done about it meanwhile.
+// next begins one restart. The target stays wanted until its container has been stopped, so that it is not queued again meanwhile.
 func (q *restarter) next(ctx context.Context) bool {
 	t, shutdown := q.queue.Get()
 	if shutdown {
@@ -117,10 +117,10 @@ func (q *restarter) next(ctx context.Context) bool {
 	return true
 }
 
-// restart begins to stop the container if the pod, read from the API server, and the runtime still give reason to (ND-113, ND-116). It
-// returns false if it has to wait for other stops of the namespace.
+// restart begins to stop the container, if the pod, read from the API server, and the runtime still show that it is to be restarted
+// (ND-113, ND-116). It returns false if it has to wait for other stops of the namespace.
 func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
-	if q.stopper.Full(t.Pod.Namespace) { // without a question to the API server, which are few and for all
+	if q.stopper.Full(t.Pod.Namespace) { // before any request to the API server, since these are few and shared by all tenants
 		return false, nil
 	}
 	found, pod, err := q.look(ctx, t)
@@ -171,7 +171,7 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 	return Restart{}, nil, errObsolete
 }
 
-// hook and ports are what kubelet recorded when it started the container, which may differ from the pod's today (ND-114).
+// hook returns the preStop hook that kubelet recorded when it started the container, which may differ from the pod's present one (ND-114).
 func hook(annotations map[string]string) *corev1.LifecycleHandler {
 	var h corev1.LifecycleHandler
 	if text := annotations[runtime.AnnotationPreStop]; text == "" || json.Unmarshal([]byte(text), &h) != nil {

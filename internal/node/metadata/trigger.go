@@ -8,16 +8,16 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// triggers tells whether an event gives reason to look at the runtime (ND-088 to ND-091). before is nil for a pod that was not known;
-// initial says that it was there when the daemon started.
+// triggers tells whether an event causes a pass (ND-088 to ND-091). before is nil for a new pod; initial says that the pod existed when the
+// daemon started.
 func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !Eligible(now) || skipped(now) != "" {
 		return false
 	}
 	meta, exists := reported(now)
 	if !exists {
-		// A pod that has run without a report goes on so until something changes: else the start of a daemon would write to every pod
-		// of its node (ND-090).
+		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon would write to every pod of its
+		// node (ND-090).
 		return before == nil && !initial ||
 			before != nil && (containersChanged(before, now) || envFromMetadata && envChanged(before, now)) ||
 			envFromMetadata && restartWanted(now)
@@ -25,7 +25,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if before != nil && len(before.Spec.Containers) != len(now.Spec.Containers) {
 		return true
 	}
-	for _, status := range statuses(now) { // by name: the orders of spec, status and report differ (ND-089)
+	for _, status := range statuses(now) { // by name, because spec, status and report have different orders (ND-089)
 		container, _ := find(now, status.Name)
 		if container == nil || status.ContainerID == "" {
 			continue

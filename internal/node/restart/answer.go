@@ -18,11 +18,12 @@ import (
 	"github.com/afloat-project/afloat/internal/node/retry"
 )
 
-// answerAfter is the time that the work on a pod has to answer a new request itself. It usually does, and then nothing more is written.
+// answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the work on its pod writes it
+// earlier.
 const answerAfter = 5 * time.Second
 
-// answerer sets requests Pending that nobody else answers, because the work on their pod waits for a container to end, or
-// the runtime is away. Without an answer the manager gives a request up after a minute (CRR-060, CRR-093, CRR-100).
+// answerer sets the phase Pending of requests that have none yet, because the work on their pod waits for a container to end, or the
+// runtime does not answer. The manager fails a request that has no phase after a minute (CRR-060, CRR-093, CRR-100).
 type answerer struct{ *reconciler }
 
 func (a answerer) setup(mgr ctrl.Manager) error {
@@ -36,7 +37,7 @@ func (a answerer) setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// later queues requests without an answer, by their own names, once the work on their pods has had its time.
+// later queues requests without a phase, by their own names, after answerAfter.
 func (answerer) later() handler.EventHandler {
 	queue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if request, ok := object.(*appsv1beta1.ContainerRecreateRequest); ok && unanswered(request) {
@@ -53,13 +54,13 @@ func (answerer) later() handler.EventHandler {
 	}
 }
 
-// unanswered tells whether the daemon owes the request its first phase.
+// unanswered tells whether the request still needs its first phase.
 func unanswered(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return request.Status.Phase == "" && closed(request) == ""
 }
 
-// Reconcile answers one request; the key is its own. The cache may be behind, so it decides anew from what the API server has, and writes
-// for exactly that version.
+// Reconcile sets the first phase of one request; the key is the request's. The cache may lag, so it decides again with the object from the
+// API server, and its write is guarded by that version.
 func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	cached := &appsv1beta1.ContainerRecreateRequest{}
 	if err := a.requests.Get(ctx, key.NamespacedName, cached); err != nil {

@@ -36,10 +36,10 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=containerrecreaterequests/status,verbs=patch
 
-// workers is how many pods are worked on at the same time. None of them waits for a container to end (CRR-091).
+// workers is how many pods are handled at the same time. No worker waits for a container to end (CRR-091).
 const workers = 32
 
-// Runtime is what the controller needs of a container runtime.
+// Runtime has the methods of a container runtime that the controller needs.
 type Runtime interface {
 	stop.Runtime
 	Containers(ctx context.Context, podUID string) ([]runtime.Container, error)
@@ -56,25 +56,23 @@ type Options struct {
 }
 
 type reconciler struct {
-	// requests is the cache, of this node's active requests; live is the API server, read before anything is done; pods is one of the two.
+	// requests is the cache of this node's active requests; live reads from the API server before anything is done; pods is one of the two.
 	requests  client.Reader
 	live      client.Client
 	pods      client.Reader
 	runtimeOf func(id string) (Runtime, error)
 	stopper   *stop.Stopper
 	clock     clock.WithDelayedExecution
-	// graces are the pods, by name, whose request at work waits before it stops anything.
+	// graces has, by the pod's name, the grace period that a request waits before it stops a container.
 	graces sync.Map
-	// seen are the open requests of pods, by the pod's name: since when they are known here.
+	// seen has, by the pod's name, when its unfinished requests were first seen here.
 	seen sync.Map
-	// stops are the channels, by the pod's name, on which the outcome of the stop comes that was begun last (CRR-091). wake has a pod
-	// looked at.
+	// stops has, by the pod's name, the channel with the result of the last stop (CRR-091). wake queues a pod.
 	stops sync.Map
 	wake  func(reconcile.Request)
 }
 
-// underway tells whether a container of the pod is being stopped. The error is what came of the stop that has ended since it was last
-// asked.
+// underway tells whether a container of the pod is being stopped. The error is that of a stop that has ended since the last call.
 func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	known, _ := r.stops.Load(pod)
 	outcome, ok := known.(chan error)
@@ -90,9 +88,9 @@ func (r *reconciler) underway(pod types.NamespacedName) (bool, error) {
 	}
 }
 
-// see remembers since when the open requests of a pod are known here. The time of creation is of another clock: where the node's is ahead,
-// a request with a deadline would be over before it began. A daemon that starts counts anew; the manager counts from the creation
-// (CRR-129).
+// see remembers when the unfinished requests of a pod were first seen here. The time of creation comes from another clock: if the node's
+// clock is ahead, a deadline would be over before the request began. A restarted daemon counts again from its start; the manager counts
+// from the creation (CRR-129).
 func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.ContainerRecreateRequest) {
 	if len(open) == 0 {
 		r.seen.Delete(pod)
@@ -105,7 +103,7 @@ func (r *reconciler) see(pod types.NamespacedName, open []*appsv1beta1.Container
 	r.seen.Store(pod, since)
 }
 
-// seenSince returns since when the request is known here.
+// seenSince returns when the request was first seen here.
 func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) time.Time {
 	known, _ := r.seen.Load(types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
 	if since, ok := known.(map[types.UID]time.Time); ok {
@@ -116,15 +114,15 @@ func (r *reconciler) seenSince(request *appsv1beta1.ContainerRecreateRequest) ti
 	return r.clock.Now()
 }
 
-// grace is the time since when a request has been seen to wait.
+// grace is when the grace period of a request was first seen to run.
 type grace struct {
 	request types.UID
 	since   time.Time
 }
 
-// unreadySince returns when it was first seen here that the pod of the request had been made not ready. The time that the manager wrote
-// is of another clock: where the node's is ahead, a pod would lose its containers while it still gets traffic. A daemon that starts counts
-// anew (CRR-086).
+// unreadySince returns when this daemon first saw that the request's pod was made not ready. The time that the manager wrote comes from
+// another clock: if the node's clock is ahead, containers would be stopped while the pod still gets traffic. A restarted daemon counts
+// again from its start (CRR-086).
 func (r *reconciler) unreadySince(request *appsv1beta1.ContainerRecreateRequest, now time.Time) time.Time {
 	if !graceBegan(request) {
 		return time.Time{}
@@ -153,7 +151,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		r.pods = mgr.GetClient()
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("crr").
-		// Also a request that is deleted or leaves the selection wakes its pod: the next one may begin (CRR-095).
+		// A request that is deleted or no longer selected queues its pod too, because the next request may begin (CRR-095).
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.wake = queue.Add // sources are started before workers
@@ -176,7 +174,7 @@ func toPod(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}}}
 }
 
-// Reconcile works on the requests of one pod; the key is the pod's (CRR-091).
+// Reconcile handles the requests of one pod; the key is the pod's (CRR-091).
 func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
 	list := &appsv1beta1.ContainerRecreateRequestList{}
 	if err := r.requests.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
@@ -217,11 +215,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// again is the pause until a round that follows one that did something; the cache may show it by then.
+// again is the pause after a round that wrote something; the cache may show the write by then.
 const again = 100 * time.Millisecond
 
-// round evaluates the request from the cache and, if there is something to do, once more from the API server: nothing is ever done for a
-// state of the past (CRR-097, CRR-129). It comes back by itself as long as the request is not completed.
+// round evaluates the request from the cache and, if there is something to do, again from the API server, so that it never acts on an
+// outdated request (CRR-097, CRR-129). It repeats until the request is completed.
 func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached)
@@ -232,7 +230,8 @@ func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRec
 		logger.V(2).Info("Waiting", "for", plan.Waiting, "after", plan.After)
 		return plan.After, nil
 	}
-	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) { // without a question to the API server, which are few and for all
+	// before any request to the API server, since these are few and shared by all tenants
+	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {
 		logger.V(2).Info("Waiting", "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 		return poll, nil
 	}
@@ -270,11 +269,11 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*apps
 	return request, nil
 }
 
-// evaluate gathers what the round needs and decides it.
+// evaluate collects the snapshot of a round and makes its plan.
 func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
 	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request), Now: r.clock.Now()}
 	if finished(request, s.Seen, s.Now) != "" {
-		plan := Evaluate(s)
+		plan := NewPlan(s)
 		return &plan, nil, nil
 	}
 	rt, err := r.runtime(request)
@@ -310,7 +309,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 		}
 	}
 	s.UnreadySince = r.unreadySince(request, s.Now)
-	plan := Evaluate(s)
+	plan := NewPlan(s)
 	return &plan, rt, nil
 }
 
@@ -321,7 +320,7 @@ func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Run
 	return r.runtimeOf(request.Spec.Containers[0].StatusContext.ContainerID)
 }
 
-// pod returns the pod of which the request speaks; nil if it is gone.
+// pod returns the pod of the request; nil if it is gone.
 func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := r.pods.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, pod); err != nil {
@@ -336,8 +335,8 @@ func (r *reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 	return pod, nil
 }
 
-// stop begins to stop one container. The pod is looked at again when that has ended and what came of it is recorded, or, if other stops of
-// the namespace come first, by and by (CRR-091).
+// stop begins to stop one container. The pod is queued again when the stop has ended and its result is recorded. If it has to wait for
+// other stops of the namespace, it is tried again after a pause (CRR-091).
 func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
 	pod, err := r.pod(ctx, request)
 	if err != nil {
@@ -357,12 +356,12 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 	return nil
 }
 
-// stopped records what came of a stop (CRR-123).
+// stopped records the result of a stop (CRR-123).
 func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
 	err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out what became of it
+		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out the result
 	case errors.Is(err, stop.ErrNotStopped), errors.Is(err, runtime.ErrNotFound):
 		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name, "why", err.Error())
 		return nil // the next round decides
@@ -382,8 +381,8 @@ func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.Container
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
-// ended tells whether the container does not run any more, whatever was answered to its stop: answers are lost and late.
-// The error says that the runtime does not answer that either.
+// ended asks the runtime whether the container has ended, because the answer to a stop may be lost or late. It returns an error if the
+// runtime does not answer.
 func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	inspected, err := rt.Status(ctx, id)
 	switch {
@@ -395,8 +394,8 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 	return inspected.Exited, nil
 }
 
-// order is what the stopper needs to know; facts that the request does not carry come from the pod (CRR-040, CRR-104). No request
-// gives its container more time to end than the pod has (CRR-102).
+// order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from the pod (CRR-040, CRR-104). A
+// request cannot give a container a longer grace period than the pod has (CRR-102).
 func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
 	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
 		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
@@ -435,7 +434,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	return o
 }
 
-// mayStop reads the request once more (CRR-129, CRR-166).
+// mayStop reads the request again, and returns an error if its containers may not be stopped any more (CRR-129, CRR-166).
 func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
 	now, err := r.read(ctx, client.ObjectKeyFromObject(request))
 	switch {
@@ -450,8 +449,8 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 	return nil
 }
 
-// recordStop writes the state of a container after it was stopped. The manager writes its part of the status meanwhile, so that conflicts
-// are expected; if the write fails for good, the next round finds out from the runtime.
+// recordStop writes the state of a container after it was stopped. The manager writes its part of the status at the same time, so conflicts
+// are expected. If the write fails for good, the next round finds the result in the runtime.
 func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error) error {
 	for range 5 {
 		request, err := r.read(ctx, name)
@@ -474,8 +473,7 @@ func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, 
 	return fmt.Errorf("recording that container %s was stopped: the request keeps changing", container)
 }
 
-// write writes the daemon's part of the status for exactly this version of the request (CRR-067, CRR-068). That the request is gone is no
-// error.
+// write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no error if the request is gone.
 func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan) error {
 	status := map[string]any{"phase": plan.Phase}
 	if plan.States != nil {

@@ -53,7 +53,7 @@ func (w *world) rounds(n int) (last error) {
 		key := types.NamespacedName{Namespace: "ns", Name: "p"}
 		_, last = w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
 		w.settle()
-		if _, err := w.r.underway(key); err != nil { // as the next round does, which it wakes
+		if _, err := w.r.underway(key); err != nil { // as the next round does
 			last = err
 		}
 	}
@@ -77,8 +77,8 @@ func TestRuntimeIsMissing(t *testing.T) {
 	}
 }
 
-// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the request's end; a runtime that is
-// away for a while is no failure.
+// CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the request's end; a runtime that
+// does not answer for a while is not a failure.
 func TestFailedStop(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
@@ -111,8 +111,8 @@ func TestFailedStop(t *testing.T) {
 	}
 }
 
-// CRR-086, CRR-161: the grace period lasts as long as it should, whether the node's clock is behind the manager's or ahead of it, and
-// nothing is remembered of a request that has ended.
+// CRR-086, CRR-161: the grace period has its full length if the node's clock is behind or ahead of the manager's, and nothing is remembered
+// of a completed request.
 func TestGraceOfAnotherClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
 		"the node is behind": -time.Hour} {
@@ -139,8 +139,8 @@ func TestGraceOfAnotherClock(t *testing.T) {
 	}
 }
 
-// CRR-129, CRR-161: a deadline leaves a request its time on a node whose clock is ahead of the manager's or behind it, and ends it
-// nevertheless; nothing is remembered of a request that is over.
+// CRR-129, CRR-161: the deadline leaves a request its full time if the node's clock is ahead of the manager's or behind it, and still ends
+// it; nothing is remembered of a completed request.
 func TestDeadlineOfAnotherClock(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"the clocks agree": 0, "the node is ahead": time.Hour,
 		"the node is behind": -time.Hour} {
@@ -167,7 +167,7 @@ func TestDeadlineOfAnotherClock(t *testing.T) {
 	}
 }
 
-// late is a runtime whose stops succeed and whose answers do not come.
+// late is a runtime whose stops succeed but return no answer.
 type late struct{ *world }
 
 func (l late) Stop(ctx context.Context, id string, grace time.Duration) error {
@@ -206,7 +206,7 @@ func TestStopWithoutAnswer(t *testing.T) {
 	}
 }
 
-// mute is a runtime that answers neither to stops nor, as long as it is mute, to questions.
+// mute is a runtime that never answers to stops and, as long as it is mute, to no other call.
 type mute struct {
 	*world
 	status error
@@ -223,7 +223,7 @@ func (m mute) Status(ctx context.Context, id string) (runtime.Status, error) {
 	return m.world.Status(ctx, id)
 }
 
-// CRR-123: a stop is no failure while the runtime does not say what came of it; it is tried again.
+// CRR-123: a stop does not count as failed while the runtime does not report its result; it is retried.
 func TestStopOfUnknownOutcome(t *testing.T) {
 	w, now := quiet(t)
 	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
@@ -245,7 +245,7 @@ func TestStopOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// after does something between the stop and its answer.
+// after calls a function between the stop and its answer.
 type after struct {
 	Runtime
 	then func()
@@ -257,7 +257,7 @@ func (a after) Stop(ctx context.Context, id string, grace time.Duration) error {
 	return err
 }
 
-// CRR-005, CRR-068: of the status only the daemon's own fields are written.
+// CRR-005, CRR-068: only the daemon's own fields of the status are written.
 func TestManagersFieldsAreLeftAlone(t *testing.T) {
 	w, now := quiet(t, ready("a-1"), unready(epoch))
 	_ = w.rounds(4)
@@ -266,7 +266,7 @@ func TestManagersFieldsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// CRR-095, CRR-160: every event of a request wakes its pod, the end of one included, and the next one begins.
+// CRR-095, CRR-160: every event of a request queues its pod, its completion included, and the next request begins.
 func TestNextRequestBegins(t *testing.T) {
 	w, now := quiet(t)
 	second := request(states(), func(r *appsv1beta1.ContainerRecreateRequest) {

@@ -40,7 +40,7 @@ const (
 // State is the state of one container.
 type State = appsv1beta1.ContainerRecreateRequestContainerRecreateState
 
-// Snapshot is what a round is decided from.
+// Snapshot is all that the plan of a round is made from.
 type Snapshot struct {
 	Request *appsv1beta1.ContainerRecreateRequest
 	// Containers are those of the pod in the runtime; Inspected holds the details of those that ended or are new, by ID.
@@ -48,15 +48,15 @@ type Snapshot struct {
 	Inspected  map[string]runtime.Status
 	// Pod is nil if it is not known.
 	Pod *corev1.Pod
-	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition is of
-	// another clock (CRR-086, CRR-161).
+	// UnreadySince is when the daemon first saw that the pod had been made not ready; zero if it has not. The time in the condition comes
+	// from another clock (CRR-086, CRR-161).
 	UnreadySince time.Time
-	// Seen is since when the daemon knows the request: its deadline counts from then here (CRR-129).
+	// Seen is when the daemon first saw the request; its deadline counts from then here (CRR-129).
 	Seen time.Time
 	Now  time.Time
 }
 
-// Plan is what a round does: the first of Record, Stop that is set, or else wait.
+// Plan is what a round does: it records if Record is set, else stops a container if Stop is set, else waits.
 type Plan struct {
 	// Record: phase, states, message and completion are to be written.
 	Record   bool
@@ -71,7 +71,7 @@ type Plan struct {
 	After   time.Duration
 }
 
-// closed tells why nothing is to be done for the request any more, whatever the time; empty if something is (CRR-096, CRR-141).
+// closed returns why nothing may be done for the request any more, apart from its deadline; empty if something may (CRR-096, CRR-141).
 func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	switch {
 	case request.Status.CompletionTime != nil:
@@ -84,8 +84,8 @@ func closed(request *appsv1beta1.ContainerRecreateRequest) string {
 	return ""
 }
 
-// finished tells why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is since when the
-// daemon knows it.
+// finished returns why nothing may be done for the request any more; empty if something may (CRR-096, CRR-129). seen is when the daemon
+// first saw it.
 func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time) string {
 	if why := closed(request); why != "" {
 		return why
@@ -118,8 +118,8 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 	return nil
 }
 
-// Evaluate decides one round of the request that is picked for its pod.
-func Evaluate(s Snapshot) Plan {
+// NewPlan makes the plan of one round of the pod's first unfinished request.
+func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why}
 	}
@@ -143,7 +143,7 @@ func (s *Snapshot) strategy() appsv1beta1.ContainerRecreateRequestStrategy {
 	return appsv1beta1.ContainerRecreateRequestStrategy{}
 }
 
-// recorded returns the state of the container as it stands in the request.
+// recorded returns the state of the container that the request has.
 func (s *Snapshot) recorded(name string) State {
 	for _, state := range s.Request.Status.ContainerRecreateStates {
 		if state.Name == name {
@@ -224,7 +224,7 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	return true
 }
 
-// stays says why kubelet will not start the container again that has ended; empty if it will, or if it is not known (CRR-131).
+// stays returns why kubelet will not start the ended container again; empty if it will, or if that is not known (CRR-131).
 func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	inspected, known := s.Inspected[current.ID]
 	if s.Pod == nil || !known {
@@ -244,12 +244,13 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	return ""
 }
 
-// restarts tells whether kubelet starts the container again after that exit code: rules of the container, its policy, that of the pod.
+// restarts tells whether kubelet starts the container again after that exit code. The rules of the container count first, then its policy,
+// then that of the pod.
 func restarts(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	for _, rule := range c.RestartPolicyRules {
 		if rule.ExitCodes != nil &&
 			slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-			return true // all actions there are restart it
+			return true // all existing actions restart it
 		}
 	}
 	policy := string(pod.Spec.RestartPolicy)
@@ -259,7 +260,7 @@ func restarts(pod *corev1.Pod, c *corev1.Container, code int32) bool {
 	return policy != string(corev1.RestartPolicyNever) && (policy != string(corev1.RestartPolicyOnFailure) || code != 0)
 }
 
-// proceed goes through the containers in order (CRR-120 to CRR-127). All states are recorded.
+// proceed decides the next step, going through the containers in order (CRR-120 to CRR-127). All states must be recorded before.
 func (s *Snapshot) proceed(plan *Plan) {
 	ordered, policy := s.strategy().OrderedRecreate, s.strategy().FailurePolicy
 	for _, state := range plan.States {
@@ -310,7 +311,7 @@ func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
 }
 
-// stop decides whether the container may be stopped now (CRR-086), and records which one it is where nothing else tells.
+// stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the request does not have it.
 func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	if grace := s.strategy().UnreadyGracePeriodSeconds; grace != nil {
 		if !graceBegan(s.Request) {
@@ -331,7 +332,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 	plan.Stop = current
 }
 
-// end completes the request because a container failed: what is unfinished then has failed with it (CRR-125, CRR-066).
+// end completes the request because a container failed; the unfinished containers fail too (CRR-125, CRR-066).
 func (p *Plan) end(culprit string) {
 	p.Record, p.Complete, p.Phase = true, true, completed
 	for i := range p.States {

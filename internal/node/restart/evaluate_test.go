@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 
 type change func(*appsv1beta1.ContainerRecreateRequest)
 
-// request asks for a and b, which run as a-0 and b-0; it is Recreating with both pending.
+// request is for containers a and b, which run as a-0 and b-0; it is Recreating with both pending.
 func request(changes ...change) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r", UID: "r", CreationTimestamp: metav1.NewTime(epoch),
@@ -62,7 +62,7 @@ var (
 	ignore  = strategy(func(s *appsv1beta1.ContainerRecreateRequestStrategy) { s.FailurePolicy = "Ignore" })
 )
 
-// run is container <name>-<n>, running; end is the same, ended.
+// run returns the running container <name>-<n>; end returns one that has ended.
 func run(name string, n int) runtime.Container {
 	return runtime.Container{ID: fmt.Sprintf("containerd://%s-%d", name, n), Name: name, PodNamespace: "ns", PodName: "p", PodUID: "u",
 		Running:   true,
@@ -97,10 +97,10 @@ func TestEvaluate(t *testing.T) {
 		pod        *corev1.Pod
 		exit       int32
 		want       Plan
-		states     []State // if they are not those recorded
+		states     []State // if they differ from those recorded
 		stop       string
 	}
-	// foreign is what becomes of a container that the runtime says is of another pod: it is not stopped.
+	// foreign is the case of a container that belongs to another pod by the runtime's labels: it is not stopped.
 	foreign := func(change func(*runtime.Container), pod string) rule {
 		other := run("a", 0)
 		change(&other)
@@ -244,7 +244,7 @@ func TestEvaluate(t *testing.T) {
 			for _, c := range test.containers {
 				s.Inspected[c.ID] = runtime.Status{Container: c, StartedAt: c.CreatedAt, ExitCode: test.exit}
 			}
-			got := Evaluate(s)
+			got := NewPlan(s)
 			want := test.want
 			if want.States = test.states; want.States == nil && finished(test.request, epoch, now) == "" {
 				want.States = test.request.Status.ContainerRecreateStates
@@ -279,7 +279,7 @@ func unready(at time.Time) change {
 	}
 }
 
-// CRR-131: restart policies and rules of containers go before that of the pod.
+// CRR-131: rules and policies of containers count before the policy of the pod.
 func TestRestartRules(t *testing.T) {
 	never, always := corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways
 	in := func(values ...int32) []corev1.ContainerRestartRule {
@@ -328,7 +328,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// CRR-100: what stands in the way of finding the runtime.
+// CRR-100: errors in finding the runtime of a request.
 func TestScheme(t *testing.T) {
 	for want, c := range map[string]change{
 		"":                                  func(*appsv1beta1.ContainerRecreateRequest) {},

@@ -25,13 +25,13 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end until they are let go.
+// tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end until the test ends them.
 type tenants struct {
 	containers []runtime.Container
 	letGo      chan struct{}
 
 	mu      sync.Mutex
-	stopped map[string]time.Duration // by namespace and pod: the grace that the runtime was asked for
+	stopped map[string]time.Duration // by namespace and pod: the grace period that the runtime got
 	most    int                      // containers of "hostile" that were being stopped at once
 	now     int
 }
@@ -100,7 +100,7 @@ func until(t *testing.T, what string, condition func() bool) {
 }
 
 // CRR-091, CRR-102 (part): one tenant restarts more pods of a node at once than the daemon has workers, with an hour for each to end. The
-// restart of another tenant goes on at once, and no more stops of the first tenant run at a time than a namespace may have.
+// restart of another tenant begins at once, and the stops of the first tenant never exceed the bound of a namespace.
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)

@@ -23,9 +23,9 @@ import (
 	"github.com/afloat-project/afloat/internal/node/stop"
 )
 
-// CRR-091 (part): restarts that wait for other stops of their namespace ask the API server nothing meanwhile: the few requests per second
-// that a daemon may make are those of all tenants.
-func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
+// CRR-091 (part): restarts that wait for other stops of their namespace send no requests to the API server meanwhile: all tenants share the
+// few requests per second that a daemon may send.
+func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
 	n := &tenants{letGo: make(chan struct{}), stopped: map[string]time.Duration{}}
@@ -69,7 +69,7 @@ func TestRestartsThatWaitForTheirNamespaceAskNothing(t *testing.T) {
 		}
 		return result
 	}
-	for i := 0; pass().RequeueAfter < poll; i++ { // until all is recorded that comes before the stop
+	for i := 0; pass().RequeueAfter < poll; i++ { // until everything before the stop is recorded
 		if i == 10 {
 			t.Fatal("it does not come to wait")
 		}

@@ -74,7 +74,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format+"\n%s", append(args, trace)...)
 }
 
-// call wraps one call of the daemon to the world: it dies before or after, or the call fails.
+// call wraps one call of the daemon to the world: the daemon may die before or after it, or the call may fail.
 func (w *world) call(what string, do func() error) error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
@@ -125,7 +125,7 @@ func (w *world) Exec(context.Context, string, []string, time.Duration) ([]byte, 
 	return nil, w.call("exec", func() error { return nil })
 }
 
-// Stop checks what must never happen: no container is stopped twice by one request, and none for one that is completed.
+// Stop checks what must never happen: one request never stops a container twice, and a completed request stops none.
 func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 	return w.call("stop", func() error {
 		if !w.calm && w.random.IntN(20) == 0 {
@@ -157,7 +157,7 @@ func (w *world) Stop(_ context.Context, id string, _ time.Duration) error {
 	})
 }
 
-// Event, Eventf and AnnotatedEventf take the events; they tell who stops.
+// Event, Eventf and AnnotatedEventf record the events, which name the request that stops a container.
 func (w *world) Event(k8sruntime.Object, string, string, string) {}
 func (w *world) Eventf(_ k8sruntime.Object, _, reason, _ string, args ...any) {
 	if reason == stop.ReasonKilling {
@@ -186,7 +186,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	_ = appsv1beta1.AddToScheme(scheme)
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 0)), clock: testclock.NewFakeClock(epoch), exits: map[string]int32{},
 		stops: map[string]map[string]bool{}, fuse: -1}
-	// The builder's own tracker notes who owns which field, which is of no use here.
+	// The builder's own tracker records field owners, which this test does not need.
 	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	w.api = fake.NewClientBuilder().WithObjectTracker(tracker).WithScheme(scheme).
 		WithStatusSubresource(&appsv1beta1.ContainerRecreateRequest{}).WithObjects(&corev1.Pod{
@@ -254,7 +254,7 @@ func (w *world) create() {
 	w.logf("created %s, strategy %+v", r.Name, *r.Spec.Strategy)
 }
 
-// kubelet starts what has ended.
+// kubelet plays the kubelet: it starts ended containers again.
 func (w *world) kubelet() {
 	for _, name := range []string{"a", "b"} {
 		if c := runtime.Newest(w.containers, name); c.Exited {
@@ -266,7 +266,7 @@ func (w *world) kubelet() {
 	}
 }
 
-// manager does its part: snapshots, deadlines, the label.
+// manager plays the manager: snapshots, deadlines, the label.
 func (w *world) manager() {
 	for _, r := range w.all() {
 		before := r.DeepCopy()
@@ -321,9 +321,9 @@ func (w *world) daemon() {
 	result, err := w.r.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}})
 	w.settle()
 	if ctx.Err() != nil {
-		w.r.stops.Clear() // the next daemon knows nothing of it
+		w.r.stops.Clear() // the next daemon does not know it
 	}
-	w.calls.Lock() // what an abandoned hook still asks for comes to nothing from here on
+	w.calls.Lock() // further calls of an abandoned hook have no effect from here on
 	w.dead = true
 	w.calls.Unlock()
 	w.logf("daemon: %+v %v", result, err)
@@ -345,7 +345,7 @@ func (w *world) daemon() {
 	}
 }
 
-// answers lets the answerer look at what the cache shows.
+// answers runs the answerer on the requests in the cache.
 func (w *world) answers() {
 	w.calls.Lock()
 	w.dead, w.fuse = false, -1

@@ -10,7 +10,7 @@ import (
 
 const (
 	first = 500 * time.Millisecond
-	// The longest pause differs from node to node, so that retries of many nodes do not align.
+	// The longest pause differs from node to node, so that many nodes do not retry at the same time.
 	longest, spread = 50 * time.Second, 5 * time.Second
 )
 

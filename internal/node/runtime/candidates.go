@@ -23,11 +23,11 @@ const windowsPipe = "npipe://./pipe/containerd-containerd"
 // candidate is a place where a runtime may listen.
 type candidate struct {
 	endpoint string
-	// missing says why there is nothing to connect to; empty if there is.
+	// missing says why there is nothing to connect to; empty if there is a socket.
 	missing string
 }
 
-// candidates looks for sockets below root; with a socket file given, only for that one, except on Windows (ND-030, ND-031).
+// candidates looks for sockets below root. If a socket file is given, it looks only for that one, except on Windows (ND-030, ND-031).
 func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}

@@ -23,17 +23,17 @@ const (
 	AnnotationTerminationGracePeriod = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// Container is what a runtime tells of one container of kubelet's when it lists them.
+// Container is what a runtime reports about one container of kubelet when it lists them.
 type Container struct {
 	// ID is the full ID, <runtime>://<id>, as a pod's status shows it.
 	ID string
-	// Name is the container's in the pod; PodNamespace, PodName and PodUID say whose it is.
+	// Name is the container's name in the pod; PodNamespace, PodName and PodUID are those of the pod.
 	Name, PodNamespace, PodName, PodUID string
 	Running                             bool
 	// Exited: it ran and ended. One that was created and has not been started is neither running nor exited.
 	Exited    bool
 	CreatedAt time.Time
-	// Image is the reference that kubelet asked for; empty if the runtime does not tell.
+	// Image is the reference that kubelet used; empty if the runtime does not report it.
 	Image string
 	// RestartCount and PlainHash are kubelet's; 0 if they are missing or unreadable (CRR-116, ND-084).
 	RestartCount int32
@@ -41,7 +41,7 @@ type Container struct {
 	Annotations  map[string]string
 }
 
-// Newest returns the container of that name that was created last, nil if there is none: earlier ones are what is left of restarts.
+// Newest returns the container of that name that was created last, nil if there is none. Earlier ones remain from restarts.
 func Newest(containers []Container, name string) *Container {
 	var newest *Container
 	for i := range containers {
@@ -57,7 +57,7 @@ func Newest(containers []Container, name string) *Container {
 	return newest
 }
 
-// Status is what a runtime tells of one container when it is inspected.
+// Status is what a runtime reports about one container when it is inspected.
 type Status struct {
 	Container
 	StartedAt time.Time

@@ -26,13 +26,13 @@ const (
 )
 
 var (
-	// ErrUnavailable tells that the runtime does not answer at all, as while it restarts. It is worth trying again (ND-038).
+	// ErrUnavailable means that the runtime does not answer at all, for instance because it restarts. The call may be retried (ND-038).
 	ErrUnavailable = errors.New("the container runtime does not answer")
-	// ErrNotFound tells that the runtime does not know the container or image.
+	// ErrNotFound means that the runtime does not know the container or image.
 	ErrNotFound = errors.New("the container runtime does not know it")
 )
 
-// Runtime is the connection to one runtime. It connects by itself, again and again (ND-038).
+// Runtime is the connection to one runtime. It reconnects by itself (ND-038).
 type Runtime struct {
 	name       string
 	connection *grpc.ClientConn
@@ -159,7 +159,8 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	return list, nil
 }
 
-// Pull pulls an image. The labels and annotations go along as those of a sandbox (IMG-018, IMG-139). The caller bounds its time.
+// Pull pulls an image. The labels and annotations are passed as those of a sandbox (IMG-018, IMG-139). The caller limits the time by the
+// context.
 func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, annotations map[string]string) error {
 	request := &cri.PullImageRequest{
 		Image:         &cri.ImageSpec{Image: image, Annotations: annotations},
@@ -194,7 +195,7 @@ func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	return pods, nil
 }
 
-// wrap tells what was done, and makes a missing runtime or container known by a sentinel error. The runtime's own text stays.
+// wrap adds what was being done, and ErrUnavailable or ErrNotFound if they apply. The runtime's own text stays.
 func wrap(err error, doing string) error {
 	switch status.Code(err) {
 	case codes.OK:
@@ -207,7 +208,7 @@ func wrap(err error, doing string) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// bare is the runtime's own part of an ID.
+// bare returns the part of an ID that the runtime itself knows.
 func bare(id string) string {
 	if _, rest, ok := SplitID(id); ok {
 		return rest

@@ -15,8 +15,8 @@ import (
 // environmentTimeout bounds each command that prints an environment (ND-105).
 const environmentTimeout = 3 * time.Second
 
-// printEnvironment are commands that print the environment with a zero byte after each entry, so that values with line breaks and
-// equal signs are read as they are (#1108). The plain output of env is not used: a line break in a value cannot be told in it.
+// printEnvironment are commands that print the environment with a zero byte after each entry, so that values with line breaks and equal
+// signs are read as they are (#1108). The plain output of env is not used, because a line break in a value looks like a new entry.
 var printEnvironment = [][]string{{"env", "-0"}, {"cat", "/proc/self/environ"}}
 
 // Environment returns the environment with which a running container was started: from the runtime's record of it, which needs no
@@ -53,14 +53,14 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 			} `json:"process"`
 		} `json:"runtimeSpec"`
 	}
-	// The error would cite what it could not read, and that may be a value.
+	// The error is not returned, because it would contain what could not be read, which may be a value.
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil || info.RuntimeSpec.Process == nil {
 		return nil, errors.New("the runtime's record of the container has no environment")
 	}
 	return entries(info.RuntimeSpec.Process.Env), nil
 }
 
-// entries splits at the first equal sign; of entries with the same name the last holds.
+// entries splits each entry at the first equal sign; of entries with the same name the last counts.
 func entries(list []string) map[string]string {
 	values := make(map[string]string, len(list))
 	for _, entry := range list {

@@ -22,7 +22,7 @@ func NewMeters() *Meters {
 		[]string{"method", "code"})}
 }
 
-// Collectors returns what has to be registered.
+// Collectors returns the metrics to register.
 func (m *Meters) Collectors() []prometheus.Collector { return []prometheus.Collector{m.calls} }
 
 func (m *Meters) intercept(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,

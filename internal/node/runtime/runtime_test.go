@@ -33,10 +33,10 @@ func look(t *testing.T, s *fakecri.Server) *runtime.Runtime {
 	return r
 }
 
-// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: what was tried and why it cannot be used is told, and logged, until there is something
-// to use, and then containers are found by the scheme of their IDs. TestCandidates has the whole list, TestRuntimeComesLateAndRestarts
-// shows that it is tried again, and TestOldRuntimesAreRefused what has to be served.
-func TestRuntimesAreFoundAndTold(t *testing.T) {
+// ND-031, ND-034, ND-035, ND-037, CRR-100, OPS-026: as long as no runtime can be used, an error and the log list every path tried and why
+// it cannot be used. Afterwards runtimes are found by the scheme of container IDs. TestCandidates has the whole list,
+// TestRuntimeComesLateAndRestarts shows the retries, and TestOldRuntimesAreRefused what a runtime must serve.
+func TestRuntimesAreFoundAndReported(t *testing.T) {
 	s := fakecri.Start(t)
 	s.Set(func(s *fakecri.Server) {
 		s.Failing = map[string]error{"ListImages": status.Error(codes.Internal, "content store is broken")}
@@ -86,7 +86,7 @@ func TestRuntimesAreFoundAndTold(t *testing.T) {
 	}
 }
 
-// ND-030 (part), OPS-026 (part): where the daemon runs in its pod, sockets are looked for below the mounted folder of the host.
+// ND-030 (part), OPS-026 (part): in its pod the daemon looks for sockets below the mounted folder of the host.
 func TestSocketsOfTheHost(t *testing.T) {
 	for file, want := range map[string]string{"": "unix:///hostvarrun/k3s/containerd/containerd.sock: no such file",
 		"my.sock": "unix:///hostvarrun/my.sock: no such file"} {
@@ -196,9 +196,9 @@ func TestSeveralRuntimes(t *testing.T) {
 	}
 }
 
-// IMG-146, ND-036, ND-038, CRR-100: while the kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and
-// its containers are not taken for those of a runtime that the node does not have. When the kubelet has moved, the former runtime does not
-// count.
+// IMG-146, ND-036, ND-038, CRR-100: while kubelet's runtime restarts, or has not come up yet, nothing is pulled into another one, and its
+// containers do not count as those of a runtime that the node does not have. When kubelet has moved to another runtime, the former one does
+// not count.
 func TestKubeletsRuntimeIsAway(t *testing.T) {
 	kubelets := fakecri.Start(t)
 	kubelets.Set(func(s *fakecri.Server) { s.Pods = 2 })
@@ -229,7 +229,7 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	})
 	set.Look(t.Context())
 	away(set)
-	fresh := runtime.NewSet(runtime.Options{Root: kubelets.Root()}) // of a daemon that starts now
+	fresh := runtime.NewSet(runtime.Options{Root: kubelets.Root()}) // as of a daemon that starts now
 	fresh.Look(t.Context())
 	away(fresh)
 	other.Set(func(s *fakecri.Server) { s.Pods = 1 })
@@ -241,7 +241,7 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	}
 }
 
-// ND-084, CRR-116, ND-085: what is told of containers; the newest of a name is the one created last.
+// ND-084, CRR-116, ND-085: what a runtime reports about containers; the newest of a name is the one created last.
 func TestContainers(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -278,8 +278,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// ND-105, ND-192, ND-193: the environment comes from the runtime's record, without a program in the image; else from a command whose
-// output cannot be misread; and values stand in no error.
+// ND-105, ND-192, ND-193: the environment comes from the runtime's record, without a program in the image; else from a command whose output
+// cannot be misread; and no error contains values.
 func TestEnvironment(t *testing.T) {
 	want := map[string]string{"A": "x=y", "B": "two\nC=lines", "EMPTY": ""}
 	unset := func(string, []string) (string, int32, error) {
@@ -328,8 +328,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// ND-002, CRR-107: of a container that has ended, or of one that the runtime has lost, a stop leaves nothing behind; its grace period
-// reaches the runtime in seconds.
+// ND-002, CRR-107: stopping a container that has ended, or that the runtime does not know, changes nothing; the runtime gets the grace
+// period in seconds.
 func TestStop(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)
@@ -347,8 +347,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and what is there already is no
-// failure.
+// IMG-004, IMG-018, IMG-139, IMG-137, IMG-224: labels, annotations and credentials reach the runtime, and pulling an image that exists
+// already is not a failure.
 func TestPull(t *testing.T) {
 	s := fakecri.Start(t)
 	r := look(t, s)

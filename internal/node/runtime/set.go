@@ -26,22 +26,22 @@ type Options struct {
 	Meters *Meters
 }
 
-// Set are the runtimes of the node. Its methods may be called concurrently.
+// Set holds the runtimes of the node. Its methods may be called concurrently.
 type Set struct {
 	options Options
 
 	mu      sync.Mutex
 	members []*member         // in the order of the candidates
-	told    map[string]string // by Look alone
+	logged  map[string]string // what was logged last; used by Look alone
 }
 
-// member is one candidate with what became of it.
+// member is one candidate and its state.
 type member struct {
 	endpoint string
 	runtime  *Runtime // nil until the first answer
 	problem  string   // why it cannot be used now
 	missing  bool     // there is nothing to connect to
-	pods     int      // of kubelet's, counted if there is more than one place to choose from
+	pods     int      // number of kubelet's pods, counted if there is more than one candidate
 }
 
 // NewSet returns a set that has not looked for any runtime yet; Run does.
@@ -58,8 +58,8 @@ func NewSet(options Options) *Set {
 	return &Set{options: options}
 }
 
-// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up: a node whose runtime comes late needs no
-// restart of the daemon (ND-037, ND-038).
+// Run looks for runtimes now and every 10 to 30 s, until the context ends. It never gives up, so if a runtime starts late, the daemon needs
+// no restart (ND-037, ND-038).
 func (s *Set) Run(ctx context.Context) error {
 	defer s.close()
 	for {
@@ -96,7 +96,7 @@ func (s *Set) Look(ctx context.Context) {
 	s.mu.Lock()
 	s.members = members
 	s.mu.Unlock()
-	s.tell(ctx)
+	s.logChanges(ctx)
 }
 
 // probe asks the runtime for its version and, the first time, for its images (ND-034).
@@ -116,7 +116,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 		_, err = r.Images(detect)
 	} else if err == nil && name != r.name {
 		err = fmt.Errorf("it was %s and calls itself %s now", r.name, name)
-		m.runtime = nil // taken up under its new name the next time
+		m.runtime = nil // connected again under its new name at the next look
 	}
 	if m.runtime == nil && err != nil {
 		_ = r.connection.Close()
@@ -126,7 +126,7 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 	return err
 }
 
-// count finds out which of several runtimes runs the kubelet's pods. One that does not answer now may be it, too.
+// count counts kubelet's pods in each of several runtimes. A runtime that does not answer may have them too.
 func (s *Set) count(ctx context.Context, members []*member) {
 	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.missing && m.runtime == nil }); len(there) < 2 {
 		return
@@ -144,8 +144,8 @@ func (s *Set) count(ctx context.Context, members []*member) {
 	}
 }
 
-// tell logs what changed since the last look. Paths that do not exist are told only if there is nothing else.
-func (s *Set) tell(ctx context.Context) {
+// logChanges logs what changed since the last look. Missing paths are logged only if there is nothing else.
+func (s *Set) logChanges(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	state := map[string]string{}
 	for _, m := range s.snapshot() {
@@ -160,11 +160,11 @@ func (s *Set) tell(ctx context.Context) {
 		state["any"] = err.Error()
 	}
 	for endpoint, now := range state {
-		if s.told[endpoint] != now {
+		if s.logged[endpoint] != now {
 			logger.Info("Container runtime", "endpoint", endpoint, "state", now)
 		}
 	}
-	s.told = state
+	s.logged = state
 }
 
 func (s *Set) snapshot() []member {
@@ -218,7 +218,7 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 		case m.runtime.name == scheme && m.problem == "":
 			return m.runtime, nil
 		case m.runtime.name == scheme:
-			silent = m.runtime // its calls say what is wrong
+			silent = m.runtime // its calls return the error
 		default:
 			other = append(other, m.runtime.name)
 		}
@@ -237,9 +237,9 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
-// ForImages returns the runtime into which images are pulled: with several the one that runs the kubelet's pods, else the first
-// (ND-036, IMG-146). The daemon itself is a pod of the kubelet's. So a runtime without any is not taken while another one, which may be
-// the kubelet's, does not answer.
+// ForImages returns the runtime into which images are pulled. If there are several, it is the one that runs kubelet's pods, otherwise the
+// first (ND-036, IMG-146). The daemon itself is one of kubelet's pods. So a runtime without pods is not used while another one, which may
+// be kubelet's, does not answer.
 func (s *Set) ForImages() (*Runtime, error) {
 	var best, silent *member
 	members := s.snapshot()

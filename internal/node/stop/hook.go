@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-// hook runs the preStop hook, for as long as the grace period at most (CRR-103, CRR-104).
+// hook runs the preStop hook, at most for the grace period (CRR-103, CRR-104).
 func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,7 +57,7 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 	return errors.New("the hook has no known kind")
 }
 
-// address resolves host and port of a hook: without a host it is the pod's IP.
+// address resolves host and port of a hook; the default host is the pod's IP.
 func address(host string, port intstr.IntOrString, request Request) (string, error) {
 	if host == "" {
 		host = request.PodIP
@@ -79,7 +79,7 @@ func address(host string, port intstr.IntOrString, request Request) (string, err
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(number)), nil
 }
 
-// get makes the request of an httpGet hook. Certificates are not checked, as kubelet does not.
+// get makes the request of an httpGet hook. Like kubelet, it does not check certificates.
 func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) error {
 	target, err := address(action.Host, action.Port, request)
 	if err != nil {

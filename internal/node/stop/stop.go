@@ -29,17 +29,17 @@ const (
 	ReasonFailedPreStopHook = "FailedPreStopHook"
 )
 
-// least is the time that the runtime gives a container to end, whatever the hook has used up (CRR-102).
+// least is the least time that the runtime gives a container to end, however long the hook took (CRR-102).
 const least = 2 * time.Second
 
-// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). Each may take as long to end as its
-// owner likes; all the stops of one owner shall not become a burden for the runtime, which serves everybody.
+// Most is how many containers of one namespace a Stopper stops at the same time (CRR-091, ND-112). A container may take very long to end,
+// and the stops of one namespace must not overload the runtime, which serves everybody.
 const Most = 32
 
-// ErrNotStopped tells that a check said, before the runtime was asked, that the container shall not be stopped any more.
+// ErrNotStopped means that Check returned an error before the runtime was called: the container is not to be stopped any more.
 var ErrNotStopped = errors.New("the container was not stopped")
 
-// Runtime is what a stop needs of a container runtime.
+// Runtime has the methods of a container runtime that a stop needs.
 type Runtime interface {
 	Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error)
 	Stop(ctx context.Context, id string, grace time.Duration) error
@@ -48,7 +48,7 @@ type Runtime interface {
 // Request is one container to stop.
 type Request struct {
 	Container runtime.Container
-	// By names who asks, in the event: "Stopping container app by <By>".
+	// By names the cause of the stop in the event: "Stopping container app by <By>".
 	By    string
 	Grace time.Duration
 	// Hook is the container's preStop hook, nil if it has none; Ports are those that the hook may name, and PodIP is where it calls.
@@ -57,11 +57,11 @@ type Request struct {
 	PodIP string
 	// Init: it is a restartable init container (CRR-106).
 	Init bool
-	// Check is called before anything is done and once more right before the runtime is asked; its error ends the stop (CRR-129).
+	// Check is called before anything is done and again right before the runtime is called; its error ends the stop (CRR-129).
 	Check func(ctx context.Context) error
 }
 
-// Stopper stops containers for one requester.
+// Stopper stops containers for one part of the daemon, the requester.
 type Stopper struct {
 	Events record.EventRecorder
 	Clock  clock.WithDelayedExecution
@@ -74,8 +74,8 @@ type Stopper struct {
 	underway map[string]int
 }
 
-// Start begins to stop the container, and calls ended with what came of it: whoever asks does not wait for a container to end. It returns
-// false, and does nothing, while as many containers of the namespace are being stopped as may be.
+// Start begins to stop the container without waiting, and calls ended with the result. It returns false, and does nothing, while Most
+// containers of the namespace are being stopped.
 func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended func(error)) bool {
 	if !s.take(request.Container.PodNamespace) {
 		return false
@@ -88,7 +88,7 @@ func (s *Stopper) Start(ctx context.Context, r Runtime, request Request, ended f
 	return true
 }
 
-// Full tells whether Start does nothing for the namespace at the moment.
+// Full tells whether Start would return false for the namespace now.
 func (s *Stopper) Full(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Stopper) give(namespace string) {
 	}
 }
 
-// GraceOf is the time that a container has to end by what kubelet recorded in its annotations (ND-114).
+// GraceOf returns the grace period that kubelet recorded in the container's annotations (ND-114).
 func GraceOf(annotations map[string]string) time.Duration {
 	for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
 		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
@@ -132,7 +132,7 @@ func NewStops() *prometheus.CounterVec {
 		Help: "Containers that the daemon was asked to stop, by requester and result."}, []string{"requester", "result"})
 }
 
-// Stop stops the container and returns when it has ended. If Check refuses, the error is ErrNotStopped.
+// Stop stops the container and returns when it has ended. If Check returns an error, the error is ErrNotStopped.
 func (s *Stopper) Stop(ctx context.Context, r Runtime, request Request) error {
 	err := s.stop(ctx, r, request)
 	result := "succeeded"

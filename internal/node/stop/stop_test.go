@@ -24,13 +24,13 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
-// containers is a runtime that writes down what it is asked.
+// containers is a runtime that records its calls.
 type containers struct {
 	mu   sync.Mutex
 	log  []string
 	exec func(ctx context.Context) error
 	err  error
-	// events are looked at when the runtime is asked for something: the event has to be there already.
+	// events are read when the runtime is called: the event has to exist already.
 	events *record.FakeRecorder
 }
 
@@ -142,7 +142,7 @@ func TestGracePeriodIsShared(t *testing.T) {
 				if took := time.Since(begin); took != test.took {
 					t.Errorf("took %s", took)
 				}
-				time.Sleep(2 * time.Hour) // of the bubble's clock: a hook that was abandoned ends
+				time.Sleep(2 * time.Hour) // by the clock of the synctest bubble: an abandoned hook ends
 				if n := testutil.ToFloat64(s.Stops.WithLabelValues("test", "succeeded")); n != 1 {
 					t.Errorf("%v stops counted", n)
 				}
@@ -151,7 +151,7 @@ func TestGracePeriodIsShared(t *testing.T) {
 	}
 }
 
-// CRR-129, CRR-166: what was withdrawn before, or while the hook ran, is not stopped.
+// CRR-129, CRR-166: a container is not stopped if Check fails before, or after the hook ran.
 func TestWithdrawn(t *testing.T) {
 	for name, refused := range map[string]int{"before": 1, "while the hook ran": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// CRR-104, CRR-163, ND-114: hooks without a host call the pod, ports are found by name, and headers go along.
+// CRR-104, CRR-163, ND-114: hooks without a host call the pod, ports are found by name, and headers are sent.
 func TestHooksCallThePod(t *testing.T) {
 	var got *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,4 @@
-// Package features knows the feature gates by their names in the reference, with the defaults of docs/spec but for some that are on
-// here.
+// Package features has the feature gates by their names in the reference, with the defaults of docs/spec/operations.md.
 package features
 
 import (
@@ -117,13 +116,13 @@ func specs() map[featuregate.Feature]featuregate.FeatureSpec {
 	return specs
 }
 
-// aliases are spellings in the reference's documentation that are not its gates' names (OPS-035).
+// aliases are names in the reference's documentation that differ from the names of its gates (OPS-035).
 var aliases = map[string]featuregate.Feature{
 	"EnhancedLivenessProbeGate":                EnhancedLivenessProbe,
 	"ForceDeleteTimeoutExpectationFeatureGate": ForceDeleteTimeoutExpectationGate,
 }
 
-// ignored are gates that only switch off a defect's cure; they are accepted and do nothing (OPS-038).
+// ignored are gates that only turn off the fix of a defect; they are accepted and do nothing (OPS-038).
 var ignored = map[featuregate.Feature]string{
 	CloneSetEventHandlerOptimization:  "events are always filtered by what they change",
 	ForceDeleteTimeoutExpectationGate: "doubtful writes are always settled by a live read",
@@ -133,7 +132,7 @@ var ignored = map[featuregate.Feature]string{
 type Gates struct {
 	gate featuregate.MutableFeatureGate
 	set  map[featuregate.Feature]bool
-	// Warnings say what in the user's list was changed or does nothing.
+	// Warnings say which entries of the user's list were changed or have no effect.
 	Warnings []string
 }
 
@@ -154,7 +153,7 @@ func Parse(list string) (*Gates, error) {
 		if why, ok := ignored[featuregate.Feature(name)]; ok {
 			g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s does nothing: %s", name, why))
 		}
-		if wish, err := strconv.ParseBool(value); err == nil { // a value that is none is refused below
+		if wish, err := strconv.ParseBool(value); err == nil { // an invalid value is refused below
 			g.set[featuregate.Feature(name)] = wish
 		}
 		parts[i] = name
@@ -169,7 +168,7 @@ func Parse(list string) (*Gates, error) {
 	return g, nil
 }
 
-// imply applies what one gate says about others (OPS-036).
+// imply applies the effects of gates on other gates (OPS-036).
 func (g *Gates) imply() {
 	for _, rule := range []struct {
 		cause  featuregate.Feature

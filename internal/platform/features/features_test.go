@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// changed lists what differs from the defaults, sorted.
+// changed lists the gates that differ from the defaults, sorted.
 func changed(t *testing.T, g *Gates) []string {
 	t.Helper()
 	defaults, err := Parse("")
@@ -110,8 +110,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// ND-100, ND-180 to ND-182, ND-184, ND-186: what the daemon and the pod webhook stand on is on by default; manager and daemon take the same
-// text, and whole stages in it.
+// ND-100, ND-180 to ND-182, ND-184, ND-186: the gates of the daemon and of the pod webhook are on by default. Manager and daemon accept the
+// same text, also with whole stages in it.
 func TestDefaultsOfTheDaemon(t *testing.T) {
 	gates := []featuregate.Feature{KruiseDaemon, DaemonWatchingPod, InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, PodWebhook}
 	for list, want := range map[string]bool{"": true, "AllAlpha=true,AllBeta=true": true, "AllBeta=false": false,

@@ -1,8 +1,8 @@
-// Package leadermetrics counts what becomes of the lease of the leader (OPS-092). controller-runtime counts the same and registers only
-// half of it: the counter of slow paths, which tells of renewals that met somebody else's write, is nowhere served.
+// Package leadermetrics has the metrics of leader election (OPS-092). controller-runtime has the same metrics but registers only one of
+// them: it does not serve the counter of slow paths, which counts renewals that met another writer.
 //
-// client-go takes one provider of these metrics, the first. This package does not import controller-runtime, and comes before it in the
-// order in which Go initialises packages that do not depend on each other: that of their import paths.
+// client-go uses only the first provider of these metrics. This package does not import controller-runtime, and its import path sorts
+// first, which is the order in which Go initialises independent packages.
 package leadermetrics
 
 import (
@@ -15,7 +15,7 @@ import (
 var (
 	status = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",
-		// The words of controller-runtime, whose gauge this one replaces.
+		// The text is controller-runtime's, whose gauge this one replaces.
 		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the " +
 			"string used to identify the lease. Please make sure to group by name.",
 	}, []string{"name"})
@@ -27,7 +27,7 @@ var (
 
 func init() { leaderelection.SetProvider(provider{}) }
 
-// Register has the registry serve these metrics instead of those of the same names that controller-runtime registered.
+// Register registers these metrics in place of those of the same names that controller-runtime registered.
 func Register(registry prometheus.Registerer) error {
 	registry.Unregister(status)
 	for _, collector := range []prometheus.Collector{status, slowPaths} {

@@ -1,5 +1,5 @@
-// Package matchconditions is what rules have in common whose pods are known only when objects of users exist: they follow those objects on
-// every replica, and say in a match condition which pods the API server must ask about (docs/decisions/0017-pods-of-sidecarsets.md).
+// Package matchconditions has the common parts of kinds whose objects select the pods that the API server sends to the webhook. Every
+// replica follows these objects, and a match condition says which pods are sent (docs/decisions/0017-pods-of-sidecarsets.md).
 package matchconditions
 
 import (
@@ -20,27 +20,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Sizes of an expression, far below what the API server computes for a match condition before it gives up, which would refuse the pod.
+// Limits of an expression. They are far below the cost limit of the API server for a match condition; above that it would refuse the pod.
 const (
 	MaxLength = 8000
 	MaxTerms  = 100
 )
 
-// Remembered is how long something that is not asked for any more stays in the condition: other replicas and API servers may be behind.
+// Remembered is how long a term that is not needed any more stays in the condition, because other replicas and API servers may lag.
 const Remembered = 30 * time.Second
 
-// Memory makes a scope wide before it is narrow.
+// Memory adds terms to a scope at once, and removes them only after a while.
 type Memory[T any] struct {
 	last map[string]remembered[T]
 }
 
 type remembered[T any] struct {
 	term T
-	// gone is since when it is not asked for any more; zero while it is.
+	// gone is since when the term is not needed any more; zero while it is.
 	gone time.Time
 }
 
-// Recall returns the terms in the order of their keys: those that are asked for now, and those that have not been for less than Remembered.
+// Recall returns the terms in the order of their keys: those that are needed now, and those that were needed less than Remembered ago.
 func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
@@ -67,22 +67,22 @@ var harmless = regexp.MustCompile(`^[-._/a-zA-Z0-9]*$`)
 // Harmless tells whether a text may be put into an expression between quotes.
 func Harmless(text string) bool { return harmless.MatchString(text) }
 
-// Follower tells an index of the objects of a kind, and its owner when what they ask for may have changed.
+// Follower keeps an index of the objects of a kind, and signals when the pods that they select may have changed.
 type Follower[T client.Object] struct {
-	// Set and Delete keep the index.
+	// Set and Delete update the index.
 	Set    func(T)
 	Delete func(T)
-	// Asks tells whether a change of an object may change what it asks for.
+	// Asks tells whether a change of an object may change the pods that it selects.
 	Asks func(old, object T) bool
-	// Synced tells whether all objects are known that there were at the start.
+	// Synced tells whether all objects that existed at the start are known.
 	Synced func() bool
 
 	synced  atomic.Pointer[func() bool]
 	changed chan struct{}
 
-	// mu guards newest and gone, and is held while the index is told.
+	// mu guards newest and gone, and is held while the index is updated.
 	mu sync.Mutex
-	// newest is what the index has, by name; gone are objects that have gone, and when.
+	// newest has the objects of the index, by name; gone has deleted objects, and when they were deleted.
 	newest map[types.NamespacedName]indexed
 	gone   map[types.UID]time.Time
 }
@@ -93,7 +93,7 @@ type indexed struct {
 	version string
 }
 
-// NewFollower returns a follower that is told of nothing yet.
+// NewFollower returns a follower without objects.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
 	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.NamespacedName]indexed{},
 		gone: map[types.UID]time.Time{}}
@@ -104,14 +104,14 @@ func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) 
 	return f
 }
 
-// Absent says that the kind is not served, so that there are no objects to be known. Follow is called when it is.
+// Absent says that the kind is not served yet, so that there are no objects. Follow is called when it is served.
 func (f *Follower[T]) Absent() {
 	known := func() bool { return true }
 	f.synced.Store(&known)
 	f.Notify()
 }
 
-// Follow has the follower told of all objects of the kind once the manager runs, leader or not. It may run already.
+// Follow makes the follower watch all objects of the kind once the manager runs, on every replica. The manager may run already.
 func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 	}))
 }
 
-// Everywhere runs on all replicas.
+// Everywhere is a runnable for all replicas, not only the leader.
 type Everywhere func(context.Context) error
 
 // Start implements manager.Runnable.
@@ -140,7 +140,7 @@ func (e Everywhere) Start(ctx context.Context) error { return e(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (Everywhere) NeedLeaderElection() bool { return false }
 
-// Wait returns when all objects are known that there were at the start: a pod that came before would do without them.
+// Wait returns when all objects that existed at the start are known: a pod that is created before would not get what they add.
 func (f *Follower[T]) Wait(ctx context.Context) error {
 	if f.Synced() || toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
 		return nil
@@ -159,15 +159,15 @@ func (f *Follower[T]) Notify() {
 	}
 }
 
-// OnAdd is told of objects by the informer.
+// OnAdd is called by the informer.
 func (f *Follower[T]) OnAdd(object any, _ bool) {
 	if added, ok := object.(T); ok {
 		f.Learn(added)
 	}
 }
 
-// Learn tells of an object that was read from the API server, or came by the informer. What is older than what is known of that name, be it
-// of a former object, and what has gone, is no news.
+// Learn adds an object that was read from the API server, or came from the informer. It ignores deleted objects, and versions that are
+// older than the known one of that name, also if that is another object.
 func (f *Follower[T]) Learn(object T) {
 	if f.learn(object) {
 		f.Notify()
@@ -191,7 +191,7 @@ func (f *Follower[T]) learn(object T) bool {
 	return true
 }
 
-// OnUpdate is told of objects by the informer.
+// OnUpdate is called by the informer.
 func (f *Follower[T]) OnUpdate(old, object any) {
 	is, ok := object.(T)
 	if !ok {
@@ -199,7 +199,7 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	}
 	was, ok := old.(T)
 	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
-	if again { // it was deleted and made again; the new one takes its place at once, so that no pod finds neither
+	if again { // it was deleted and created again; the new object replaces it at once, so that no pod misses both
 		f.forget(was)
 	}
 	if news && (!ok || again || f.Asks(was, is)) {
@@ -207,7 +207,7 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	}
 }
 
-// OnDelete is told of objects by the informer.
+// OnDelete is called by the informer.
 func (f *Follower[T]) OnDelete(object any) {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
@@ -218,7 +218,7 @@ func (f *Follower[T]) OnDelete(object any) {
 	}
 }
 
-// forget drops an object, but not another one that has its name.
+// forget drops an object, but not another one with the same name.
 func (f *Follower[T]) forget(object T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

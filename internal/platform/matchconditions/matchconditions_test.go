@@ -13,7 +13,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// What is not asked for any more stays in the scope for a while; what is asked for again in that time stays for good.
+// A term that is not needed any more stays in the scope for a while; one that is needed again in that time stays.
 func TestRecall(t *testing.T) {
 	var m Memory[string]
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// A text from a user is never more than a text in an expression.
+// A user's text cannot become code in an expression.
 func TestHarmless(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "app.kubernetes.io/name": true, "a_b-C9": true, "it's": false, `a\`: false,
 		"a b": false, "ä": false, "a\n": false} {
@@ -47,7 +47,7 @@ func TestHarmless(t *testing.T) {
 	}
 }
 
-// The owner hears of each change that may matter, and of many at once only once; the index hears of all.
+// Each change that may matter is signalled, and many at once only once; the index gets all of them.
 func TestFollower(t *testing.T) {
 	index := map[string]types.UID{}
 	f := NewFollower(
@@ -89,7 +89,7 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// Who waits for all objects gets an error when its time is over, and none once they are known.
+// Wait returns an error when its context ends, and nil once all objects are known.
 func TestWait(t *testing.T) {
 	f := NewFollower(func(*corev1.ConfigMap) {}, func(*corev1.ConfigMap) {}, func(_, _ *corev1.ConfigMap) bool { return false })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Together lets many who ask at once share an answer, each one that was begun after it had asked. The zero value is ready. Asking is by
-// key; nothing of a key is kept once it is answered.
+// Together lets concurrent callers with the same key share the result of one call, which begins after all of them called. The zero value is
+// ready to use. Nothing is kept of a key after its calls have returned.
 type Together[K comparable] struct {
-	// Limit is how long an answer may take; no limit if zero.
+	// Limit is how long a call may take; zero means no limit.
 	Limit time.Duration
 
 	mu   sync.Mutex
@@ -23,7 +23,8 @@ type answer struct {
 	err  error
 }
 
-// Do returns what a call of do returned that began after Do was called. The context ends the waiting, not the call: others wait for it too.
+// Do returns the error of a call of do that began after Do was called. The end of the context ends the waiting, but not the call, since
+// others wait for it too.
 func (t *Together[K]) Do(ctx context.Context, key K, do func(context.Context) error) error {
 	t.mu.Lock()
 	if t.keys == nil {
@@ -48,7 +49,7 @@ func (t *Together[K]) Do(ctx context.Context, key K, do func(context.Context) er
 	}
 }
 
-// work answers until nobody asks.
+// work calls do until nobody waits for the key.
 func (t *Together[K]) work(ctx context.Context, key K, do func(context.Context) error) {
 	for {
 		t.mu.Lock()

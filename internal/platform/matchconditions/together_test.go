@@ -15,7 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// Who asks while an answer is being made may not have it, since it may be too old: all of them share the next one.
+// A caller does not get the result of a call that has begun before, since that may be too old: all such callers share the next call.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var together Together[string]
@@ -23,7 +23,7 @@ func TestTogether(t *testing.T) {
 		failed := errors.New("the second answer")
 		slow := func(context.Context) error {
 			n := begun.Add(1)
-			time.Sleep(time.Second) // of the bubble's clock
+			time.Sleep(time.Second) // by the clock of the synctest bubble
 			if n == 2 {
 				return failed
 			}
@@ -67,7 +67,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// One who does not wait any longer ends nothing for the others, and an answer that takes too long is an error.
+// A caller whose context ends does not end the call for others, and a call that takes too long returns an error.
 func TestTogetherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		together := Together[string]{Limit: 5 * time.Second}
@@ -90,7 +90,7 @@ func TestTogetherEnds(t *testing.T) {
 	})
 }
 
-// What is read from the API server is news only if it is newer than what the informer told, and never of an object that has gone.
+// An object that was read from the API server counts only if it is newer than that of the informer, and never if it was deleted.
 func TestLearn(t *testing.T) {
 	index := map[string]string{}
 	f := NewFollower(
@@ -111,7 +111,7 @@ func TestLearn(t *testing.T) {
 		t.Errorf("version %s", index["one"])
 	}
 	f.OnDelete(object("a", "11"))
-	f.Learn(object("a", "10")) // read before it went
+	f.Learn(object("a", "10")) // read before it was deleted
 	if _, there := index["one"]; there || len(f.newest) != 0 {
 		t.Errorf("%v %v", index, f.newest)
 	}
@@ -122,8 +122,8 @@ func TestLearn(t *testing.T) {
 }
 
 // TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace --force), and a replica reads
-// the new one from the API server before its informer tells of the end of the former. What the informer still tells of that is no news:
-// pods of the new one would be missed (SS-006, WS-050).
+// the new one from the API server before its informer delivers the deletion of the former. Later events of the former do not count, or pods
+// of the new one would be missed (SS-006, WS-050).
 func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 	object := func(uid types.UID, version string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}
@@ -141,7 +141,7 @@ func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 		},
 		"the new one in its place": func(f *Follower[*corev1.ConfigMap]) {
 			f.OnUpdate(object("a", "9"), object("b", "12"))
-			f.Learn(object("a", "9")) // by a list that took long
+			f.Learn(object("a", "9")) // from a slow list
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

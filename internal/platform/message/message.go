@@ -1,4 +1,4 @@
-// Package message keeps texts of others, such as errors of runtimes and registries, short enough for events and statuses.
+// Package message cuts foreign texts, such as errors of runtimes and registries, so that they fit into events and statuses.
 package message
 
 import "strings"

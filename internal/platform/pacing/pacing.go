@@ -1,5 +1,5 @@
-// Package pacing is what controllers have in common whose passes look at all pods of an object: the next plan of a large one waits for more
-// events, a plan is logged when it is news, and what is known of an object is forgotten with it.
+// Package pacing has the common parts of controllers whose passes read all pods of an object. The next plan of a large object waits for
+// more events, a plan is logged only if it changed, and what is remembered of an object is dropped with it.
 package pacing
 
 import (
@@ -29,7 +29,7 @@ func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duratio
 	return pause
 }
 
-// Memory is what a controller knows of its objects between passes. One at rest answers an event at once.
+// Memory is what a controller remembers of its objects between passes. The first event after a quiet time causes a pass at once.
 type Memory struct {
 	atMost time.Duration
 	forget func(types.NamespacedName, types.UID)
@@ -42,17 +42,17 @@ type object struct {
 	uid types.UID
 	// next is when a plan may be made again.
 	next time.Time
-	// told is what was logged last.
-	told string
+	// logged is the text that was logged last.
+	logged string
 }
 
-// NewMemory returns a Memory that makes no object wait for longer than atMost, and calls forget with each that is gone or was replaced by
-// another of its name.
+// NewMemory returns a Memory whose pauses are at most atMost. It calls forget for each object that is gone or was replaced by another of
+// the same name.
 func NewMemory(atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
 	return &Memory{atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{}}
 }
 
-// Is notes which object a name stands for; an empty UID is none.
+// Is records the UID of the object with that name; an empty UID means that there is none.
 func (m *Memory) Is(name types.NamespacedName, uid types.UID) {
 	if former := m.replace(name, uid); former != nil {
 		m.forget(name, former.uid)
@@ -74,7 +74,7 @@ func (m *Memory) replace(name types.NamespacedName, uid types.UID) *object {
 	return former
 }
 
-// Wait is how long the next plan of an object has to wait; not above zero if it has not.
+// Wait returns how long the next plan of an object has to wait; zero or less means not at all.
 func (m *Memory) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,19 +93,19 @@ func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning tim
 	}
 }
 
-// News tells whether a text about an object is another one than the last time.
+// News tells whether the text about an object differs from the last one.
 func (m *Memory) News(name types.NamespacedName, text string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.objects[name]
-	if o == nil || o.told == text {
+	if o == nil || o.logged == text {
 		return false
 	}
-	o.told = text
+	o.logged = text
 	return true
 }
 
-// NameOf is the name of the object with that UID, empty if it is not known.
+// NameOf returns the name of the object with that UID, empty if it is not known.
 func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,15 +117,15 @@ func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// BackOff is the back-off of failing objects. It does not outlast what a plan waits for: one pod that fails must not make others wait whose
-// time has come (CS-076).
+// BackOff is the back-off of failing objects. It does not delay a pass beyond the time that the plan asked for: one failing pod must not
+// delay others that are due (CS-076).
 type BackOff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	mu  sync.Mutex
 	due map[reconcile.Request]time.Duration
 }
 
-// NewBackOff returns a BackOff that waits as the limiter says, which is the library's if it is nil.
+// NewBackOff returns a BackOff with the pauses of the limiter; nil means the library's default.
 func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff {
 	if limiter == nil {
 		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
@@ -133,8 +133,8 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{}}
 }
 
-// Answer is what a controller answers its queue after a pass that wants to be repeated after that time, 0 for not at all. The time counts
-// beside an error, too, which the library alone would let win.
+// Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at all. The time counts also if
+// there is an error; the library alone would ignore it then.
 func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
 	if err != nil {
 		b.NotAfter(request, after)
@@ -143,7 +143,7 @@ func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err err
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// NotAfter bounds the next wait of a request; 0 does not.
+// NotAfter bounds the next wait of a request; 0 means no bound.
 func (b *BackOff) NotAfter(request reconcile.Request, after time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

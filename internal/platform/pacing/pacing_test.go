@@ -48,12 +48,12 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A text is news once for each object; what is known of an object does not outlive it, whatever takes its name.
+// A text is news once for each object; what is remembered of an object is dropped with it, also if another object takes its name.
 func TestMemory(t *testing.T) {
 	var m *Memory
 	var forgotten []types.UID
 	m = NewMemory(time.Second, func(name types.NamespacedName, uid types.UID) {
-		if name != web || m.NameOf(uid) != (types.NamespacedName{}) { // who forgets may ask
+		if name != web || m.NameOf(uid) != (types.NamespacedName{}) { // forget may call NameOf
 			t.Errorf("%s of %s is still known", uid, name)
 		}
 		forgotten = append(forgotten, uid)
@@ -87,7 +87,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// The back-off ends when a plan asks to be made again (CS-076, WS-122).
+// The back-off ends when the plan is due again (CS-076, WS-122).
 func TestBackOff(t *testing.T) {
 	request := reconcile.Request{NamespacedName: web}
 	b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour))

@@ -1,6 +1,6 @@
 // Package podindex finds cached pods by their controller, and by the SidecarSets they were injected with. The library's lists copy every
-// pod that they find, which was a sixth of all that a rollout of a large set allocated; here the caches' own objects are returned, which
-// must not be changed.
+// pod that they find, which was a sixth of all memory that the rollout of a large set allocated. This package returns the caches' own
+// objects, which must not be changed.
 package podindex
 
 import (
@@ -23,17 +23,17 @@ const (
 	bySidecarSet = "sidecarset"
 )
 
-// controlled is the value of the index for pods of a namespace with that controller, "" for none. A pod is never one of a controller in
-// another namespace, although whoever may write pods there can give it the UID.
+// controlled returns the value of the index for pods of a namespace with that controller, "" for none. The namespace is part of it, because
+// users can give their pods the UID of a controller in another namespace.
 func controlled(namespace string, by types.UID) string { return namespace + "/" + string(by) }
 
-// Source holds pods by the indexes that [Indexers] are: that of an informer, or one of a test.
+// Source holds pods with the indexes of [Indexers]: the store of an informer, or that of a test.
 type Source interface {
 	ByIndex(index, value string) ([]any, error)
 	List() []any
 }
 
-// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready.
+// Index finds pods in its sources, which are those of the informers that it made. The zero value is ready to use.
 type Index struct {
 	mu      sync.RWMutex
 	sources []Source
@@ -46,12 +46,12 @@ func (x *Index) Add(source Source) {
 	x.sources = append(x.sources, source)
 }
 
-// Indexers are the indexes that a source has to have.
+// Indexers returns the indexes that a source needs.
 func Indexers() toolscache.Indexers {
 	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf}
 }
 
-// NewInformer makes an informer, with an index if it is one of pods: it is to be the NewInformer of the manager's cache.
+// NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the manager's cache.
 func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	if _, pods := example.(*corev1.Pod); !pods {
@@ -77,7 +77,7 @@ func controllerOf(object any) ([]string, error) {
 	return []string{controlled(pod.Namespace, "")}, nil
 }
 
-// sidecarSetsOf are the names in the list that the pod webhook writes (SS-182).
+// sidecarSetsOf returns the names in the list that the pod webhook writes (SS-182).
 func sidecarSetsOf(object any) ([]string, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok || pod.Annotations[pub.SidecarSetInjectedList] == "" {

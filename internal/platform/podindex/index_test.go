@@ -32,8 +32,8 @@ func pod(namespace, name, controller string) corev1.Pod {
 	return p
 }
 
-// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). Whoever may write pods in one
-// namespace cannot give them to a controller in another: it would delete its own pods for them.
+// TestIndex: pods are found by controller, over all caches, and are the caches' own objects (CS-043, CS-355). A user cannot make pods count
+// for a controller in another namespace, which would then delete its own pods.
 func TestIndex(t *testing.T) {
 	index := &Index{}
 	synced := []toolscache.InformerSynced{}
@@ -108,8 +108,8 @@ func TestInjectedBy(t *testing.T) {
 	}
 }
 
-// TestAPodThatListsAllSidecarSetsOfTheWorld: users write annotations of pods as long as they like, within what the API server allows. A
-// list that no webhook has written costs no more than any other; without a bound some hundred such pods would take all memory.
+// TestAPodThatListsAllSidecarSetsOfTheWorld: users may write very long annotations on pods. A list that no webhook has written must not
+// cost more than any other; without a bound about a hundred such pods would take all memory.
 func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 	var list strings.Builder
 	list.WriteString("mesh")

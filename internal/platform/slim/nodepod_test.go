@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// ND-057: the daemon keeps what it reads, with the same hashes, and nothing else.
+// ND-057: the daemon's cache keeps what the daemon reads, with the same hashes, and nothing else.
 func TestNodePod(t *testing.T) {
 	ref := corev1.EnvVar{Name: "V",
 		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['v']"}}}

@@ -1,5 +1,5 @@
-// Package slim keeps the caches small: what no decision reads is dropped before an object is stored. Writes are patches of what
-// is meant, so that nothing dropped here can be lost in the cluster (docs/architecture.md).
+// Package slim keeps the caches small: fields that no decision reads are dropped before an object is stored. Writes are patches of single
+// fields, so nothing that is dropped here is lost in the cluster (docs/architecture.md).
 package slim
 
 import (
@@ -22,7 +22,7 @@ import (
 
 var _ toolscache.TransformFunc = Pod
 
-// Any makes of an object of any kind what the manager's caches keep of it.
+// Any reduces an object of any kind to what the manager's caches keep.
 func Any(object any) (any, error) {
 	switch object.(type) {
 	case *corev1.Pod:
@@ -45,7 +45,7 @@ func Metadata(object any) (any, error) {
 	return object, nil
 }
 
-// Claim keeps of a claim what decisions read: its metadata, and what storage it asks for.
+// Claim keeps of a PVC what decisions read: its metadata, and the storage that it requests.
 func Claim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -75,9 +75,9 @@ func Node(object any) (any, error) {
 	return node, nil
 }
 
-// Pod keeps of a pod of ours what decisions read, and of any other pod what finds its owner and its node and shows that it is to be
-// looked at: by ContainerRecreateRequests (CRR-055, a sum in the status' message), at its readiness gate (CRR-087), or at its launch
-// barrier (ND-135); and of a pod in a subset of a WorkloadSpread what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
+// Pod keeps of a pod of ours what decisions read. Of any other pod it keeps its owner, its node, and what starts a pass for
+// ContainerRecreateRequests (CRR-055, a checksum in the status' message), for its readiness gate (CRR-087) or its launch barrier (ND-135).
+// Of a pod in a subset of a WorkloadSpread it also keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
 func Pod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -98,7 +98,7 @@ func Pod(object any) (any, error) {
 	return pod, nil
 }
 
-// ofOthers slims a pod of others.
+// ofOthers slims a pod that is not ours.
 func ofOthers(pod *corev1.Pod) {
 	spec, status := pod.Spec, pod.Status
 	annotations := pod.Annotations
@@ -159,7 +159,7 @@ func ofOthers(pod *corev1.Pod) {
 	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))
 }
 
-// sum changes with what happens to containers: all that is kept of the statuses of most pods of a cluster.
+// sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them for most pods.
 func sum(lists ...[]corev1.ContainerStatus) string {
 	h := fnv.New64a()
 	for _, list := range lists {
@@ -170,8 +170,8 @@ func sum(lists ...[]corev1.ContainerStatus) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// containers keeps what updates in place change and compare, and the environment that tells what a container reads of the metadata,
-// when it starts, and that it was injected (SS-106).
+// containers keeps what updates in place change and compare, and the environment variables that read metadata, that order the start, or
+// that mark an injected container (SS-106).
 func containers(all []corev1.Container) []corev1.Container {
 	if len(all) == 0 {
 		return nil
@@ -186,7 +186,7 @@ func containers(all []corev1.Container) []corev1.Container {
 	return kept
 }
 
-// environment keeps the variables that read metadata, those that override them, since the last of a name counts, and the named ones.
+// environment keeps the variables that read metadata, later ones of the same name, which override them, and the named ones.
 func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	var kept []corev1.EnvVar
 	var names map[string]bool
@@ -213,7 +213,7 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 	return kept
 }
 
-// ours are pods of our workloads, and those with sidecars, whoever controls them.
+// ours tells whether the pod's controller is a workload of ours, or it has injected sidecars.
 func ours(pod *corev1.Pod) bool {
 	if pod.Annotations[pub.SidecarSetInjectedList] != "" {
 		return true
@@ -226,7 +226,7 @@ func ours(pod *corev1.Pod) bool {
 	return err == nil && gv.Group == appsv1beta1.GroupVersion.Group
 }
 
-// NodePod keeps of a pod what the daemon of its node reads: who it is, what its containers have of its metadata and how they end, and
+// NodePod keeps of a pod what the daemon of its node reads: its identity, the metadata that its containers read, how they are stopped, and
 // what runs (ND-057).
 func NodePod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)

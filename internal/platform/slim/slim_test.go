@@ -84,7 +84,7 @@ func TestPodOfOurs(t *testing.T) {
 	}
 }
 
-// Every decision about a pod comes out the same from the slim pod as from the whole one.
+// Every decision about a pod is the same for the slim pod and the whole one.
 func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 	whole := fat("apps.kruise.io/v1beta1")
 	thin := transformed(t, Pod, fat("apps.kruise.io/v1beta1")).(*corev1.Pod)
@@ -127,7 +127,7 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 	}
 }
 
-// ND-101, IPU-126: a variable that a later one overrides reads nothing, for the manager as for the daemon.
+// ND-101, IPU-126: a variable that a later one overrides does not count as reading metadata, for the manager and for the daemon.
 func TestOverriddenEnvironment(t *testing.T) {
 	pod := func() *corev1.Pod {
 		whole := fat("apps.kruise.io/v1beta1")
@@ -173,7 +173,7 @@ func TestPodOfOthers(t *testing.T) {
 	}
 }
 
-// CRR-087, ND-135: pods of others keep what shows that their gate or their barrier is to be opened.
+// CRR-087, ND-135: pods that are not ours keep what shows that their readiness gate or launch barrier is to be opened.
 func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	pod := fat("apps/v1")
 	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv,
@@ -222,7 +222,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// A watch also delivers what is no object of the kind: it goes through.
+// A watch may deliver objects that are not of the kind: they are kept unchanged.
 func TestOtherObjectsPass(t *testing.T) {
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "ns/p"}
 	for name, transform := range map[string]toolscache.TransformFunc{"Pod": Pod, "Claim": Claim, "Metadata": Metadata} {
@@ -232,7 +232,7 @@ func TestOtherObjectsPass(t *testing.T) {
 	}
 }
 
-// A pod of others that is in a subset keeps what counting, ranking and rescheduling read of it (WS-150, WS-162, WS-171).
+// A pod that is not ours but is in a subset keeps what counting, ranking and rescheduling read (WS-150, WS-162, WS-171).
 func TestPodOfOthersInASubset(t *testing.T) {
 	pod := fat("apps/v1")
 	pod.Annotations[pub.MatchedWorkloadSpread] = `{"name":"ws","subset":"a"}`
@@ -251,7 +251,7 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	}
 }
 
-// IMG-050, IMG-053, IMG-098, WS-142: a node in the cache is its labels, its taints and whether it is ready.
+// IMG-050, IMG-053, IMG-098, WS-142: the cache keeps of a node its labels, its taints and whether it is ready.
 func TestNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": "web"},
 		Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
@@ -268,8 +268,8 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A pod with sidecars is kept like one of ours, whoever controls it: its annotations, what tells injected containers from others, images,
-// resources and statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
+// A pod with injected sidecars is kept like one of ours, no matter who controls it: its annotations, the marks of injected containers,
+// images, resources and statuses (SS-106, SS-200, SS-215, SS-256, SS-W02).
 func TestPodWithSidecars(t *testing.T) {
 	pod := fat("apps/v1")
 	pod.Annotations[pub.SidecarSetInjectedList], pod.Annotations[corev1.LastAppliedConfigAnnotation] = "mesh", "long"
@@ -290,10 +290,10 @@ func TestPodWithSidecars(t *testing.T) {
 	}
 }
 
-// TestAPodWithManyVariables: the effort for a pod does not grow with the square of its variables: one pod of a user would hold up the
-// caches of all.
+// TestAPodWithManyVariables: the time for a pod does not grow with the square of its variables. Otherwise one pod of a user would delay the
+// caches for all.
 func TestAPodWithManyVariables(t *testing.T) {
-	const count = 60_000 // twice what the API server takes, so that the difference is clear
+	const count = 60_000 // twice what the API server accepts, so that the difference is clear
 	for name, transform := range map[string]toolscache.TransformFunc{"manager": Pod, "daemon": NodePod} {
 		pod := fat("apps.kruise.io/v1beta1")
 		env := make([]corev1.EnvVar, 0, 2*count+1)
@@ -310,7 +310,7 @@ func TestAPodWithManyVariables(t *testing.T) {
 		if _, err := transform(pod); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 5*time.Second { // some 10 ms; by the square half a minute
+		if took := time.Since(began); took > 5*time.Second { // about 10 ms; half a minute if the time grew with the square
 			t.Errorf("%s: %s", name, took)
 		}
 		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 || kept[count].Value != "overrides it" {

@@ -16,15 +16,15 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TemplateSum is an annotation of slim Deployments and ReplicaSets, and of no others: it is the same if their templates are, apart from
-// the label of the hash (WS-085).
+// TemplateSum is an annotation that slim Deployments and ReplicaSets have in the cache. It is equal if their templates are equal apart from
+// the hash label (WS-085).
 const TemplateSum = "internal.afloat/template-sum"
 
-// DeploymentRevision changes when a Deployment goes over to another ReplicaSet (WS-121).
+// DeploymentRevision is the annotation that changes when a Deployment changes to another ReplicaSet (WS-121).
 const DeploymentRevision = "deployment.kubernetes.io/revision"
 
-// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs who they are, how many pods they want, and whether their templates are
-// the same; their pods are found by their UID. An object that is slim already stays as it is.
+// Workload keeps of Deployments, ReplicaSets, StatefulSets and Jobs their identity, how many pods they want, and a checksum of their
+// templates; their pods are found by their UID. An object that is slim already stays as it is.
 func Workload(object any) (any, error) {
 	var err error
 	switch workload := object.(type) {
@@ -74,8 +74,8 @@ func slimAnnotations(annotations map[string]string, template *corev1.PodTemplate
 	return kept, nil
 }
 
-// SameWorkload tells whether nothing changed that is read of workloads: what stays of slim ones, the spec of others, and the revision that
-// a CloneSet goes over to.
+// SameWorkload tells whether nothing changed that decisions read: the fields of slim workloads, the spec of others, and the update revision
+// of a CloneSet.
 func SameWorkload(old, object any) bool {
 	before, ok := old.(metav1.Object)
 	after, ok2 := object.(metav1.Object)

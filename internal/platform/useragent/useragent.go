@@ -1,5 +1,5 @@
-// Package useragent tells API servers, and so their audit logs, which controller of the manager asks (OPS-022). All controllers share one
-// client, one pool of connections and one set of caches; what tells them apart goes along in the context of their work.
+// Package useragent puts the name of the controller into the user agent of its requests, for the audit logs of API servers (OPS-022). All
+// controllers share one client, one pool of connections and one set of caches, so the name is passed in the context.
 package useragent
 
 import (
@@ -11,15 +11,15 @@ import (
 
 type key struct{}
 
-// Of has everything that the reconciler asks of the API server carry the name of its controller.
+// Of returns the reconciler with the controller's name in the context, so that all its requests have the name.
 func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		return r.Reconcile(context.WithValue(ctx, key{}, controller), request)
 	})
 }
 
-// Wrap is a rest.Config's WrapTransport: requests of a controller have the user agent <base>/<controller>; others keep theirs. The field
-// manager that API servers derive from a user agent is what stands before the slash, and so the same for all.
+// Wrap returns a function for WrapTransport of a rest.Config: requests of a controller have the user agent <base>/<controller>; others keep
+// theirs. API servers derive the field manager from the part before the slash, so it is the same for all.
 func Wrap(base string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return &transport{base, next} }
 }

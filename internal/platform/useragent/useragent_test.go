@@ -20,8 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// OPS-022 (part): what a controller asks carries its name; what nobody's controller asks, before, between and after, that of the program
-// alone.
+// OPS-022 (part): requests of a controller have its name; other requests, before, between and after, have that of the program alone.
 func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +65,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	}
 }
 
-// OPS-022 (part): every controller of the manager has its name in what it asks, and it is the one that its metrics and logs have.
+// OPS-022 (part): every controller of the manager has its name in its requests, and it is the name in its metrics and logs.
 func TestEveryControllerIsNamed(t *testing.T) {
 	options, err := os.ReadFile("../../reconcile/setup.go")
 	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(useragent.Of(name, r))") {

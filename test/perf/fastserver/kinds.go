@@ -12,7 +12,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// kind is what is known of a resource.
+// kind describes a resource.
 type kind struct {
 	schema.GroupVersionResource
 	name       string
@@ -32,14 +32,14 @@ var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(s); err != nil {
-			panic(err) // our own types
+			panic(err) // it cannot fail for our own types
 		}
 	}
 	return s
 }()
 
-// builtIn are the kinds that are there from the beginning: resource, kind, subresources; a resource with a dash before it is of the
-// cluster.
+// builtIn are the kinds that are served from the beginning: resource, kind, subresources; a dash before a resource means that it is
+// cluster-scoped.
 var builtIn = map[schema.GroupVersion][][]string{
 	{Version: "v1"}: {{"-namespaces", "Namespace", "status"}, {"-nodes", "Node", "status"},
 		{"-persistentvolumes", "PersistentVolume", "status"},
@@ -74,7 +74,7 @@ func builtInKinds() []*kind {
 	return all
 }
 
-// ofCRD is the kind that a definition defines, in the version that is stored: nothing is converted here.
+// ofCRD returns the kind that a definition defines, in the stored version: nothing is converted here.
 func ofCRD(crd *apiextensionsv1.CustomResourceDefinition) (*kind, error) {
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
@@ -97,7 +97,7 @@ func ofCRD(crd *apiextensionsv1.CustomResourceDefinition) (*kind, error) {
 
 var verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
 
-// discovery answers for /version, /api, /apis and what is below them but objects; nil if the path is none of those.
+// discovery answers for /version, /api, /apis and the paths below them that are not objects; nil for other paths.
 func (s *Server) discovery(path string) any {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -48,7 +48,7 @@ func (k *Kubelets) run(ctx context.Context, pods *resource) {
 	}
 }
 
-// see lets the next step of a pod happen after its time.
+// see schedules the next step of a pod.
 func (k *Kubelets) see(ctx context.Context, v *version) {
 	pod := v.object.(*corev1.Pod)
 	after, _ := k.step(pod)
@@ -57,7 +57,7 @@ func (k *Kubelets) see(ctx context.Context, v *version) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.pending[pod.UID] { // whatever it needs is found out then
+	if k.pending[pod.UID] { // the pending step will use the newest version
 		return
 	}
 	k.pending[pod.UID] = true
@@ -71,7 +71,7 @@ func (k *Kubelets) see(ctx context.Context, v *version) {
 	})
 }
 
-// act does the next step of the present version of a pod; the version that it leaves calls for the one after it.
+// act does the next step of the present version of a pod; the version that it writes leads to the step after it.
 func (k *Kubelets) act(ctx context.Context, v *version) {
 	now := k.pods.get(v.key)
 	if now == nil || now.GetUID() != v.GetUID() {
@@ -102,7 +102,7 @@ func (k *Kubelets) act(ctx context.Context, v *version) {
 	})
 }
 
-// step is what comes next for a pod, and after what time; below zero nothing does.
+// step returns the next step of a pod and the time until it; a negative time means that there is none.
 func (k *Kubelets) step(pod *corev1.Pod) (time.Duration, func(*corev1.Pod)) {
 	switch {
 	case pod.DeletionTimestamp != nil:

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// patch changes an object. One that is applied is created if it is not there; nobody owns its fields.
+// patch changes an object. Server-side apply creates it if it does not exist; field owners are not kept.
 func (q *request) patch(body []byte) (answer, error) {
 	media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type"))
 	if err != nil {
@@ -38,7 +38,7 @@ func (q *request) patch(body []byte) (answer, error) {
 	}))
 }
 
-// patched is what a patch makes of a version.
+// patched returns the object that results from a patch of a version.
 func (k *kind) patched(before *version, media types.PatchType, patch []byte) (object, error) {
 	if pod, ok := before.object.(*corev1.Pod); ok && media == types.StrategicMergePatchType {
 		if after := quickly(pod, patch); after != nil {
@@ -48,7 +48,7 @@ func (k *kind) patched(before *version, media types.PatchType, patch []byte) (ob
 	return k.patchedDocument(before, media, patch)
 }
 
-// patchedDocument is patched for any kind and any patch.
+// patchedDocument is like patched, for any kind and any patch.
 func (k *kind) patchedDocument(before *version, media types.PatchType, patch []byte) (object, error) {
 	document, err := before.bytes(form{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (k *kind) refused(code int, before *version, why string) error {
 	return apierrors.NewGenericServerResponse(code, http.MethodPatch, k.GroupResource(), before.GetName(), why, 0, true)
 }
 
-// scale serves the subresource scale, where replicas are in the spec and the status as usual.
+// scale serves the subresource scale, with replicas at the usual paths of spec and status.
 func (q *request) scale(body []byte) (answer, error) {
 	respond := func(v *version, err error) (answer, error) {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // quickPatch is a strategic merge patch of a pod as a rollout sends thousands: labels and annotations, images, conditions, and guards. The
-// library goes by way of JSON documents, which takes ten times the time and would be most of what this server costs.
+// library uses JSON documents, which takes ten times as long and would be most of this server's cost.
 type quickPatch struct {
 	Metadata struct {
 		UID             types.UID          `json:"uid"`
@@ -39,7 +39,7 @@ type quickCondition struct {
 	Message json.RawMessage `json:"message"`
 }
 
-// quickly applies such a patch; nil if the patch is another, which the library must apply.
+// quickly applies such a patch. It returns nil for any other patch, which the library must apply.
 func quickly(before *corev1.Pod, patch []byte) *corev1.Pod {
 	var p quickPatch
 	decoder := json.NewDecoder(bytes.NewReader(patch))
@@ -94,7 +94,7 @@ func merged(to map[string]string, patch map[string]*string) map[string]string {
 	return to
 }
 
-// text merges a string; false if it is none.
+// text merges a string; it returns false if the patch is not a string.
 func text(to *string, patch json.RawMessage) bool {
 	switch {
 	case patch == nil:

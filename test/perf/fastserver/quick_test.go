@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What is patched the quick way is what the library makes of it, and what is not is left to the library.
+// The quick way gives the same result as the library, and leaves all other patches to the library.
 func TestQuickPatches(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	pod := podOf("a")

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// request is what a client asks for.
+// request is a parsed request of a client.
 type request struct {
 	*http.Request
 	resource                     *resource
@@ -29,7 +29,7 @@ type request struct {
 	dry                          bool
 }
 
-// answer is what it gets: an object, or bytes that are encoded already.
+// answer is the answer to a request: an object, or bytes that are encoded already.
 type answer struct {
 	code    int
 	version *version
@@ -46,7 +46,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client is gone
 	}
-	// What is asked for happens when the answer is due: no client knows of its writes any sooner than with a real server.
+	// The request takes effect when the answer is due, so that no client sees its writes earlier than with a real server.
 	time.Sleep(s.delay - time.Since(begin))
 	q, err := s.parse(r)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a answer) send(w http.ResponseWriter, err error) int {
 	return a.code
 }
 
-// parse finds out what a path means: /api/v1/namespaces/default/pods/web-0/status, /apis/apps.kruise.io/v1beta1/clonesets.
+// parse parses a path such as /api/v1/namespaces/default/pods/web-0/status, /apis/apps.kruise.io/v1beta1/clonesets.
 func (s *Server) parse(r *http.Request) (*request, error) {
 	none := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", errNone.Error(), 0, true)
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -129,7 +129,7 @@ func (s *Server) parse(r *http.Request) (*request, error) {
 	return q, nil
 }
 
-// accepted is the first form in the list of a client that the kind can have; JSON, whole, if there is none.
+// accepted returns the first form in a client's Accept header that the kind supports, and otherwise whole objects in JSON.
 func accepted(header string, k *kind) form {
 	for _, entry := range strings.Split(header, ",") {
 		media, parameters, err := mime.ParseMediaType(entry)
@@ -152,7 +152,7 @@ func (q *request) ok(v *version, err error) (answer, error) {
 	return answer{code: http.StatusOK, version: v, form: q.form}, err
 }
 
-// answer does what is asked for.
+// answer carries out the request.
 func (q *request) answer(body []byte) (answer, error) {
 	switch {
 	case q.resource.kind.Resource == "events" && q.Method == http.MethodPost: // nobody reads them
@@ -217,7 +217,7 @@ var (
 	deleteOptions = metav1.SchemeGroupVersion.WithKind("DeleteOptions")
 )
 
-// decode reads an object of the request's kind, of whatever form.
+// decode reads an object of the request's kind, in any form.
 func (q *request) decode(body []byte) (object, error) {
 	k := q.resource.kind
 	if !k.typed {

@@ -28,7 +28,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Version is what the server says that it is.
+// Version is the version that the server reports.
 const Version = "v1.36.0"
 
 // Server is the API server.
@@ -50,7 +50,7 @@ type Server struct {
 	ending sync.WaitGroup
 }
 
-// Writes are those of one client, by "verb resource/subresource"; events and leases are not counted.
+// Writes counts the writes of one client, by "verb resource/subresource"; events and leases are not counted.
 type Writes struct {
 	// Done are the writes that succeeded; Refused, with the answer's code, those that did not.
 	Done, Refused map[string]int
@@ -90,7 +90,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// certify makes an authority for 127.0.0.1 that is its own.
+// certify makes a self-signed certificate for 127.0.0.1.
 func (s *Server) certify() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -108,12 +108,12 @@ func (s *Server) certify() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// Config is how clients reach the server.
+// Config returns the configuration for clients of the server.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: s.host, TLSClientConfig: rest.TLSClientConfig{CAData: s.ca}}
 }
 
-// WriteKubeconfig writes a file by which a program reaches the server.
+// WriteKubeconfig writes a kubeconfig file for the server.
 func (s *Server) WriteKubeconfig(path string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["fast"] = &clientcmdapi.Cluster{Server: s.host, CertificateAuthorityData: s.ca}
@@ -123,7 +123,7 @@ func (s *Server) WriteKubeconfig(path string) error {
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// resource returns what keeps the objects of a resource; nil if it is not served.
+// resource returns the store of a resource; nil if it is not served.
 func (s *Server) resource(name schema.GroupVersionResource) *resource {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -144,7 +144,7 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return nil
 }
 
-// Written is what every client has written so far, by user agent.
+// Written returns the writes of every client so far, by user agent.
 func (s *Server) Written() map[string]Writes {
 	s.counting.Lock()
 	defer s.counting.Unlock()
@@ -170,5 +170,5 @@ func (s *Server) count(agent, key string, code int) {
 	}
 }
 
-// errNone is answered for what is not served.
+// errNone is the answer for resources that are not served.
 var errNone = errors.New("the server could not find the requested resource")

@@ -23,7 +23,7 @@ import (
 
 const image1, image2 = "nginx:1", "nginx:2"
 
-// started is a server with namespace d, whose nodes do nothing for an hour, or everything within milliseconds.
+// started starts a server with namespace d. Its nodes do every step within milliseconds if nodes is true, otherwise nothing for an hour.
 func started(t *testing.T, nodes bool) (*Server, *rest.Config) {
 	t.Helper()
 	k := &Kubelets{Nodes: 2, Bind: time.Hour, Start: time.Hour, Restart: time.Hour, Ready: time.Hour, End: time.Hour}
@@ -340,7 +340,7 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// Kinds that definitions define have a status that changes apart, and a scale; their metadata alone can be had in either form.
+// Kinds of definitions have a status that changes separately, and a scale; their metadata alone is served in both encodings.
 func TestDocuments(t *testing.T) {
 	_, config := started(t, false)
 	ctx := t.Context()
@@ -413,7 +413,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// The nodes bring a pod up, restart a container in place, follow the gates both ways, and end it.
+// The nodes start a pod, restart a container in place, set Ready as the readiness gates change, and end the pod.
 func TestKubelets(t *testing.T) {
 	_, config := started(t, true)
 	pods, get := client(t, config, true).CoreV1().Pods("d"), must[*corev1.Pod](t)

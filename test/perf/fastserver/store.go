@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// history is how many events of a resource are kept at least; watches that ask for older ones must list anew.
+// history is how many events of a resource are kept at least; watches that need older ones must list again.
 const history = 1 << 15
 
 // event is one change of a resource.
@@ -36,7 +36,7 @@ type resource struct {
 
 	mu      sync.Mutex
 	objects map[string]*version
-	// log are the latest events; first is the position of log[0] in all, lost the number of the last one that was dropped.
+	// log has the latest events; first is the position of log[0] among all events, lost the version of the last one that was dropped.
 	log   []event
 	first int
 	lost  uint64
@@ -66,8 +66,8 @@ func (r *resource) conflict(name, why string) error {
 
 const outdated = "the object has been modified; please apply your changes to the latest version and try again"
 
-// list returns all objects that are chosen, in the order of their names, and the version of the list. The position is where a watch goes
-// on.
+// list returns all objects for which chosen is true, in the order of their names, and the version of the list. The position is that from
+// which a watch continues.
 func (r *resource) list(chosen func(*version) bool) (all []*version, number uint64, position int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *resource) list(chosen func(*version) bool) (all []*version, number uint
 	return all, r.server.last.Load(), r.first + len(r.log)
 }
 
-// store puts a version into place and announces it; the lock must be held. Nil is a deletion.
+// store stores a version and sends it to watches; the lock must be held. Nil means a deletion.
 func (r *resource) store(before *version, o object, key string) *version {
 	e := event{kind: watch.Modified, before: before}
 	deleted := o == nil
@@ -111,17 +111,18 @@ func (r *resource) store(before *version, o object, key string) *version {
 	return e.now
 }
 
-// since returns the events from a position on, and what tells of more. It is false when they are not kept any more.
+// since returns the events from a position on, and a channel that is closed when there are more. It returns false if the events are not
+// kept any more.
 func (r *resource) since(position int) ([]event, <-chan struct{}, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if position < r.first {
 		return nil, nil, false
 	}
-	return r.log[position-r.first:], r.more, true // what is in the log does not change
+	return r.log[position-r.first:], r.more, true // events in the log never change
 }
 
-// after is the position of the first event after a version; false if events after it were dropped.
+// after returns the position of the first event after a version; false if events after it were dropped.
 func (r *resource) after(number uint64) (int, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +141,7 @@ func (r *resource) after(number uint64) (int, bool) {
 	return r.first + at, true
 }
 
-// create stores a new object, which is the caller's no more.
+// create stores a new object, which the caller must not change afterwards.
 func (r *resource) create(o object, dry bool) (*version, error) {
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		o.SetName(o.GetGenerateName() + rand.String(5))
@@ -175,8 +176,8 @@ func (r *resource) create(o object, dry bool) (*version, error) {
 	return r.store(nil, o, key), nil
 }
 
-// update changes an object by a function that makes a new one from a version that it must not change, and is asked again when another
-// write came between. What must not change is put back, and a change that changes nothing makes no version.
+// update changes an object by a function that makes a new one from a version that it must not change, and is called again if another write
+// came between. Immutable fields are restored, and a change without effect makes no version.
 func (r *resource) update(ctx context.Context, key, name, subresource string, dry bool,
 	change func(*version) (object, error)) (*version, error) {
 	for ctx.Err() == nil {
@@ -215,8 +216,8 @@ func (r *resource) update(ctx context.Context, key, name, subresource string, dr
 	return nil, context.Cause(ctx)
 }
 
-// change is a write of the server's own, which bears no guards. The function makes a new object from a version that it must not change, or
-// nil if there is nothing to change.
+// change is a write of the server itself, without guards. The function makes a new object from a version that it must not change, or nil if
+// there is nothing to change.
 func (r *resource) change(ctx context.Context, key string, change func(object) object) {
 	for ctx.Err() == nil {
 		before := r.get(key)
@@ -230,7 +231,7 @@ func (r *resource) change(ctx context.Context, key string, change func(object) o
 	}
 }
 
-// replace stores an object unless there is another version by now. One that is to go and has nothing left to wait for goes.
+// replace stores an object unless there is another version by now. An object that is being deleted and has no finalizers left is removed.
 func (r *resource) replace(before *version, o object) *version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,7 +316,7 @@ func (r *resource) remove(key, name string, options *metav1.DeleteOptions) (*ver
 	return r.store(before, going, key), nil
 }
 
-// settle makes of what a client sends for a subresource what is stored: the rest is as it was.
+// settle returns the object to store for a write of a subresource: all other parts stay as they were.
 func (k *kind) settle(before, sent object, subresource string) object {
 	if subresource == "" {
 		if k.has("status") {
@@ -328,7 +329,7 @@ func (k *kind) settle(before, sent object, subresource string) object {
 		}
 		kept := before.DeepCopyObject().(object)
 		setPart(kept, sent, part)
-		if k.name == "Pod" && part == "status" { // as the real one: metadata of pods may come with their status
+		if k.name == "Pod" && part == "status" { // as in the real one, a write of the status may change the metadata of pods
 			kept.SetLabels(sent.GetLabels())
 			kept.SetAnnotations(sent.GetAnnotations())
 			kept.SetFinalizers(sent.GetFinalizers())
@@ -364,7 +365,7 @@ func part(o object, name string) any {
 	return nil
 }
 
-// setPart sets the spec or the status to that of another object; nil is none.
+// setPart sets the spec or the status to that of another object; nil clears it.
 func setPart(o, from object, name string) {
 	if document, ok := o.(*unstructured.Unstructured); ok {
 		var value any

@@ -44,8 +44,8 @@ func (f form) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// version is one version of an object. Nobody changes it; each of its forms is encoded once, when it is first needed, and the bytes
-// are the same for answers and for all watches.
+// version is one immutable version of an object. Each of its forms is encoded once, when it is first needed, and the bytes are used for
+// answers and for all watches.
 type version struct {
 	object
 	number uint64
@@ -54,7 +54,7 @@ type version struct {
 		once  sync.Once
 		bytes []byte
 		err   error
-		// frames are those of watches.
+		// frames are the encoded events of watches.
 		frames map[watch.EventType][]byte
 		mu     sync.Mutex
 	}
@@ -64,7 +64,7 @@ var partialKind = schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", K
 
 var toProtobuf = protobuf.NewSerializer(scheme, scheme)
 
-// metadataOf is the metadata of an object alone.
+// metadataOf returns the metadata of an object alone.
 func metadataOf(o object) *metav1.PartialObjectMetadata {
 	p := meta.AsPartialObjectMetadata(o)
 	p.SetGroupVersionKind(partialKind)
@@ -96,7 +96,7 @@ func (v *version) bytes(f form) ([]byte, error) {
 	return slot.bytes, slot.err
 }
 
-// frame is the version in a watch, encoded once for each sort of event.
+// frame returns the version as an event of a watch, encoded once for each type of event.
 func (v *version) frame(event watch.EventType, f form) ([]byte, error) {
 	encoded, err := v.bytes(f)
 	if err != nil {
@@ -118,7 +118,7 @@ func (v *version) frame(event watch.EventType, f form) ([]byte, error) {
 	return b, err
 }
 
-// frame is how a watch sends an object that is encoded.
+// frame returns an encoded object in the form in which a watch sends it.
 func frame(event watch.EventType, encoded []byte, f form) ([]byte, error) {
 	if !f.protobuf {
 		return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event, bytes.TrimSpace(encoded)), nil

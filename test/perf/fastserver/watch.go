@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// selected tells which versions a list or watch is about.
+// selected returns a function that tells whether a list or watch selects a version.
 func (q *request) selected() (func(*version) bool, error) {
 	query := q.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
@@ -50,10 +50,10 @@ func (q *request) selected() (func(*version) bool, error) {
 	}, nil
 }
 
-// watch sends events until the client goes or its time is over.
+// watch sends events until the client closes the connection or the timeout is over.
 func (q *request) watch(w http.ResponseWriter) {
 	query := q.URL.Query()
-	if query.Get("sendInitialEvents") != "" { // the list comes by itself: clients fall back to that
+	if query.Get("sendInitialEvents") != "" { // not supported: clients fall back to a list
 		answer{}.send(w, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil))
 		return
 	}
@@ -100,7 +100,7 @@ func (q *request) watch(w http.ResponseWriter) {
 	}
 }
 
-// begin is where a watch begins: after a version, or with all that there is.
+// begin returns where a watch begins: after a version, or with all present objects.
 func (q *request) begin(s *stream, from string) (int, error) {
 	if from == "" || from == "0" {
 		all, _, position := q.resource.list(s.chosen)
@@ -129,7 +129,8 @@ type stream struct {
 	chosen  func(*version) bool
 }
 
-// send writes the events that the client asked for. To it an object appears and goes as its selectors begin and cease to choose it.
+// send writes the events that the client asked for. For the client an object is added when its selectors begin to match it, and deleted
+// when they cease to.
 func (s *stream) send(events []event) error {
 	for _, e := range events {
 		was, is := e.before != nil && s.chosen(e.before), e.kind != watch.Deleted && s.chosen(e.now)

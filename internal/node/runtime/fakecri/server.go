@@ -1,5 +1,5 @@
 // Package fakecri is a container runtime for tests: it serves CRI v1 on a unix socket from a few tables in memory, and restarts containers
-// as kubelet would. What it does wrong on purpose is set in its fields before or while it serves.
+// as kubelet would. Its fields make it fail on purpose; they may be set before or while it serves.
 package fakecri
 
 import (
@@ -29,7 +29,7 @@ type Container struct {
 	Created, Started              time.Time
 	ExitCode                      int32
 	RestartCount                  int
-	// Hash is kubelet's, in hexadecimal; empty is none.
+	// Hash is kubelet's, in hexadecimal; empty means none.
 	Hash, Image string
 	Annotations map[string]string
 	// Env is in the verbose status if NoRecord is not set.
@@ -52,7 +52,7 @@ type Server struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
 
-	// Name is the name that the runtime tells; Path is its socket.
+	// Name is the name that the runtime reports; Path is its socket.
 	Name, Path string
 	// Pods is how many of kubelet's pods it runs.
 	Pods int
@@ -60,11 +60,11 @@ type Server struct {
 	OnExec func(id string, command []string) (stdout string, code int32, err error)
 	// OnStop is called with the container before it ends; its error is the answer, and the container goes on. It may wait.
 	OnStop func(ctx context.Context, c Container, grace time.Duration) error
-	// Restart makes a stopped container's successor, as kubelet does; nil makes none.
+	// Restart makes the new container after a stop, as kubelet does; nil makes none.
 	Restart func(old Container) *Container
 	// OnPull is called for a pull; its error is the answer. It may wait.
 	OnPull func(ctx context.Context, image string, auth *cri.AuthConfig) error
-	// Failing answers the methods in it with its errors.
+	// Failing has the methods that fail, with their errors.
 	Failing map[string]error
 
 	mu         sync.Mutex
