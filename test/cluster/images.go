@@ -92,8 +92,8 @@ func image(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 func accounts() []file {
 	return []file{
 		{path: "/etc/passwd", mode: 0o644,
-			data: []byte(
-				"root:x:0:0:root:/root:/bin/sh\nnginx:x:101:101::/nonexistent:/bin/false\nnobody:x:65534:65534::/nonexistent:/bin/false\n")},
+			data: []byte("root:x:0:0:root:/root:/bin/sh\nnginx:x:101:101::/nonexistent:/bin/false\n" +
+				"nobody:x:65534:65534::/nonexistent:/bin/false\n")},
 		{path: "/etc/group", mode: 0o644, data: []byte("root:x:0:\nnginx:x:101:\nnogroup:x:65534:\n")},
 		{path: "/tmp", mode: 0o1777, dir: true},
 	}

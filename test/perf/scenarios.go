@@ -37,8 +37,7 @@ func scenarios() []scenario {
 	return append(all,
 		scenario{name: "fast",
 			about: "One CloneSet of 1,000 pods, then 100 of 10, created and updated in place at maxUnavailable 100 %, on an API server " +
-				"of the benchmark's own " +
-				"that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
+				"of the benchmark's own that answers in 1 ms and costs next to no CPU: what holds the manager back is the manager.", local: true, run: fast},
 		scenario{name: "paced-1000",
 			about: "One CloneSet of 1000 pods whose containers take 5 to 15 s to restart, updated in place at maxUnavailable 10 %: " +
 				"the pace is that of the pods, not that of the API server.", run: paced},

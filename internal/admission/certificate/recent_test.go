@@ -225,8 +225,8 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	}
 }
 
-// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some seconds
-// later does not end this: the others are still recent, and a replica may not have them in its cache (SS-006).
+// TestThePodsOfManyRulesAreAllSent: a hundred rules were announced at once, so that all pods are sent. A rule that is announced some
+// seconds later does not end this: the others are still recent, and a replica may not have them in its cache (SS-006).
 func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var rules recentRules

@@ -290,8 +290,8 @@ func replaced(pod *corev1.Pod, name string, before ContainerRecord, state *State
 		}
 		return "" // the pod has not started: it will, with the new image (IPU-087)
 	}
-	if meta := state.reported(pod, status); meta != nil && strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name,
-		container.Image) {
+	if meta := state.reported(pod, status); meta != nil &&
+		strconv.FormatUint(meta.Hashes.PlainHash, 10) == PlainHash(name, container.Image) {
 		return "" // kubelet started it from this very image (IPU-122, IPU-124)
 	}
 	imageMatches := SameImage(status.Image, container.Image)
