@@ -83,8 +83,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	reconcile.Sooner(&outcome.After, after)
 	outcome.Tell = tell
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
-	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
-		return outcome, errors.Join(result.ScaleError, result.UpdateError) // a version of the set that this pass has outdated itself is written by the next one
+	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry { // what this pass has outdated itself is written by the next one
+		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
 	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
 	reconcile.Sooner(&outcome.After, after)

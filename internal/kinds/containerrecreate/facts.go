@@ -94,7 +94,8 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 	}
 	_, patch, refusal := Fill(request, pod, labels)
 	if refusal != nil { // the pod has changed since the request was admitted
-		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, map[string]any{"status": completion(request, refusal.Message, f.Now())}, "status")
+		status := map[string]any{"status": completion(request, refusal.Message, f.Now())}
+		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, status, "status")
 		return err
 	}
 	guards := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", request.UID), jsonpatch.NewOperation("replace", "/metadata/resourceVersion", request.ResourceVersion)}

@@ -91,8 +91,8 @@ type syncedSecrets struct {
 func setupJobs(mgr ctrl.Manager, options Options) error {
 	meters, secrets := newMeters(), options.API(mgr)
 	secrets.Own = nil
-	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
-		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Options: options, Random: rand.Float64, meters: meters}
+	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")), Options: options,
+		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Random: rand.Float64, meters: meters}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
@@ -202,7 +202,8 @@ func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJ
 		return nil, err
 	}
 	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
-		r.Events.Event(job, corev1.EventTypeWarning, "MissingPullSecret", strings.Join(problems, "; ")+"; the image is pulled without what is missing")
+		r.Events.Event(job, corev1.EventTypeWarning, "MissingPullSecret",
+			strings.Join(problems, "; ")+"; the image is pulled without what is missing")
 	}
 	*before = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
 	return refs, nil
@@ -365,7 +366,8 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 	}
 	err = errors.Join(errs...)
 	if plan.Status != nil {
-		if _, e := reconcile.Merge(ctx, w, job, nil, map[string]any{"status": statusDocument(plan.Status)}, "status"); client.IgnoreNotFound(e) != nil {
+		status := map[string]any{"status": statusDocument(plan.Status)}
+		if _, e := reconcile.Merge(ctx, w, job, nil, status, "status"); client.IgnoreNotFound(e) != nil {
 			err = errors.Join(err, fmt.Errorf("writing the status: %w", e))
 			if apierrors.IsConflict(e) {
 				err = e

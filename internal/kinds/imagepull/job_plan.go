@@ -101,10 +101,13 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	due := clock{now: s.Now}
 	var failed, full, waiting, refused []string
 	occupied := 0
+	room := func(node *appsv1beta1.NodeImage) string {
+		return s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets)
+	}
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
 		if entry == nil {
-			if why := s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets); why != "" {
+			if why := room(node); why != "" {
 				full, p.room = append(full, node.Name), why
 				continue
 			}
@@ -115,7 +118,7 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			}
 			continue
 		}
-		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets) == "" {
+		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && room(node) == "" {
 			p.Supply = append(p.Supply, node.Name)
 		}
 		result := TagStatus(node, name, tag)

@@ -226,7 +226,8 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 }
 
 func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API), Pass: r.pass, Forget: r.forget}, 0, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API), Pass: r.pass,
+		Forget: r.forget}, 0, limiter)
 }
 
 // pass brings a list a step further.
@@ -266,7 +267,8 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 		return w.Delete(ctx, list, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 	if plan.Relabel {
-		if list, err = reconcile.Merge(ctx, w, list, map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}, nil, ""); err != nil {
+		labels := map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}
+		if list, err = reconcile.Merge(ctx, w, list, labels, nil, ""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
@@ -279,7 +281,8 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 			}
 			break
 		}
-		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
+		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete",
+			fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
 	}
 	if len(errs) == 0 {
 		errs = append(errs, r.create(ctx, list, plan.Create))
@@ -318,7 +321,8 @@ func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageList
 				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
 				return err
 			}
-			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate", fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
+			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate",
+				fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
 			return nil
 		})
 		for i, err := range errs {

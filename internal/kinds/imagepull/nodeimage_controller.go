@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,8 +91,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.NodeImage{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
-		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			r.ofJob(ctx, e.Object, queue)
+		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.ofJob(ctx, e.Object, q)
 		}}))
 	if err != nil || !options.Jobs {
 		return err
@@ -124,14 +123,14 @@ func readySince(node *corev1.Node) string {
 }
 
 // ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
-func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) {
 	var list appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", client.ObjectKeyFromObject(job))
 		return
 	}
 	for i := range list.Items {
-		queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 	}
 }
 

@@ -103,8 +103,8 @@ func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
 	return s
 }
 
-// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass. The zero value is empty,
-// and nil remembers nothing.
+// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass. The zero value is
+// empty, and nil remembers nothing.
 type Rooms struct {
 	mu sync.Mutex
 	of map[string]*roomOf
@@ -149,7 +149,8 @@ func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, ta
 	return sumsOf(node, job.Namespace).noRoom(node, job, name, tag, secrets)
 }
 
-func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
+func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
+	secrets []appsv1beta1.ReferenceObject) string {
 	present, has := node.Spec.Images[name]
 	lacking := slices.DeleteFunc(slices.Clone(secrets), func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
 	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,

@@ -48,7 +48,8 @@ const mendedAfter = time.Minute
 
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
 func Setup(mgr ctrl.Manager, options reconcile.Options) error {
-	r := &Reconciler{backOff: pacing.NewBackOff(options.Limiter()), API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
+	r := &Reconciler{backOff: pacing.NewBackOff(options.Limiter()), API: options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
 			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
 	if err := reconcile.Register(r.actions); err != nil {

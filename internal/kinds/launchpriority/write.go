@@ -27,13 +27,13 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 	switch plan.Action {
 	case Create:
-		barrier, kept := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace,
-			Name: pub.LaunchBarrierName(pod.Name), Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}, metadataOf("ConfigMap")
+		barrier := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name), Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}
 		document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(barrier)
 		if err != nil {
 			return fmt.Errorf("encoding ConfigMap %s: %w", barrier.Name, err)
 		}
-		if err := r.writer(pod).Create(ctx, document, kept); err != nil {
+		if err := r.writer(pod).Create(ctx, document, metadataOf("ConfigMap")); err != nil {
 			return fmt.Errorf("creating ConfigMap %s: %w", barrier.Name, err)
 		}
 	case Release:

@@ -66,7 +66,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Applier: Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}}
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features,
+		Applier: Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}}
 	err := options.Complete(controllerName, r.loop(pauseAtMost, options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
 		Watches(&corev1.Pod{}, r.podEvents()).
@@ -177,7 +178,8 @@ func concerns(before, after *corev1.Pod) bool {
 }
 
 func (r *reconciler) loop(atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget}, atMost, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API),
+		Pass: r.run, Forget: r.forget}, atMost, limiter)
 }
 
 func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {

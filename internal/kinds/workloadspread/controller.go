@@ -82,7 +82,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		options.Window = UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget}, pauseAtMost, options.Limiter())
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
+		pauseAtMost, options.Limiter())
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
