@@ -18,8 +18,8 @@
 //
 // # A pass
 //
-// It begins with [Begin], which settles own writes before it reads the owner, and ends with [StatusPace.Write], which writes the status if that may not
-// wait. What all controllers are set up with are [Options].
+// It begins with [Begin], which settles own writes before it reads the owner, and ends with [StatusPace.Write], which writes the
+// status if that may not wait. What all controllers are set up with are [Options].
 //
 // # Invariants
 //

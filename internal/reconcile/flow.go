@@ -14,9 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/parallel"
 )
 
-// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is slow gets flowFirst: it may be this process
-// that has no time, and API servers group the writes of a moment into one of their disk, so that few in flight make them slower. Beyond flowMost they only
-// wait there instead of here.
+// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is slow gets flowFirst: it
+// may be this process that has no time, and API servers group the writes of a moment into one of their disk, so that few in flight
+// make them slower. Beyond flowMost they only wait there instead of here.
 const (
 	flowLeast, flowFirst, flowMost = 8, 32, 128
 	// flowWindow is how many answers are looked at together.
@@ -25,9 +25,10 @@ const (
 	flowSlower, flowJitter = 4, 5 * time.Millisecond
 )
 
-// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the API server answers quickly, fewer when it
-// becomes slow or refuses for want of time. When a place becomes free, the owner that has the fewest of them gets it, so that a large rollout does not
-// hold up small ones. One Flow serves all controllers of a process. A nil one carries out one task after the other.
+// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the API server answers
+// quickly, fewer when it becomes slow or refuses for want of time. When a place becomes free, the owner that has the fewest of them
+// gets it, so that a large rollout does not hold up small ones. One Flow serves all controllers of a process. A nil one carries out
+// one task after the other.
 type Flow struct {
 	mu      sync.Mutex
 	limit   float64
@@ -35,7 +36,8 @@ type Flow struct {
 	busy    map[types.UID]int
 	waiting []*place
 
-	// Of the answers in the window: how many, how long they took, and whether any of them was that the server has no time. full: there was need for more.
+	// Of the answers in the window: how many, how long they took, and whether any of them was that the server has no time. full:
+	// there was need for more.
 	answers    int
 	took       time.Duration
 	overloaded bool
@@ -58,8 +60,8 @@ func NewFlow(places int) *Flow {
 	return &Flow{limit: float64(places), busy: map[types.UID]int{}}
 }
 
-// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index. It takes up the next
-// one when a place is free, and none after the context has ended. A panic is an error.
+// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index.
+// It takes up the next one when a place is free, and none after the context has ended. A panic is an error.
 func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
 	if f == nil {
 		return parallel.Do(ctx, n, 1, do)
@@ -117,9 +119,11 @@ func (f *Flow) Collectors() []prometheus.Collector {
 		})
 	}
 	return []prometheus.Collector{
-		gauge("afloat_tasks_limit", "How many tasks of all controllers may be under way, by how quickly the API server answers.", func() int { return int(f.limit) }),
+		gauge("afloat_tasks_limit", "How many tasks of all controllers may be under way, by how quickly the API server answers.",
+			func() int { return int(f.limit) }),
 		gauge("afloat_tasks_running", "Tasks of all controllers that are under way.", func() int { return f.running }),
-		gauge("afloat_tasks_waiting", "Tasks that wait for a place, one for each owner that has more to do.", func() int { return len(f.waiting) }),
+		gauge("afloat_tasks_waiting", "Tasks that wait for a place, one for each owner that has more to do.",
+			func() int { return len(f.waiting) }),
 	}
 }
 
@@ -163,7 +167,8 @@ func (f *Flow) saw(took time.Duration, err error) {
 	defer f.mu.Unlock()
 	f.answers++
 	f.took += took
-	f.overloaded = f.overloaded || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	f.overloaded = f.overloaded || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 	if f.answers < flowWindow {
 		return
 	}

@@ -27,17 +27,20 @@ func TestFlowAdapts(t *testing.T) {
 		answers []answers
 		want    int
 	}{
-		"fast and all places are taken":      {[]answers{{4, time.Millisecond, nil, true}}, 51},
-		"as fast with a distant server":      {[]answers{{4, 100 * time.Millisecond, nil, true}}, 51},
-		"never above the most":               {[]answers{{100, time.Millisecond, nil, true}}, flowMost},
-		"places are free":                    {[]answers{{4, time.Millisecond, nil, false}}, flowFirst},
-		"it becomes slow":                    {[]answers{{4, time.Millisecond, nil, true}, {3, 50 * time.Millisecond, nil, true}}, 37},
-		"slow for long, but not too few":     {[]answers{{4, time.Millisecond, nil, true}, {20, 50 * time.Millisecond, nil, true}}, flowFirst},
-		"it has no time for long":            {[]answers{{20, time.Millisecond, busy, true}}, flowLeast},
-		"it has no time":                     {[]answers{{1, time.Millisecond, busy, true}}, 22},
-		"a refusal for another reason":       {[]answers{{4, time.Millisecond, apierrors.NewConflict(corev1.Resource("pods"), "a", nil), true}}, 51},
-		"fast again":                         {[]answers{{4, time.Millisecond, busy, true}, {30, time.Millisecond, nil, true}}, flowMost},
-		"slow from some time on is the best": {[]answers{{1, time.Millisecond, nil, true}, {600, 50 * time.Millisecond, nil, true}}, flowMost},
+		"fast and all places are taken": {[]answers{{4, time.Millisecond, nil, true}}, 51},
+		"as fast with a distant server": {[]answers{{4, 100 * time.Millisecond, nil, true}}, 51},
+		"never above the most":          {[]answers{{100, time.Millisecond, nil, true}}, flowMost},
+		"places are free":               {[]answers{{4, time.Millisecond, nil, false}}, flowFirst},
+		"it becomes slow":               {[]answers{{4, time.Millisecond, nil, true}, {3, 50 * time.Millisecond, nil, true}}, 37},
+		"slow for long, but not too few": {[]answers{{4, time.Millisecond, nil, true}, {20, 50 * time.Millisecond, nil, true}},
+			flowFirst},
+		"it has no time for long": {[]answers{{20, time.Millisecond, busy, true}}, flowLeast},
+		"it has no time":          {[]answers{{1, time.Millisecond, busy, true}}, 22},
+		"a refusal for another reason": {[]answers{{4, time.Millisecond, apierrors.NewConflict(corev1.Resource("pods"), "a", nil),
+			true}}, 51},
+		"fast again": {[]answers{{4, time.Millisecond, busy, true}, {30, time.Millisecond, nil, true}}, flowMost},
+		"slow from some time on is the best": {[]answers{{1, time.Millisecond, nil, true}, {600, 50 * time.Millisecond, nil, true}},
+			flowMost},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

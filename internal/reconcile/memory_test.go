@@ -37,7 +37,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// An event is news when it is about something else than the last one of its reason; that there is nothing to tell is no event (CS-237 (part)).
+// An event is news when it is about something else than the last one of its reason; that there is nothing to tell is no event
+// (CS-237 (part)).
 func TestNews(t *testing.T) {
 	var n News
 	var told []bool
@@ -84,10 +85,13 @@ func TestStatusPatch(t *testing.T) {
 		old, new statusOf
 		want     string
 	}{
-		"the first, with a zero": {statusOf{}, statusOf{Message: "m"}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":"m","replicas":0}}`},
-		"a number":               {statusOf{1, "m"}, statusOf{2, "m"}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"replicas":2}}`},
-		"a member goes":          {statusOf{1, "m"}, statusOf{1, ""}, `{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":null}}`},
-		"nothing":                {statusOf{1, "m"}, statusOf{1, "m"}, ""},
+		"the first, with a zero": {statusOf{}, statusOf{Message: "m"},
+			`{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":"m","replicas":0}}`},
+		"a number": {statusOf{1, "m"}, statusOf{2, "m"},
+			`{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"replicas":2}}`},
+		"a member goes": {statusOf{1, "m"}, statusOf{1, ""},
+			`{"metadata":{"resourceVersion":"1","uid":"u"},"status":{"message":null}}`},
+		"nothing": {statusOf{1, "m"}, statusOf{1, "m"}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

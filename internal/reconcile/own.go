@@ -45,15 +45,16 @@ func idOf(object client.Object) id {
 // write is one own write. It is not changed once it is remembered.
 type write struct {
 	operation operation
-	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in doubt no more than type and name counts.
+	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in doubt no more than type
+	// and name counts.
 	object client.Object
 	at     time.Time
 	// unseen: what was deleted had just been created, and the cache may not show it at all yet.
 	unseen bool
 }
 
-// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called concurrently, those about one owner's
-// reading by one worker at a time.
+// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called concurrently, those
+// about one owner's reading by one worker at a time.
 type Own struct {
 	// Cache and Live read objects from the caches and from the API server.
 	Cache, Live client.Reader
@@ -167,8 +168,8 @@ func (o *Own) drop(owner types.UID, w *write) {
 	}
 }
 
-// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read that fails is an error: no plan may be
-// made then.
+// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read that fails is an error:
+// no plan may be made then.
 func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
 	for _, w := range o.open(owner) {
 		if w.operation == unsure {
@@ -211,7 +212,8 @@ func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write,
 	return o.found(ctx, actual, now)
 }
 
-// found is what a live read showed, as if it had been written: the cache may have an older version of it, none, or another of its name from before.
+// found is what a live read showed, as if it had been written: the cache may have an older version of it, none, or another of its
+// name from before.
 func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
 	seen, err := o.cached(ctx, actual)
 	if err != nil {
@@ -311,8 +313,8 @@ func read(ctx context.Context, reader client.Reader, like client.Object, options
 	return found, nil
 }
 
-// Laid lays own writes over objects that a cache holds, which the owner's are. mine tells which versions are the owner's: a change may make an
-// object one of them, or one no more. The list is changed; the objects are not.
+// Laid lays own writes over objects that a cache holds, which the owner's are. mine tells which versions are the owner's: a change
+// may make an object one of them, or one no more. The list is changed; the objects are not.
 func Laid[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
 	written := map[types.NamespacedName]*write{}
 	for _, w := range o.open(owner) {

@@ -77,38 +77,56 @@ func TestOwn(t *testing.T) {
 		want         string
 		reads, leaks int
 	}{
-		"nothing written":                                 {write: func(*Own) {}, cached: podOf("u", "9"), live: podOf("u", "9"), want: "u9"},
-		"created, not shown yet":                          {write: created, live: podOf("u", "10"), want: "u10"},
-		"created, shown":                                  {write: created, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
-		"created, shown in a newer version":               {write: created, cached: podOf("u", "11"), live: podOf("u", "11"), want: "u11"},
-		"created, not shown for long, it exists":          {write: created, live: podOf("u", "10"), after: DoubtAfter, want: "u10", reads: 1},
-		"created, not shown for long, it is gone":         {write: created, after: DoubtAfter, want: "none", reads: 1, leaks: 1},
-		"created, gone, replaced by another, not shown":   {write: created, live: podOf("v", "12"), after: DoubtAfter, want: "none", reads: 1, leaks: 1},
-		"created, shown is one that came later":           {write: created, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
-		"created, shown is one of the name from before":   {write: created, cached: podOf("t", "5"), live: podOf("u", "10"), want: "u10"},
-		"changed, the old version is shown":               {write: changed, cached: podOf("u", "8"), live: podOf("u", "10"), want: "u10"},
-		"changed, the old version is shown, fewer digits": {write: changed, cached: podOf("u", "9"), live: podOf("u", "10"), after: time.Hour, want: "u10"},
-		"changed, shown":                                  {write: changed, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
-		"changed, a newer version is shown":               {write: changed, cached: podOf("u", "100"), live: podOf("u", "100"), want: "u100"},
-		"changed, gone":                                   {write: changed, want: "none"},
-		"changed, another is shown":                       {write: changed, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
-		"deleted, still shown":                            {write: deleted, cached: podOf("u", "10"), want: "u10 going"},
-		"deleted, shown as terminating":                   {write: deleted, cached: terminating("11"), live: terminating("11"), want: "u11 going"},
-		"deleted, gone":                                   {write: deleted, want: "none"},
-		"deleted, another of the name is shown":           {write: deleted, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
-		"answer lost, nothing exists, nothing shown":      {write: unsure, want: "none", reads: 1},
-		"answer lost, it exists, not shown":               {write: unsure, live: podOf("u", "10"), want: "u10", reads: 1},
-		"answer lost, it exists, shown before the change": {write: unsure, cached: podOf("u", "9"), live: podOf("u", "10"), want: "u10", reads: 1},
-		"answer lost, it exists, shown as it is":          {write: unsure, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10", reads: 1},
-		"answer lost, it is gone, still shown":            {write: unsure, cached: podOf("u", "9"), want: "none", reads: 1},
-		"answer lost, it is going, shown without":         {write: unsure, cached: podOf("u", "9"), live: terminating("10"), want: "u10 going", reads: 1},
-		"changed just after its creation, not shown at all": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },
+		"nothing written": {write: func(*Own) {}, cached: podOf("u", "9"), live: podOf("u", "9"),
+			want: "u9"},
+		"created, not shown yet":            {write: created, live: podOf("u", "10"), want: "u10"},
+		"created, shown":                    {write: created, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
+		"created, shown in a newer version": {write: created, cached: podOf("u", "11"), live: podOf("u", "11"), want: "u11"},
+		"created, not shown for long, it exists": {write: created, live: podOf("u", "10"), after: DoubtAfter, want: "u10",
+			reads: 1},
+		"created, not shown for long, it is gone": {write: created, after: DoubtAfter, want: "none", reads: 1, leaks: 1},
+		"created, gone, replaced by another, not shown": {write: created, live: podOf("v", "12"), after: DoubtAfter, want: "none",
+			reads: 1, leaks: 1},
+		"created, shown is one that came later":         {write: created, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"created, shown is one of the name from before": {write: created, cached: podOf("t", "5"), live: podOf("u", "10"), want: "u10"},
+		"changed, the old version is shown":             {write: changed, cached: podOf("u", "8"), live: podOf("u", "10"), want: "u10"},
+		"changed, the old version is shown, fewer digits": {write: changed, cached: podOf("u", "9"), live: podOf("u", "10"),
+			after: time.Hour, want: "u10"},
+		"changed, shown": {write: changed, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
+		"changed, a newer version is shown": {write: changed, cached: podOf("u", "100"), live: podOf("u", "100"),
+			want: "u100"},
+		"changed, gone":             {write: changed, want: "none"},
+		"changed, another is shown": {write: changed, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"deleted, still shown":      {write: deleted, cached: podOf("u", "10"), want: "u10 going"},
+		"deleted, shown as terminating": {write: deleted, cached: terminating("11"), live: terminating("11"),
+			want: "u11 going"},
+		"deleted, gone":                              {write: deleted, want: "none"},
+		"deleted, another of the name is shown":      {write: deleted, cached: podOf("v", "12"), live: podOf("v", "12"), want: "v12"},
+		"answer lost, nothing exists, nothing shown": {write: unsure, want: "none", reads: 1},
+		"answer lost, it exists, not shown":          {write: unsure, live: podOf("u", "10"), want: "u10", reads: 1},
+		"answer lost, it exists, shown before the change": {write: unsure, cached: podOf("u", "9"), live: podOf("u", "10"), want: "u10",
+			reads: 1},
+		"answer lost, it exists, shown as it is": {write: unsure, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10",
+			reads: 1},
+		"answer lost, it is gone, still shown": {write: unsure, cached: podOf("u", "9"), want: "none", reads: 1},
+		"answer lost, it is going, shown without": {write: unsure, cached: podOf("u", "9"), live: terminating("10"),
+			want: "u10 going", reads: 1},
+		"changed just after its creation, not shown at all": {write: func(o *Own) {
+			created(o)
+			o.Changed("owner", podOf("u", "11"),
+				noon)
+		},
 			live: podOf("u", "11"), want: "u11"},
-		"changed just after its creation, shown before the change": {write: func(o *Own) { created(o); o.Changed("owner", podOf("u", "11"), noon) },
+		"changed just after its creation, shown before the change": {write: func(o *Own) {
+			created(o)
+			o.Changed("owner", podOf("u", "11"),
+				noon)
+		},
 			cached: podOf("u", "10"), live: podOf("u", "11"), want: "u11"},
 		"the later of two changes counts": {write: func(o *Own) { changed(o); o.Changed("owner", podOf("u", "12"), noon) },
 			cached: podOf("u", "11"), live: podOf("u", "12"), want: "u12"},
-		"another owner's write":    {write: func(o *Own) { o.Created("other", podOf("u", "10"), noon) }, live: podOf("u", "10"), want: "none"},
+		"another owner's write": {write: func(o *Own) { o.Created("other", podOf("u", "10"), noon) }, live: podOf("u", "10"),
+			want: "none"},
 		"forgotten with its owner": {write: func(o *Own) { created(o); o.Forget("owner") }, live: podOf("u", "10"), want: "none"},
 	}
 	for name, tt := range tests {
@@ -160,7 +178,8 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 	}
 }
 
-// SS-193 (part): an object that was gone when a lost answer was looked up may come back under its name, as a pod of a StatefulSet does at once.
+// SS-193 (part): an object that was gone when a lost answer was looked up may come back under its name, as a pod of a StatefulSet
+// does at once.
 func TestAnObjectThatCameBack(t *testing.T) {
 	cache, live := &shows{pod: podOf("u", "9")}, &shows{}
 	o := &Own{Cache: cache, Live: live}
@@ -216,7 +235,8 @@ func TestFailedReads(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	mine := func(pod *corev1.Pod) bool { return pod.Labels["of"] == "owner" }
 	labelled := func(name, version, of string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version, Labels: map[string]string{"of": of}}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version,
+			Labels: map[string]string{"of": of}}}
 	}
 	o := &Own{}
 	o.Changed("owner", labelled("released", "10", "nobody"), noon)
@@ -234,7 +254,8 @@ func TestOwnership(t *testing.T) {
 // Claims that nothing holds are gone when they are deleted; those with a finalizer are going.
 func TestDeletedObjects(t *testing.T) {
 	claim := func(finalizers ...string) *corev1.PersistentVolumeClaim {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", ResourceVersion: "1", Finalizers: finalizers}}
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", ResourceVersion: "1",
+			Finalizers: finalizers}}
 	}
 	for want, object := range map[int]*corev1.PersistentVolumeClaim{0: claim(), 1: claim("kubernetes.io/pvc-protection")} {
 		o := &Own{}

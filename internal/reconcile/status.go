@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StatusPatch is a JSON merge patch that makes the status of exactly that version of an object what it should be, with the members alone that change;
-// nil if it is that already. old and new are pointers to structs of one type. The first status is written whole, since schemas require members that
-// are zero.
+// StatusPatch is a JSON merge patch that makes the status of exactly that version of an object what it should be, with the members
+// alone that change; nil if it is that already. old and new are pointers to structs of one type. The first status is written whole,
+// since schemas require members that are zero.
 func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	if equality.Semantic.DeepEqual(old, new) {
 		return nil, nil
@@ -41,14 +41,15 @@ func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	return MergePatch(object, nil, map[string]any{"status": json.RawMessage(changes)})
 }
 
-// statusEvery is how often a status is written of which nothing but numbers changes: the pods of a large set change faster than anybody reads.
+// statusEvery is how often a status is written of which nothing but numbers changes: the pods of a large set change faster than
+// anybody reads.
 const statusEvery = 500 * time.Millisecond
 
 // StatusPace spaces out the writes of one status. The zero value lets the first one be written at once.
 type StatusPace struct{ written time.Time }
 
-// Wait is for how long a status need not be written; trifling tells that nothing but numbers changes. If it is 0, the status is to be written now,
-// which is remembered.
+// Wait is for how long a status need not be written; trifling tells that nothing but numbers changes. If it is 0, the status is to
+// be written now, which is remembered.
 func (p *StatusPace) Wait(now time.Time, trifling bool) time.Duration {
 	if wait := statusEvery - now.Sub(p.written); wait > 0 && trifling {
 		return wait
@@ -69,7 +70,8 @@ func (w *Writer) PatchStatus(ctx context.Context, object client.Object, old, new
 	return nil
 }
 
-// Write writes a status at the end of a pass, unless it is as it should be, or may wait. It returns when to come back for what is left; 0 is not at all.
+// Write writes a status at the end of a pass, unless it is as it should be, or may wait. It returns when to come back for what is
+// left; 0 is not at all.
 func (p *StatusPace) Write(ctx context.Context, w *Writer, object client.Object, old, new any, trifling bool) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(old, new) {
 		return 0, nil

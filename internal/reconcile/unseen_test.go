@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CS-073 (part): a pod is created and deleted again before the cache shows it at all. That the cache shows none is not its end: the cache shows it
-// alive next, and a plan that took it for one more pod would delete another.
+// CS-073 (part): a pod is created and deleted again before the cache shows it at all. That the cache shows none is not its end: the
+// cache shows it alive next, and a plan that took it for one more pod would delete another.
 func TestDeletedBeforeItWasShown(t *testing.T) {
-	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil, "one of the name from before is shown": podOf("t", "5")} {
+	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil, "one of the name from before is shown": podOf("t",
+		"5")} {
 		t.Run(name, func(t *testing.T) {
 			cache, live := &shows{pod: former}, &shows{pod: terminating("11")}
 			leaks := 0
@@ -33,7 +34,8 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 			}
 			for _, step := range steps {
 				cache.pod, live.pod = step.cached, step.live
-				if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil || seen(o, step.cached) != step.want || live.reads != step.reads {
+				if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil || seen(o, step.cached) != step.want ||
+					live.reads != step.reads {
 					t.Errorf("%s: %s after %d live reads, %v", step.name, seen(o, step.cached), live.reads, err)
 				}
 				if unseen := step.cached == former; unseen && o.Again("owner") == 0 {
@@ -53,7 +55,8 @@ func TestDeletedAndGoneBeforeItWasShown(t *testing.T) {
 	o := &Own{Cache: &shows{}, Live: &shows{}, Leaked: func(types.UID) { leaks++ }}
 	o.Created("owner", podOf("u", "10"), noon)
 	o.Deleted("owner", podOf("u", "10"), noon)
-	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil || seen(o, nil) != "none" || len(o.open("owner")) > 0 || leaks != 0 {
+	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil || seen(o, nil) != "none" || len(o.open("owner")) > 0 ||
+		leaks != 0 {
 		t.Errorf("%s, %d leaks, %v", seen(o, nil), leaks, err)
 	}
 }

@@ -53,7 +53,8 @@ func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	return err
 }
 
-// ErrChanged ends a task without being an error of the user's: the world is not as the plan found it, and the next plan goes on from what is found then.
+// ErrChanged ends a task without being an error of the user's: the world is not as the plan found it, and the next plan goes on
+// from what is found then.
 var ErrChanged = errors.New("the world changed meanwhile")
 
 // Changed tells whether an error says no more than that the world changed under a plan.
@@ -107,8 +108,8 @@ func (w *Writer) answered(since time.Time, err error) error {
 	return err
 }
 
-// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process has sent. What the API
-// server was to name cannot be looked up.
+// Failed remembers a write that may have happened although its answer was an error, such as one that another part of the process
+// has sent. What the API server was to name cannot be looked up.
 func (w *Writer) Failed(object client.Object, err error) {
 	if !Clearly(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
@@ -126,8 +127,8 @@ func (w *Writer) slim(object client.Object) error {
 	return nil
 }
 
-// Create creates an object from a document, which is sent as it is, fields that our types do not know included. The answer is read into the object,
-// whose type and name must be those of the document.
+// Create creates an object from a document, which is sent as it is, fields that our types do not know included. The answer is read
+// into the object, whose type and name must be those of the document.
 func (w *Writer) Create(ctx context.Context, document map[string]any, into client.Object) error {
 	sent := &unstructured.Unstructured{Object: document}
 	into.SetNamespace(sent.GetNamespace())
@@ -172,8 +173,9 @@ func (w *Writer) Delete(ctx context.Context, object client.Object, options ...cl
 	return nil
 }
 
-// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it left. The body must carry the guards:
-// [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches; a list of operations is a JSON patch.
+// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it left. The body must carry
+// the guards: [MergePatch] and podpatch make such bodies. Pods take strategic merge patches, all others merge patches; a list of
+// operations is a JSON patch.
 func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byte, subresource string) (T, error) {
 	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T) // what the answer leaves out must not stay
 	patched.SetNamespace(object.GetNamespace())

@@ -69,21 +69,24 @@ func withoutManagers(object any) (any, error) {
 	return object, nil
 }
 
-// What a write leaves for the next plan: its answer as the caches would keep it; nothing after a clear refusal; a doubt after anything else (CS-074).
+// What a write leaves for the next plan: its answer as the caches would keep it; nothing after a clear refusal; a doubt after
+// anything else (CS-074).
 func TestWriter(t *testing.T) {
 	answer := podOf("u", "10")
 	answer.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	before := podOf("u", "9")
 	writes := map[string]func(*Writer) error{
 		"create": func(w *Writer) error {
-			return w.Create(t.Context(), map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "ns", "name": "a"}}, &corev1.Pod{})
+			return w.Create(t.Context(), map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "ns",
+				"name": "a"}}, &corev1.Pod{})
 		},
 		"create typed": func(w *Writer) error { return w.CreateTyped(t.Context(), podOf("", "")) },
 		"delete":       func(w *Writer) error { return w.Delete(t.Context(), before) },
 		"patch":        func(w *Writer) error { _, err := Patch(t.Context(), w, before, []byte(`{}`), ""); return err },
 		"patch status": func(w *Writer) error { _, err := Patch(t.Context(), w, before, []byte(`{}`), "status"); return err },
 	}
-	sent := map[string]string{"create": "create a", "create typed": "create a", "delete": "delete a u9", "patch": "patch a application/strategic-merge-patch+json {}",
+	sent := map[string]string{"create": "create a", "create typed": "create a", "delete": "delete a u9",
+		"patch":        "patch a application/strategic-merge-patch+json {}",
 		"patch status": "patch a/status"}
 	for name, write := range writes {
 		for what, tt := range map[string]struct {
@@ -130,7 +133,8 @@ func TestWriter(t *testing.T) {
 
 // What is gone already is deleted as wanted; what is read live is known to the next plan, whether the cache has it or not.
 func TestDeletedAlreadyAndReadLive(t *testing.T) {
-	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, &shows{pod: podOf("u", "11")}, withoutManagers, func() time.Time { return noon })
+	api := NewAPI(&server{err: apierrors.NewNotFound(corev1.Resource("pods"), "a")}, &shows{pod: podOf("u", "11")}, withoutManagers,
+		func() time.Time { return noon })
 	api.Own.Cache = &shows{pod: podOf("u", "9")}
 	if err := api.For("owner").Delete(t.Context(), podOf("u", "9")); err != nil {
 		t.Error(err)
@@ -139,7 +143,8 @@ func TestDeletedAlreadyAndReadLive(t *testing.T) {
 		api.Own.Cache = &shows{pod: cached}
 		api.Own.Forget("owner")
 		pod := &corev1.Pod{}
-		if err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, pod); err != nil || pod.ResourceVersion != "11" {
+		if err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, pod); err != nil ||
+			pod.ResourceVersion != "11" {
 			t.Errorf("%s, %v", pod.ResourceVersion, err)
 		}
 		if diff := cmp.Diff(want, seen(api.Own, cached)); diff != "" {
@@ -155,12 +160,13 @@ func TestErrors(t *testing.T) {
 		err                       error
 		changed, refused, clearly bool
 	}{
-		"changed":       {err: ErrChanged, changed: true},
-		"conflict":      {err: apierrors.NewConflict(pods, "a", nil), changed: true, clearly: true},
-		"gone":          {err: Gone(apierrors.NewNotFound(pods, "a")), changed: true},
-		"not found":     {err: apierrors.NewNotFound(pods, "a"), clearly: true},
-		"forbidden":     {err: apierrors.NewForbidden(pods, "a", nil), refused: true, clearly: true},
-		"invalid":       {err: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil), refused: true, clearly: true},
+		"changed":   {err: ErrChanged, changed: true},
+		"conflict":  {err: apierrors.NewConflict(pods, "a", nil), changed: true, clearly: true},
+		"gone":      {err: Gone(apierrors.NewNotFound(pods, "a")), changed: true},
+		"not found": {err: apierrors.NewNotFound(pods, "a"), clearly: true},
+		"forbidden": {err: apierrors.NewForbidden(pods, "a", nil), refused: true, clearly: true},
+		"invalid": {err: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil), refused: true,
+			clearly: true},
 		"too many":      {err: apierrors.NewTooManyRequestsError("later"), clearly: true},
 		"server":        {err: apierrors.NewInternalError(errors.New("x"))},
 		"gateway":       {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", pods, "a", "", 0, false)},
@@ -178,7 +184,8 @@ func TestErrors(t *testing.T) {
 
 // A merge patch carries the guards beside what it changes.
 func TestMergePatch(t *testing.T) {
-	body, err := MergePatch(podOf("u", "9"), map[string]any{"labels": map[string]any{"a": nil}}, map[string]any{"spec": map[string]any{"x": 1}})
+	body, err := MergePatch(podOf("u", "9"), map[string]any{"labels": map[string]any{"a": nil}},
+		map[string]any{"spec": map[string]any{"x": 1}})
 	want := `{"metadata":{"labels":{"a":null},"resourceVersion":"9","uid":"u"},"spec":{"x":1}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" || err != nil {
 		t.Error(err, diff)

@@ -68,7 +68,8 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarset.Setup(e.Manager, sidecarset.Options{
-		Features:  sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar), Resize: resize},
+		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+			Resize: resize},
 		Options:   e.controller("sidecarset"),
 		Namespace: e.Namespace,
 	})

@@ -35,7 +35,8 @@ func (a *application) claims(ctx context.Context) error {
 // deleteClaim deletes a claim that has no pod. The caches of claims and of pods lag by themselves, and an answer may have been lost while a
 // pod was created: only the API server can say that there is none.
 func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	err := a.Read(ctx, types.NamespacedName{Namespace: a.plan.Set.Namespace, Name: a.plan.Set.Name + "-" + claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})
+	err := a.Read(ctx, types.NamespacedName{Namespace: a.plan.Set.Namespace, Name: a.plan.Set.Name + "-" +
+		claim.Labels[pub.CloneSetInstanceID]}, &corev1.Pod{})
 	switch {
 	case err == nil:
 		return reconcile.ErrChanged // the next plan knows of it
@@ -78,7 +79,8 @@ func (a *application) growClaims(ctx context.Context, result *podapply.Result) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
 			a.Warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
-			result.GrowthError = errors.Join(result.GrowthError, fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
+			result.GrowthError = errors.Join(result.GrowthError, fmt.Errorf("growing claim %s to %s: %w", claim.Name,
+				growth.Storage.String(), err))
 			continue
 		}
 		a.Say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())

@@ -28,8 +28,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestCreationIsAStream: once a creation failed no further one begins, and those that run end; after that one pod shows whether creation is possible
-// again before the others follow (CS-047).
+// TestCreationIsAStream: once a creation failed no further one begins, and those that run end; after that one pod shows whether
+// creation is possible again before the others follow (CS-047).
 func TestCreationIsAStream(t *testing.T) {
 	for _, atOnce := range []int{1, 16} {
 		t.Run(fmt.Sprint(atOnce, " at once"), func(t *testing.T) {
@@ -93,12 +93,17 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 		policy appsv1beta1.CloneSetPodUpdatePolicy
 		gone   bool
 		err    error
-	}{"InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true, nil}, "InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false, nil},
-		"a server without resize, InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true, apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
-		"a server without resize, InPlaceOnly":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false, apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
-		"forbidden, InPlaceIfPossible":               {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, false, apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("QoS"))}} {
+	}{"InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true,
+		nil}, "InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false, nil},
+		"a server without resize, InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, true,
+			apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
+		"a server without resize, InPlaceOnly": {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, false,
+			apierrors.NewMethodNotSupported(corev1.Resource("pods"), "QoS")},
+		"forbidden, InPlaceIfPossible": {appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, false,
+			apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("QoS"))}} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(1, policy(tt.policy), app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
+			s := simulate(1, makeSet(1, policy(tt.policy), app("nginx:1", "a", "", cpu("2"))),
+				Features{InPlace: inplace.Options{Resize: true}})
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
@@ -113,13 +118,15 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 			}
 			var told bool
 			for _, event := range s.events {
-				told = told || strings.HasPrefix(event, "Warning FailedUpdatePodInPlace") && strings.Contains(event, "QoS") && strings.Contains(event, before.Name)
+				told = told || strings.HasPrefix(event, "Warning FailedUpdatePodInPlace") && strings.Contains(event, "QoS") &&
+					strings.Contains(event, before.Name)
 			}
 			if !told {
 				t.Errorf("no event says so: %v", s.events)
 			}
 			if !tt.gone {
-				if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "QoS") {
+				if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message,
+					"QoS") {
 					t.Errorf("condition %+v", c)
 				}
 			}
@@ -197,8 +204,8 @@ func TestNodeTooSmall(t *testing.T) {
 	}
 }
 
-// TestOwnWritesAreKnownBeforeTheCacheShowsThem: a rollout goes on from the answers of its writes, and does nothing twice, although no cache shows any of
-// them (CS-073 (part), IPU-086).
+// TestOwnWritesAreKnownBeforeTheCacheShowsThem: a rollout goes on from the answers of its writes, and does nothing twice, although
+// no cache shows any of them (CS-073 (part), IPU-086).
 func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	s := simulate(1, makeSet(1), Features{})
 	if err := s.Settle(100); err != nil {
@@ -264,7 +271,8 @@ func TestStateLivesOnThePod(t *testing.T) {
 	}
 }
 
-// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted (TestRightsForDaemonKinds of the roles), and nothing else is.
+// IPU-116: a resize is sent as a patch of its subresource, the one verb that is granted (TestRightsForDaemonKinds of the roles),
+// and nothing else is.
 func TestResizeIsSentAsPatch(t *testing.T) {
 	var sent []string
 	record := func(what string) { sent = append(sent, what) }
@@ -281,15 +289,18 @@ func TestResizeIsSentAsPatch(t *testing.T) {
 			record("update")
 			return nil
 		},
-		SubResourceGet: func(_ context.Context, _ client.Client, name string, _ client.Object, _ client.Object, _ ...client.SubResourceGetOption) error {
+		SubResourceGet: func(_ context.Context, _ client.Client, name string, _ client.Object, _ client.Object,
+			_ ...client.SubResourceGetOption) error {
 			record("get " + name)
 			return nil
 		},
-		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(_ context.Context, _ client.Client, name string, _ client.Object,
+			_ ...client.SubResourceUpdateOption) error {
 			record("update " + name)
 			return nil
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, name string, _ client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(_ context.Context, _ client.Client, name string, _ client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption) error {
 			body, err := patch.Data(nil)
 			if patch.Type() != types.StrategicMergePatchType {
 				err = errors.New("of another type")

@@ -109,7 +109,8 @@ func BenchmarkScaleIn(b *testing.B) {
 			set := snapshot.Set.DeepCopy()
 			set.Spec.Replicas = new(int32)
 			for _, pod := range snapshot.Pods {
-				snapshot.Claims = append(snapshot.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-" + pod.Name, Labels: pod.Labels}})
+				snapshot.Claims = append(snapshot.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-" +
+					pod.Name, Labels: pod.Labels}})
 				set.Spec.ScaleStrategy.PodsToDelete = append(set.Spec.ScaleStrategy.PodsToDelete, pod.Name+"-x")
 			}
 			snapshot.Set = set

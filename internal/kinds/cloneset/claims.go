@@ -119,7 +119,8 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 		}
 	}
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
-		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places", listed(given[:n]))
+		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places",
+			listed(given[:n]))
 		p.Say("%s", p.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
@@ -128,7 +129,8 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 		p.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
 			listed(awaited), last.UTC().Format(time.RFC3339))
 		if n == 1 {
-			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest", awaited[0], last.UTC().Format(time.RFC3339))
+			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
+				awaited[0], last.UTC().Format(time.RFC3339))
 		}
 		p.Say("%s", p.ClaimsAwaited)
 	}
@@ -146,8 +148,8 @@ func listed(names []string) string {
 const creationTime = time.Minute
 
 // settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go takes its claims along
-// whatever the reuse setting (CS-061); a released one, and one that somebody else controls now, keeps them (CS-348); without reuse the others
-// are handed to what is left of their pod, or deleted (CS-064).
+// whatever the reuse setting (CS-061); a released one, and one that somebody else controls now, keeps them (CS-348); without reuse
+// the others are handed to what is left of their pod, or deleted (CS-064).
 func (p *planner) settleClaims() {
 	if len(p.claimsOf) == 0 {
 		return
@@ -256,7 +258,8 @@ func (p *planner) growClaims() {
 	}
 	slices.SortStableFunc(p.ClaimGrowth, func(a, b ClaimGrowth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
-		p.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template", "their templates"), p.GrowthError)
+		p.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template",
+			"their templates"), p.GrowthError)
 		p.ClaimGrowth, p.ScaleError = nil, p.GrowthError
 		p.LookAgain(p.GrowthHeldUntil)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAClaimThatIsWrittenWhileItIsDeleted: a pod could not be created, and its claim is to go (CS-046 (part)). The volume controller has written to the
-// claim, which the cache does not show yet. That is no failure to tell anybody of; the claim goes as soon as the cache shows it.
+// TestAClaimThatIsWrittenWhileItIsDeleted: a pod could not be created, and its claim is to go (CS-046 (part)). The volume
+// controller has written to the claim, which the cache does not show yet. That is no failure to tell anybody of; the claim goes as
+// soon as the cache shows it.
 func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 	s := simulate(1, makeSet(1, claims("1Gi"), withoutReuse), Features{})
 	s.Answer = func(r *simulation.Request) error {
@@ -44,7 +45,8 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		t.Errorf("events: %q", s.events)
 	}
 	s.Deliver(1 << 20)
-	if _, _ = s.run(); !told("deleted claim") || slices.ContainsFunc(s.List("PersistentVolumeClaim", false), func(claim client.Object) bool { return claim.GetUID() == first.GetUID() }) {
+	if _, _ = s.run(); !told("deleted claim") || slices.ContainsFunc(s.List("PersistentVolumeClaim", false),
+		func(claim client.Object) bool { return claim.GetUID() == first.GetUID() }) {
 		t.Errorf("the claim stays: %q", s.events)
 	}
 }

@@ -83,8 +83,8 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 	}
 }
 
-// TestClaimsAreNotWaitedForWithoutEnd: the successor of a pod that does not go waits until 30 s after the pod should be gone, and says so; then
-// it gets a new name and a new claim. If the pod's node is lost it does so at once (CS-272, CS-335 (part)).
+// TestClaimsAreNotWaitedForWithoutEnd: the successor of a pod that does not go waits until 30 s after the pod should be gone, and
+// says so; then it gets a new name and a new claim. If the pod's node is lost it does so at once (CS-272, CS-335 (part)).
 func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 	for name, lost := range map[string]bool{"a node that hangs": false, "a node that is lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 				}
 			}
 			told := slices.ContainsFunc(s.events, func(event string) bool {
-				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) && strings.Contains(event, "00:00:30Z")
+				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) && strings.Contains(event,
+					"00:00:30Z")
 			})
 			if told == lost {
 				t.Errorf("events: %q", s.events)
@@ -130,7 +131,8 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWithoutReuseASuccessorIsNew: it has another name and another claim, at once, and the old claim goes with the old pod, not before it (CS-272).
+// TestWithoutReuseASuccessorIsNew: it has another name and another claim, at once, and the old claim goes with the old pod, not
+// before it (CS-272).
 func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi"), withoutReuse), Features{})
 	name, before := s.active()[0].Name, s.data()
@@ -138,7 +140,8 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s.EndGracefully(podKey(name))
 	s.managed(time.Second)
 	claim := s.Get(claimKey("data-" + name))
-	if len(s.active()) != 2 || s.data()[name] != "" || claim == nil || claim.GetUID() != before[name] || claim.GetDeletionTimestamp() != nil {
+	if len(s.active()) != 2 || s.data()[name] != "" || claim == nil || claim.GetUID() != before[name] ||
+		claim.GetDeletionTimestamp() != nil {
 		t.Errorf("while it ends: %v before, %v now, claim %+v", before, s.data(), claim)
 	}
 	s.node.Frozen = nil
@@ -177,8 +180,8 @@ func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestClaimsOfScaledInPodsGo: whatever is refused, and whenever the manager dies, a pod that was scaled in takes its claims along, and no later
-// pod gets its data (CS-061 (part), CS-273 (part)).
+// TestClaimsOfScaledInPodsGo: whatever is refused, and whenever the manager dies, a pod that was scaled in takes its claims along,
+// and no later pod gets its data (CS-061 (part), CS-273 (part)).
 func TestClaimsOfScaledInPodsGo(t *testing.T) {
 	for name, disturb := range map[string]func(*simulated){
 		"claims cannot be written for some seconds": func(s *simulated) {
@@ -268,13 +271,14 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	}
 }
 
-// TestClaimsOfLivingPodsAreNotDeleted: a claim without a pod in the cache is deleted only if the API server knows of no pod either: caches lag
-// each by itself, answers are lost, and pods change hands (CS-064 (part)).
+// TestClaimsOfLivingPodsAreNotDeleted: a claim without a pod in the cache is deleted only if the API server knows of no pod either:
+// caches lag each by itself, answers are lost, and pods change hands (CS-064 (part)).
 func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 	yes := true
 	controlledBy := func(uid types.UID) func(client.Object) {
 		return func(o client.Object) {
-			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "other", UID: uid, Controller: &yes}})
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "other", UID: uid,
+				Controller: &yes}})
 		}
 	}
 	t.Run("the cache of pods is behind", func(t *testing.T) {
@@ -326,8 +330,8 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 	})
 }
 
-// TestRevisionThatTheCacheLacks: a pod is not recreated because the cache of revisions is behind, as it may be when a manager takes over; only
-// if the API server has no such revision either (IPU-030 (part)).
+// TestRevisionThatTheCacheLacks: a pod is not recreated because the cache of revisions is behind, as it may be when a manager takes
+// over; only if the API server has no such revision either (IPU-030 (part)).
 func TestRevisionThatTheCacheLacks(t *testing.T) {
 	for name, short := range map[string]bool{"full names": false, "short hashes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -363,8 +367,8 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// TestRevisionThatIsNotTheSetsAnyMore: somebody took the owner and the labels from the revision of running pods. They are recreated, since the set
-// does not know it any more, although it exists (CS-057, IPU-030 (part)).
+// TestRevisionThatIsNotTheSetsAnyMore: somebody took the owner and the labels from the revision of running pods. They are
+// recreated, since the set does not know it any more, although it exists (CS-057, IPU-030 (part)).
 func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	s := atRest(t, makeSet(2), Features{})
 	s.Change(revisionKey(s.set().Status.UpdateRevision), func(o client.Object) {
@@ -378,8 +382,8 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	}
 }
 
-// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, and again every two seconds until they do, not by
-// every plan (CS-073 (part)).
+// TestLateCachesAreWaitedFor: what the API server has and the caches do not show is looked for once, and again every two seconds
+// until they do, not by every plan (CS-073 (part)).
 func TestLateCachesAreWaitedFor(t *testing.T) {
 	s := atRest(t, makeSet(2), Features{})
 	former, reads := s.set().Status.UpdateRevision, 0
@@ -412,8 +416,8 @@ func (c *lateCreation) answer(r *simulation.Request) error {
 	return errors.New("the API server is busy")
 }
 
-// TestHandingOverNeedsNoFurtherRight: the API server asks for a right on pods/finalizers of whoever lets a claim block the deletion of its pod,
-// which the manager has not.
+// TestHandingOverNeedsNoFurtherRight: the API server asks for a right on pods/finalizers of whoever lets a claim block the deletion
+// of its pod, which the manager has not.
 func TestHandingOverNeedsNoFurtherRight(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	blocks := 0
@@ -440,19 +444,21 @@ func TestFurtherOwnersStay(t *testing.T) {
 	pod := s.active()[0].Name
 	backup := s.Store(simulation.Key{Kind: "ConfigMap", Name: "backup"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "backup"}})
 	s.Change(claimKey("data-"+pod), func(o client.Object) {
-		o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: backup.GetUID()}))
+		o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup",
+			UID: backup.GetUID()}))
 	})
 	s.Change(podKey(pod), func(o client.Object) { o.SetLabels(nil) })
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 || owners[0].Name != "backup" || owners[1].Name != pod {
+	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 || owners[0].Name != "backup" ||
+		owners[1].Name != pod {
 		t.Errorf("%+v", owners)
 	}
 }
 
-// TestRefusedGrowth: a StorageClass that does not let claims grow is asked again later each time, for one claim, and says so in the condition
-// all the time (CS-338 (part)).
+// TestRefusedGrowth: a StorageClass that does not let claims grow is asked again later each time, for one claim, and says so in the
+// condition all the time (CS-338 (part)).
 func TestRefusedGrowth(t *testing.T) {
 	s := atRest(t, makeSet(20, claims("1Gi"), annotated(pub.ResizeClaims, "true")), Features{})
 	refused := 0
@@ -466,7 +472,8 @@ func TestRefusedGrowth(t *testing.T) {
 	for i := range 60 { // something happens to a pod each second
 		s.Change(podKey(s.active()[0].Name), func(o client.Object) { o.(*corev1.Pod).Status.PodIP = fmt.Sprint("10.0.0.", i) })
 		s.managed(time.Second)
-		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); i > 1 && (c == nil || !strings.Contains(c.Message, "growing claim")) {
+		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); i > 1 && (c == nil || !strings.Contains(c.Message,
+			"growing claim")) {
 			t.Fatalf("after %d s: condition %+v", i, c)
 		}
 	}

@@ -32,11 +32,16 @@ func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
 		set   func(*appsv1beta1.CloneSet)
 		want  map[string]string
 	}{
-		"nobody is specified":              {nil, hook, map[string]string{"a": "delete: ScaleIn", "b": "delete: ScaleIn", "c": "keep: UpToDate"}},
-		"one is":                           {[]func(*corev1.Pod){specified}, hook, map[string]string{"a": "delete: SpecifiedDelete", "b": "keep: UpToDate", "c": "keep: UpToDate"}},
-		"one is, by its name":              {nil, both(hook, toDelete("a", "x")), map[string]string{"a": "delete: SpecifiedDelete", "b": "keep: UpToDate", "c": "keep: UpToDate"}},
-		"one is, and its hook comes first": {[]func(*corev1.Pod){specified, held}, hook, map[string]string{"a": "patch: LifecycleHook", "b": "keep: UpToDate", "c": "keep: UpToDate"}},
-		"one is, and waits for its hook":   {[]func(*corev1.Pod){specified, preparing}, hook, map[string]string{"a": "wait: LifecycleHook", "b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"nobody is specified": {nil, hook, map[string]string{"a": "delete: ScaleIn", "b": "delete: ScaleIn",
+			"c": "keep: UpToDate"}},
+		"one is": {[]func(*corev1.Pod){specified}, hook, map[string]string{"a": "delete: SpecifiedDelete",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, by its name": {nil, both(hook, toDelete("a", "x")), map[string]string{"a": "delete: SpecifiedDelete",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, and its hook comes first": {[]func(*corev1.Pod){specified, held}, hook, map[string]string{"a": "patch: LifecycleHook",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, and waits for its hook": {[]func(*corev1.Pod){specified, preparing}, hook, map[string]string{"a": "wait: LifecycleHook",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
 		"one waits for its hook without being specified": {[]func(*corev1.Pod){preparing, func(pod *corev1.Pod) {
 			pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 		}}, both(hook, func(set *appsv1beta1.CloneSet) {
@@ -45,7 +50,8 @@ func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := planOf(makeSet(1, test.set), Features{}, []*appsv1.ControllerRevision{one},
-				podOf("a", one.Name, append([]func(*corev1.Pod){settledGates}, test.first...)...), podOf("b", one.Name, settledGates), podOf("c", one.Name, settledGates))
+				podOf("a", one.Name, append([]func(*corev1.Pod){settledGates}, test.first...)...), podOf("b", one.Name,
+					settledGates), podOf("c", one.Name, settledGates))
 			got := actions(plan)
 			if name == "nobody is specified" { // which of the three stays is not this test's
 				got = map[string]string{}
@@ -63,7 +69,8 @@ func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
 // CS-190 (part), IPU-152 (part): a new pod is not available before its preNormal hook has wholly arrived, however ready it is; then it is.
 func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 	s := simulate(1, makeSet(2, func(set *appsv1beta1.CloneSet) {
-		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: &pub.LifecycleHook{LabelsHandler: map[string]string{"registered": "yes"}, FinalizersHandler: []string{"registry.example/entry"}}}
+		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: &pub.LifecycleHook{LabelsHandler: map[string]string{"registered": "yes"},
+			FinalizersHandler: []string{"registry.example/entry"}}}
 	}), Features{})
 	expect := func(when string, available int32, states ...string) {
 		t.Helper()
@@ -97,8 +104,8 @@ func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 	}
 }
 
-// IPU-216: a rollback 10 s into a grace period of 30 s: the second image is written at its end all the same, then the first again, and the pod
-// ends complete and ready. Images without a tag among them, at which the reference hung.
+// IPU-216: a rollback 10 s into a grace period of 30 s: the second image is written at its end all the same, then the first again,
+// and the pod ends complete and ready. Images without a tag among them, at which the reference hung.
 func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 	for _, images := range [][2]string{{"nginx:1", "nginx:2"}, {"nginx", "nginx:2"}, {"nginx:1", "nginx"}} {
 		s := atRest(t, makeSet(1, image(images[0]), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
@@ -126,7 +133,8 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 		}
 		pod := s.active()[0]
 		status, err := inplace.Progress(pod, s.Now())
-		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || set.UpdatedAvailableReplicas != 1 || set.ReadyReplicas != 1 || inplace.InGrace(pod) {
+		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || set.UpdatedAvailableReplicas != 1 ||
+			set.ReadyReplicas != 1 || inplace.InGrace(pod) {
 			t.Errorf("%v: %+v %v %+v", images, status, err, set)
 		}
 	}
@@ -156,14 +164,15 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 			t.Errorf("%s: events %q", name, s.events)
 		}
 		status, err := inplace.Progress(pod, s.Now())
-		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:2" || set.UpdatedAvailableReplicas != 1 {
+		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:2" ||
+			set.UpdatedAvailableReplicas != 1 {
 			t.Errorf("%s: %+v %v %+v", name, status, err, set)
 		}
 	}
 }
 
-// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed; pods that go are replaced by the
-// revision that goes with the partition, and the deadline does not pass.
+// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed; pods that go are
+// replaced by the revision that goes with the partition, and the deadline does not pass.
 func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 	deadline := int32(60)
 	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
@@ -171,7 +180,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 		policy         appsv1beta1.CloneSetPodUpdatePolicy
 		partition, old int
 	}{{inPlace, 0, 0}, {inPlace, 2, 2}, {reCreate, 0, 0}, {reCreate, 2, 2}, {reCreate, 3, 3}} {
-		s := atRest(t, makeSet(3, policy(test.policy), surge(2, 1), partition(test.partition), func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &deadline }), Features{})
+		s := atRest(t, makeSet(3, policy(test.policy), surge(2, 1), partition(test.partition),
+			func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &deadline }), Features{})
 		first := s.set().Status.UpdateRevision
 		before := s.active()
 		s.change(both(image("nginx:2"), paused(true)))
@@ -183,11 +193,13 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 			}
 		}
 		for i, pod := range s.active() {
-			if pod.UID != before[i].UID || pod.Spec.Containers[0].Image != "nginx:1" || pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
+			if pod.UID != before[i].UID || pod.Spec.Containers[0].Image != "nginx:1" ||
+				pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
 				t.Errorf("partition %d: %s changed", test.partition, pod.Name)
 			}
 		}
-		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionProgressing); c == nil || c.Status != corev1.ConditionTrue || c.Reason != "CloneSetPaused" {
+		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionProgressing); c == nil || c.Status != corev1.ConditionTrue ||
+			c.Reason != "CloneSetPaused" {
 			t.Errorf("partition %d: %+v", test.partition, c)
 		}
 		for _, pod := range before { // somebody drains all nodes
@@ -208,7 +220,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 				t.Errorf("partition %d: %s is still there", test.partition, pod.Name)
 			}
 			if strings.HasSuffix(first, pod.Labels[pub.PodTemplateHash]) != (pod.Spec.Containers[0].Image == "nginx:1") {
-				t.Errorf("partition %d: %s of %s has %s", test.partition, pod.Name, pod.Labels[pub.PodTemplateHash], pod.Spec.Containers[0].Image)
+				t.Errorf("partition %d: %s of %s has %s", test.partition, pod.Name, pod.Labels[pub.PodTemplateHash],
+					pod.Spec.Containers[0].Image)
 			}
 			count(&old, pod.Spec.Containers[0].Image == "nginx:1")
 		}
@@ -218,8 +231,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 	}
 }
 
-// prioritizedApp is a template of nginx, and of agent with launch priority 10 that reads annotation config. The barriers are those that the webhook
-// gives pods: one of 0 to a container without priority.
+// prioritizedApp is a template of nginx, and of agent with launch priority 10 that reads annotation config. The barriers are those
+// that the webhook gives pods: one of 0 to a container without priority.
 func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 	barrier := func(priority int) string {
 		return fmt.Sprintf(`{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"b","key":"p_%d"}}}`, priority)
@@ -229,8 +242,8 @@ func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 		config, image, barrier(0), barrier(10)))
 }
 
-// IPU-217: the configuration of a sidecar that starts first, and the image of the application, change together: the sidecar is restarted, and only
-// when it is complete and ready does the application follow.
+// IPU-217: the configuration of a sidecar that starts first, and the image of the application, change together: the sidecar is
+// restarted, and only when it is complete and ready does the application follow.
 func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	s := simulate(1, makeSet(1, prioritizedApp("nginx:1", "a")), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
 	s.node.Daemon = true
@@ -240,7 +253,8 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	uid := s.active()[0].UID
 	s.change(prioritizedApp("nginx:2", "b"))
 	statusOf := func(pod *corev1.Pod, name string) corev1.ContainerStatus {
-		return pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == name })]
+		return pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool { return c.Name == name })]
 	}
 	waited, followed := false, false
 	for range 200 {
@@ -262,7 +276,8 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	status, err := inplace.Progress(pod, s.Now())
 	state, _ := inplace.StateOf(pod)
 	if !waited || !followed || pod.UID != uid || err != nil || !status.Complete || len(state.ContainerBatchesRecord) != 2 ||
-		!slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) || !slices.Equal(state.ContainerBatchesRecord[1].Containers, []string{"nginx"}) {
+		!slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) ||
+		!slices.Equal(state.ContainerBatchesRecord[1].Containers, []string{"nginx"}) {
 		t.Errorf("waited %t, followed %t, %+v %v %+v", waited, followed, status, err, state.ContainerBatchesRecord)
 	}
 	if agent, nginx := statusOf(pod, "agent"), statusOf(pod, "nginx"); agent.RestartCount != 1 || nginx.RestartCount != 1 {

@@ -53,7 +53,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
 		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](api), Pass: r.run, Forget: r.forget},
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](api), Pass: r.run,
+		Forget: r.forget},
 		pauseAtMost, options.Limiter())
 	api.Own.Leaked = func(owner types.UID) {
 		if name := loop.NameOf(owner); name.Name != "" {

@@ -119,7 +119,8 @@ func (d *defaulter) templates(spec Document, r DefaultRequest) error {
 	complete, err := r.Template(ours)
 	if err == nil {
 		for _, m := range missingValues(ours, complete, stored, "") {
-			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host ports is said by a gate of ours.
+			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host ports is said by a
+			// gate of ours.
 			if m.pointer != "/spec/serviceAccount" && !strings.HasSuffix(m.pointer, "/hostPort") {
 				found = append(found, m)
 			}

@@ -78,7 +78,8 @@ func TestStrategyDefaults(t *testing.T) {
 			`{"spec":{"replicas":2,"revisionHistoryLimit":3,"updateStrategy":{"type":"OnDelete","rollingUpdate":{"maxSurge":1}}}}`},
 		"CS-012 v1alpha1, nothing given": {"v1alpha1", `{"spec":{"updateStrategy":null}}`,
 			`{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"ReCreate","partition":0,"maxUnavailable":"20%","maxSurge":0}}}`},
-		"CS-012, IPU-014 v1alpha1, in place": {"v1alpha1", `{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"InPlaceOnly","partition":"5%","inPlaceUpdateStrategy":{"gracePeriodSeconds":3}}}}`,
+		"CS-012, IPU-014 v1alpha1, in place": {"v1alpha1",
+			`{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"InPlaceOnly","partition":"5%","inPlaceUpdateStrategy":{"gracePeriodSeconds":3}}}}`,
 			`{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"InPlaceOnly","partition":"5%","maxUnavailable":"20%","maxSurge":0,"inPlaceUpdateStrategy":{"gracePeriodSeconds":3}}}}`},
 		"CS-012 v1alpha1, OnDelete": {"v1alpha1", `{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"OnDelete"}}}`,
 			`{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"OnDelete","partition":0,"maxUnavailable":"20%","maxSurge":0}}}`},
@@ -121,7 +122,8 @@ func apiServer(template Document) (Document, error) {
 
 // settled is a CloneSet whose strategy needs no defaults.
 func settled(template, claims string) string {
-	return `{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"OnDelete"},"template":` + template + `,"volumeClaimTemplates":` + claims + `}}`
+	return `{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"OnDelete"},"template":` + template +
+		`,"volumeClaimTemplates":` + claims + `}}`
 }
 
 func TestTemplateDefaults(t *testing.T) {
@@ -138,14 +140,16 @@ func TestTemplateDefaults(t *testing.T) {
 		"CS-014 a stored object does not gain defaults that make a revision": {
 			old: settled(`{"metadata":{},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","resources":{}}],"restartPolicy":"Always","securityContext":{}}}`,
 				`[{"metadata":{"name":"d"},"spec":{}}]`),
-			given: settled(`{"spec":{"containers":[{"name":"a","image":"j"}]}}`, `[{"metadata":{"name":"d"},"spec":{}},{"metadata":{"name":"e"},"spec":{}}]`),
+			given: settled(`{"spec":{"containers":[{"name":"a","image":"j"}]}}`,
+				`[{"metadata":{"name":"d"},"spec":{}},{"metadata":{"name":"e"},"spec":{}}]`),
 			want: settled(`{"metadata":{},"spec":{"containers":[{"name":"a","image":"j","imagePullPolicy":"Always","resources":{}}],"restartPolicy":"Always","securityContext":{}}}`,
 				`[{"metadata":{"name":"d"},"spec":{}},{"metadata":{"name":"e"},"spec":{"volumeMode":"Filesystem"}}]`),
 		},
 		"CS-014 host ports only with the gate": {
 			hostPorts: true,
-			given:     settled(`{"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","ports":[{"containerPort":80}]}]}}`, `[]`),
-			want:      settled(`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","resources":{},"ports":[{"containerPort":80,"hostPort":80,"protocol":"TCP"}]}],"restartPolicy":"Always","securityContext":{},"newDefault":true}}`, `[]`),
+			given: settled(`{"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","ports":[{"containerPort":80}]}]}}`,
+				`[]`),
+			want: settled(`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","resources":{},"ports":[{"containerPort":80,"hostPort":80,"protocol":"TCP"}]}],"restartPolicy":"Always","securityContext":{},"newDefault":true}}`, `[]`),
 		},
 	}
 	for name, test := range cases {
@@ -169,7 +173,8 @@ func TestTemplateDefaultsAreNeitherNeededNorFatal(t *testing.T) {
 	delete(given["spec"].(Document), "replicas")
 	failing := func(Document) (Document, error) { return nil, errors.New("server is away") }
 	operations, err := Default(DefaultRequest{Version: "v1beta1", New: given, Template: failing})
-	if err == nil || len(operations) != 2 || operations[0].Path != "/spec/replicas" || operations[1].Path != "/spec/template/spec/containers/0/imagePullPolicy" {
+	if err == nil || len(operations) != 2 || operations[0].Path != "/spec/replicas" ||
+		operations[1].Path != "/spec/template/spec/containers/0/imagePullPolicy" {
 		t.Errorf("IPU-015: what needs no answer must come with the error: %v, %v", operations, err)
 	}
 }

@@ -5,8 +5,8 @@
 // without client or clock; the [Applier] carries the plan out through a [Cluster]; the plan's status, completed by what applying
 // met, is written last.
 //
-// What plans of all workloads have in common, such as how a pod reaches another revision, is decided by package podplan. Make decides in this order
-// (CS-070):
+// What plans of all workloads have in common, such as how a pod reaches another revision, is decided by package podplan. Make
+// decides in this order (CS-070):
 //
 //  1. revisions: which stored revision is the template, or which one must be written (CS-080 ff);
 //  2. release of pods that the selector lost, and what becomes of claims without a pod (CS-056, CS-064);

@@ -24,8 +24,9 @@ func (s *simulated) refuse(verb, kind string) {
 
 // CS-235: each event with its type, for what it tells of, and never with the other type.
 func TestEveryEventHasItsType(t *testing.T) {
-	types := map[string]string{"SuccessfulCreate": "Normal", "SuccessfulDelete": "Normal", "SuccessfulUpdatePodInPlace": "Normal", "SuccessfulUpdatePodReCreate": "Normal",
-		"CreatedImagePullJob": "Normal", "FailedCreate": "Warning", "FailedDelete": "Warning", "FailedUpdate": "Warning", "FailedUpdatePodInPlace": "Warning",
+	types := map[string]string{"SuccessfulCreate": "Normal", "SuccessfulDelete": "Normal", "SuccessfulUpdatePodInPlace": "Normal",
+		"SuccessfulUpdatePodReCreate": "Normal",
+		"CreatedImagePullJob":         "Normal", "FailedCreate": "Warning", "FailedDelete": "Warning", "FailedUpdate": "Warning", "FailedUpdatePodInPlace": "Warning",
 		"FailedUpdatePodReCreate": "Warning", "ScaleUpLimited": "Warning", "FailedCreateImagePullJob": "Warning"}
 	reCreate := policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)
 	for name, test := range map[string]struct {
@@ -34,21 +35,28 @@ func TestEveryEventHasItsType(t *testing.T) {
 		change  func(*appsv1beta1.CloneSet)
 		want    string // of reason and message
 	}{
-		"a pod is created":                {nil, nil, replicas(5), "SuccessfulCreate created pod web-"},
-		"a pod is deleted":                {nil, nil, replicas(3), "SuccessfulDelete deleted pod web-"},
-		"a pod is updated in place":       {nil, nil, image("nginx:2"), "SuccessfulUpdatePodInPlace updating pod web-"},
-		"a pod is recreated":              {reCreate, nil, image("nginx:2"), "SuccessfulUpdatePodReCreate pod web-"},
-		"an image is pulled ahead":        {partition(4), nil, image("nginx:2"), "CreatedImagePullJob "},
-		"a pod is refused":                {nil, func(s *simulated) { s.refuse("create", "Pod") }, replicas(5), "FailedCreate failed to create pod web-"},
-		"a claim is refused":              {claims("1Gi"), func(s *simulated) { s.refuse("create", "PersistentVolumeClaim") }, replicas(5), "FailedCreate failed to create claim data-web-"},
-		"a pod's deletion is refused":     {nil, func(s *simulated) { s.refuse("delete", "Pod") }, replicas(3), "FailedDelete failed to delete pod web-"},
-		"a claim's owner is refused":      {claims("1Gi"), func(s *simulated) { s.refuse("patch", "PersistentVolumeClaim") }, replicas(3), "FailedUpdate failed to hand claim data-web-"},
-		"an update is impossible":         {policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), nil, env("x"), "FailedUpdatePodInPlace "},
-		"the mark to recreate is refused": {reCreate, func(s *simulated) { s.refuse("patch", "Pod") }, image("nginx:2"), "FailedUpdatePodReCreate failed to mark pod web-"},
+		"a pod is created":          {nil, nil, replicas(5), "SuccessfulCreate created pod web-"},
+		"a pod is deleted":          {nil, nil, replicas(3), "SuccessfulDelete deleted pod web-"},
+		"a pod is updated in place": {nil, nil, image("nginx:2"), "SuccessfulUpdatePodInPlace updating pod web-"},
+		"a pod is recreated":        {reCreate, nil, image("nginx:2"), "SuccessfulUpdatePodReCreate pod web-"},
+		"an image is pulled ahead":  {partition(4), nil, image("nginx:2"), "CreatedImagePullJob "},
+		"a pod is refused": {nil, func(s *simulated) { s.refuse("create", "Pod") }, replicas(5),
+			"FailedCreate failed to create pod web-"},
+		"a claim is refused": {claims("1Gi"), func(s *simulated) { s.refuse("create", "PersistentVolumeClaim") }, replicas(5),
+			"FailedCreate failed to create claim data-web-"},
+		"a pod's deletion is refused": {nil, func(s *simulated) { s.refuse("delete", "Pod") }, replicas(3),
+			"FailedDelete failed to delete pod web-"},
+		"a claim's owner is refused": {claims("1Gi"), func(s *simulated) { s.refuse("patch", "PersistentVolumeClaim") }, replicas(3),
+			"FailedUpdate failed to hand claim data-web-"},
+		"an update is impossible": {policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), nil, env("x"),
+			"FailedUpdatePodInPlace "},
+		"the mark to recreate is refused": {reCreate, func(s *simulated) { s.refuse("patch", "Pod") }, image("nginx:2"),
+			"FailedUpdatePodReCreate failed to mark pod web-"},
 		"creation is throttled": {func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(1) },
 			func(s *simulated) { s.node.Digests["nginx:1"] = "" }, replicas(9), "ScaleUpLimited "},
 		"a job is refused": {partition(4), func(s *simulated) {
-			s.Answer = (&refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("no"))}).answer
+			s.Answer = (&refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
+				errors.New("no"))}).answer
 		}, image("nginx:2"), "FailedCreateImagePullJob "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +115,10 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		for len(recreated()) == 0 {
 			s.Round()
 		}
-		marked := before[slices.IndexFunc(before, func(pod *corev1.Pod) bool { return strings.Contains(recreated()[0], "pod "+pod.Name+" ") })].Name
+		marked := before[slices.IndexFunc(before, func(pod *corev1.Pod) bool {
+			return strings.Contains(recreated()[0],
+				"pod "+pod.Name+" ")
+		})].Name
 		for _, pod := range before { // another one is lost before the marked one is deleted, so that this one must stay
 			if pod.Name != marked {
 				s.Change(podKey(pod.Name), func(o client.Object) { notReadyNow(o.(*corev1.Pod)) })
@@ -115,7 +126,8 @@ func TestEventsDoNotRepeat(t *testing.T) {
 			}
 		}
 		look()
-		if pod := s.active()[slices.IndexFunc(s.active(), func(pod *corev1.Pod) bool { return pod.Name == marked })]; len(s.active()) != 3 || pod.Labels[pub.SpecifiedDelete] == "" {
+		if pod := s.active()[slices.IndexFunc(s.active(),
+			func(pod *corev1.Pod) bool { return pod.Name == marked })]; len(s.active()) != 3 || pod.Labels[pub.SpecifiedDelete] == "" {
 			t.Fatalf("it did not wait: %s", s.describe())
 		}
 		if n := len(s.reported("SuccessfulUpdatePodReCreate pod " + marked + " ")); n != 1 {

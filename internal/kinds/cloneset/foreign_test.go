@@ -25,15 +25,17 @@ func (s *simulated) setImageByHand(pod, image string) {
 	s.Change(podKey(pod), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Image = image })
 }
 
-// IPU-326 (part): somebody mends an incident with kubectl set image on a pod, and forgets it. Months later nobody knew why one pod behaved unlike the
-// others: the set said nothing. Now an event names the pod and both images, once; the image stays.
+// IPU-326 (part): somebody mends an incident with kubectl set image on a pod, and forgets it. Months later nobody knew why one pod
+// behaved unlike the others: the set said nothing. Now an event names the pod and both images, once; the image stays.
 func TestAnImageSetByHandIsTold(t *testing.T) {
-	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
+	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
+		appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
 		s := atRest(t, makeSet(3, policy(p)), Features{})
 		name, writes := s.active()[1].Name, len(s.Writes)
 		s.setImageByHand(name, "nginx:debug")
 		told := foreignEvents(s, time.Hour)
-		if len(told) != 1 || !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") || !strings.Contains(told[0], "pod "+name+": container nginx has nginx:debug instead of nginx:1") {
+		if len(told) != 1 || !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") || !strings.Contains(told[0],
+			"pod "+name+": container nginx has nginx:debug instead of nginx:1") {
 			t.Errorf("%s: %q", p, told)
 		}
 		if s.active()[1].Spec.Containers[0].Image != "nginx:debug" {
@@ -70,7 +72,8 @@ func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 	}
 }
 
-// IPU-326 (part): a webhook that gives every pod the image of a mirror does not fill the events of its set, nor drive out those that matter.
+// IPU-326 (part): a webhook that gives every pod the image of a mirror does not fill the events of its set, nor drive out those
+// that matter.
 func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 	s := atRest(t, makeSet(50), Features{})
 	for i, pod := range s.active() {

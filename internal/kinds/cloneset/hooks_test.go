@@ -15,7 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// steps records which lifecycle states pods enter, each with the image and with the keys that hold the pod not ready just then, and that a pod is deleted.
+// steps records which lifecycle states pods enter, each with the image and with the keys that hold the pod not ready just then, and
+// that a pod is deleted.
 func (s *simulated) steps() *[]string {
 	var seen []string
 	look := func(pod *corev1.Pod) string {
@@ -46,8 +47,8 @@ func (s *simulated) steps() *[]string {
 	return &seen
 }
 
-// CS-190, IPU-155: what each hook holds up, and what markPodNotReady does in each. A new pod that waits for its whole preNormal hook is shown by
-// TestANewPodWaitsForItsWholePreNormalHook.
+// CS-190, IPU-155: what each hook holds up, and what markPodNotReady does in each. A new pod that waits for its whole preNormal
+// hook is shown by TestANewPodWaitsForItsWholePreNormalHook.
 func TestWhatHooksHoldUp(t *testing.T) {
 	// IPU-143: the entries that steps looks for are those of hooks; TestRequestsHaveTheirOwnEntries of container restarts has theirs.
 	traffic := map[string]string{"traffic": "on"}
@@ -86,13 +87,16 @@ func TestWhatHooksHoldUp(t *testing.T) {
 		want [][]string // what happens after each act until all rests; without markPodNotReady the keys are left out
 	}{
 		"an update in place": {nil, []func(*tale){user(hookedImage("nginx:2")), each(let), each(takeBack)},
-			[][]string{{"PreparingUpdate nginx:1 preUpdateHook"}, {"Updating nginx:2 preUpdateHook", "Updated nginx:2"}, {"Normal nginx:2"}}},
+			[][]string{{"PreparingUpdate nginx:1 preUpdateHook"}, {"Updating nginx:2 preUpdateHook", "Updated nginx:2"},
+				{"Normal nginx:2"}}},
 		"an update after which nothing is waited for": {nil, []func(*tale){user(hookedImage("nginx:2")), early},
 			[][]string{{"PreparingUpdate nginx:1 preUpdateHook"}, {"Updating nginx:2 preUpdateHook", "Normal nginx:2"}}},
 		"an update that is taken back": {nil, []func(*tale){user(hookedImage("nginx:2")), user(hookedImage("nginx:1"))},
 			[][]string{{"PreparingUpdate nginx:1 preUpdateHook"}, {"Normal nginx:1"}}},
-		"scale-in":           {nil, []func(*tale){user(replicas(0)), each(let)}, [][]string{{"PreparingDelete nginx:1 preDeleteHook"}, {"deleted"}}},
-		"specified deletion": {nil, []func(*tale){specify, each(let)}, [][]string{{"PreparingDelete nginx:1 preDeleteHook"}, {"deleted", "PreparingNormal nginx:1", "Normal nginx:1"}}},
+		"scale-in": {nil, []func(*tale){user(replicas(0)), each(let)}, [][]string{{"PreparingDelete nginx:1 preDeleteHook"},
+			{"deleted"}}},
+		"specified deletion": {nil, []func(*tale){specify, each(let)}, [][]string{{"PreparingDelete nginx:1 preDeleteHook"},
+			{"deleted", "PreparingNormal nginx:1", "Normal nginx:1"}}},
 		"a recreate update": {reCreate, []func(*tale){user(hookedImage("nginx:2")), each(let)},
 			[][]string{{"PreparingDelete nginx:1 preDeleteHook"}, {"deleted", "PreparingNormal nginx:2", "Normal nginx:2"}}},
 	} {

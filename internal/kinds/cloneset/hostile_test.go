@@ -62,7 +62,8 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 // TestWebhookRewritesImages: a webhook gives pods, instead of the image that they shall have, the one that an older revision names. The
 // rollout ends, and nobody fights (IPU-182, IPU-326).
 func TestWebhookRewritesImages(t *testing.T) {
-	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
+	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
+		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
 		t.Run(string(p), func(t *testing.T) {
 			s := simulate(1, makeSet(2, policy(p)), Features{})
 			if err := s.Settle(100); err != nil {
@@ -124,7 +125,8 @@ func forbidding(r *simulation.Request) error {
 	return nil
 }
 
-// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no sign of that.
+// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no
+// sign of that.
 func TestRefusalsAreRemembered(t *testing.T) {
 	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
 	if err := s.Settle(100); err != nil {
@@ -223,7 +225,8 @@ func TestUnusableSpecs(t *testing.T) {
 				}
 			}
 			after := s.set().Status
-			if after.Replicas != 2 || after.AvailableReplicas != 2 || after.UpdatedReplicas != 2 || after.UpdateRevision != before.UpdateRevision ||
+			if after.Replicas != 2 || after.AvailableReplicas != 2 || after.UpdatedReplicas != 2 ||
+				after.UpdateRevision != before.UpdateRevision ||
 				condition(&after, appsv1beta1.CloneSetConditionFailedUpdate) == nil {
 				t.Errorf("%+v", after)
 			}
@@ -249,7 +252,8 @@ func TestClaimsThatGo(t *testing.T) {
 		return c
 	}
 	plan := Make(Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc", false)}})
+		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc",
+			false)}})
 	var names []string
 	for _, creation := range plan.Create {
 		names = append(names, creation.Name)
@@ -261,10 +265,12 @@ func TestClaimsThatGo(t *testing.T) {
 
 // TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
 func TestMessagesKeepStill(t *testing.T) {
-	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b", "a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
+	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b",
+		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
 		t.Error(got)
 	}
-	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.IntN}).Create); n != maxCreate {
+	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime},
+		Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
 	}
 }
@@ -348,7 +354,8 @@ func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
 // pod nor a claim, and a pod that is made of it is not deleted at once.
 func TestTemplatesOfRunningPods(t *testing.T) {
 	copied := func(id, hash string) string {
-		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash + `","apps.kruise.io/specified-delete":"true"},` +
+		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash +
+			`","apps.kruise.io/specified-delete":"true"},` +
 			`"annotations":{"apps.kruise.io/inplace-update-state":"{}"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`
 	}
 	set := makeSet(2, claims("1Gi"), templated(copied("aaaaa", "x")))
@@ -361,7 +368,8 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 	for _, pod := range s.active() {
 		before[pod.Name], before["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
 	}
-	for _, text := range []string{copied("bbbbb", "y"), `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
+	for _, text := range []string{copied("bbbbb", "y"),
+		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
 		s.change(templated(text))
 		if err := s.Settle(200); err != nil {
 			t.Fatal(err)

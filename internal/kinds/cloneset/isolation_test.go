@@ -28,13 +28,15 @@ func (d denying) answer(r *simulation.Request) error {
 		refuses = d.deletion
 	case r.Verb == "patch" && r.Key.Kind == "PersistentVolumeClaim":
 		refuses = d.claim
-	case r.Verb != "patch" || r.Key.Kind != "Pod" || !strings.Contains(string(r.Body), `"image"`) && !strings.Contains(string(r.Body), pub.SpecifiedDelete):
+	case r.Verb != "patch" || r.Key.Kind != "Pod" || !strings.Contains(string(r.Body), `"image"`) && !strings.Contains(string(r.Body),
+		pub.SpecifiedDelete):
 		return nil
 	}
 	if refuses == nil || !refuses(r.Key.Name) {
 		return nil
 	}
-	return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name, errors.New("admission webhook denied the request"))
+	return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name,
+		errors.New("admission webhook denied the request"))
 }
 
 func only(name string) func(string) bool { return func(other string) bool { return other == name } }
@@ -51,9 +53,11 @@ func (s *simulated) advance(d time.Duration) {
 // TestOneRefusedPodDoesNotHoldUpTheOthers: a policy refuses the update of one pod. Others are updated all the same, whichever place in the
 // order it has (IPU-173, IPU-184 (part)).
 func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
-	for _, policy := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
+	for _, policy := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
+		appsv1beta1.ReCreateCloneSetPodUpdatePolicy} {
 		for i := range 3 {
-			s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.PodUpdatePolicy = policy })), Features{})
+			s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.PodUpdatePolicy = policy })),
+				Features{})
 			refused := s.active()[i].Name
 			s.Answer = denying{pod: only(refused)}.answer
 			s.change(image("nginx:2"))
@@ -69,8 +73,8 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestOneRefusedDeletionDoesNotHoldUpTheOthers: three pods are to be replaced one at a time, and a policy protects one of them. The others are
-// replaced (CS-132 (part)).
+// TestOneRefusedDeletionDoesNotHoldUpTheOthers: three pods are to be replaced one at a time, and a policy protects one of them. The
+// others are replaced (CS-132 (part)).
 func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	for i := range 3 {
 		s := atRest(t, makeSet(3), Features{})
@@ -88,7 +92,8 @@ func TestOneRefusedDeletionDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestOneRefusedClaimDoesNotHoldUpTheOthers: one claim of three cannot grow, because its volume was made by hand. The others do (CS-338 (part)).
+// TestOneRefusedClaimDoesNotHoldUpTheOthers: one claim of three cannot grow, because its volume was made by hand. The others do
+// (CS-338 (part)).
 func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 	for i := range 3 {
 		set := makeSet(3, claims("1Gi"))
@@ -107,8 +112,8 @@ func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// TestRelabelledPodDoesNotTakeAnothersClaims: somebody gives a pod the instance ID of another one, and it is scaled in. It has the claims that its
-// name says (CS-061 (part), CS-137 (part)).
+// TestRelabelledPodDoesNotTakeAnothersClaims: somebody gives a pod the instance ID of another one, and it is scaled in. It has the
+// claims that its name says (CS-061 (part), CS-137 (part)).
 func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 	for _, reuse := range []bool{true, false} {
 		set := makeSet(2, claims("1Gi"))
@@ -154,8 +159,8 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 	}
 }
 
-// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has just been changed by somebody else, the
-// other is protected by a policy, which the condition says (CS-225 (part)).
+// TestAConflictHidesNoRefusal: claims of two pods that somebody deleted are to be handed to them. One has just been changed by
+// somebody else, the other is protected by a policy, which the condition says (CS-225 (part)).
 func TestAConflictHidesNoRefusal(t *testing.T) {
 	set := makeSet(3, claims("1Gi"))
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
@@ -178,8 +183,8 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	}
 }
 
-// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They stay its own, and are
-// not taken back and handed over again at each attempt (CS-061 (part)).
+// TestClaimsOfAProtectedPod: a policy refuses to let a pod go that is to be deleted, whose claims are made its own before. They
+// stay its own, and are not taken back and handed over again at each attempt (CS-061 (part)).
 func TestClaimsOfAProtectedPod(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	protected, changes := s.active()[0].Name, 0
@@ -192,8 +197,8 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	}
 }
 
-// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor, but a policy refuses to delete it. After
-// a minute a pod with a new name takes its place (CS-335 (part)).
+// TestEndedPodThatMayNotBeDeleted: a pod that was evicted leaves its name and its claims to its successor, but a policy refuses to
+// delete it. After a minute a pod with a new name takes its place (CS-335 (part)).
 func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	protected := s.active()[0].Name
@@ -209,8 +214,8 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	}
 }
 
-// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is refused for a while. It is tried again
-// soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
+// TestRefusedPodThatIsDownIsTriedAgain: the update of the only pod that may be updated, since it is down, is refused for a while.
+// It is tried again soon, although the partition lets no more pods move than wait before it (IPU-184 (part)).
 func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	s := atRest(t, makeSet(3, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = number(1) })), Features{})
 	down := s.active()[0].Name

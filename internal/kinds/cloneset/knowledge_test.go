@@ -13,12 +13,13 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// TestRevisionsAreReadOnce: what does not change is not read again, however many and large the revisions are that a user puts beside those of a set; and
-// a plan that knows of former ones is the same as one that does not.
+// TestRevisionsAreReadOnce: what does not change is not read again, however many and large the revisions are that a user puts
+// beside those of a set; and a plan that knows of former ones is the same as one that does not.
 func TestRevisionsAreReadOnce(t *testing.T) {
 	var revisions []*appsv1.ControllerRevision
 	for i := range 20 {
-		large := storedRevision(int64(100+i), both(image(fmt.Sprint("foreign:", i)), annotatedTemplate("note", strings.Repeat("x", 100_000))))
+		large := storedRevision(int64(100+i), both(image(fmt.Sprint("foreign:", i)), annotatedTemplate("note", strings.Repeat("x",
+			100_000))))
 		revisions = append(revisions, large)
 	}
 	revisions = append(revisions, storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")))
@@ -32,7 +33,8 @@ func TestRevisionsAreReadOnce(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			pods = append(pods, podOf(name, revisions[20].Name))
 		}
-		return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Known: known, Now: planTime}, Random: counting()})
+		return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Known: known, Now: planTime},
+			Random: counting()})
 	}
 	fresh := testing.AllocsPerRun(3, func() { plan(nil) })
 	if first := plan(known).String(); first != plan(nil).String() || first != plan(known).String() {

@@ -24,7 +24,8 @@ const handed = "handed"
 
 func indexByController(object client.Object) []string {
 	values := podapply.IndexByController(object)
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Pod" && object.GetLabels()[pub.CloneSetInstanceID] != "" {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Pod" &&
+		object.GetLabels()[pub.CloneSetInstanceID] != "" {
 		values = append(values, handed)
 	}
 	return values
@@ -33,7 +34,8 @@ func indexByController(object client.Object) []string {
 // Kube reads from the caches, over which own writes are laid.
 type Kube struct{ podapply.Reader }
 
-// Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and features are filled in by the pass.
+// Snapshot reads what the set owns. The objects are the caches' own and must not be changed. Time, chance and features are filled
+// in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*Snapshot, error) {
 	owned, err := k.Read(ctx, set, set.Spec.Selector)
 	if err != nil {
@@ -70,7 +72,8 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.CloneSet) (*Snapsh
 // claims are those of the set's namespace that are found by a value of the index.
 func (k *Kube) claims(ctx context.Context, set *appsv1beta1.CloneSet, by string) ([]*corev1.PersistentVolumeClaim, error) {
 	var list corev1.PersistentVolumeClaimList
-	if err := k.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{podapply.OwnerIndex: by}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{podapply.OwnerIndex: by},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing claims: %w", err)
 	}
 	var claims []*corev1.PersistentVolumeClaim
@@ -80,8 +83,8 @@ func (k *Kube) claims(ctx context.Context, set *appsv1beta1.CloneSet, by string)
 	return reconcile.Laid(k.Own, set.UID, claims, func(claim *corev1.PersistentVolumeClaim) bool { return slices.Contains(indexByController(claim), by) }), nil
 }
 
-// nodes reads of the pods' nodes what decisions need: labels, if the set has more pods than it should and spreads them over domains (CS-151);
-// and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
+// nodes reads of the pods' nodes what decisions need: labels, if the set has more pods than it should and spreads them over domains
+// (CS-151); and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
 func (k *Kube) nodes(ctx context.Context, s *Snapshot) error {
 	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
 	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse

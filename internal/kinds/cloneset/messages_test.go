@@ -41,13 +41,20 @@ func TestWhyAPodWaitsCanBeActedUpon(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		"an old pod is down":              {set(inPlaceOnly), five(podOf("web-0", "web-gone", settledGates, unready)), "4 of 5 pods must stay available (maxUnavailable 1), and only 4 are"},
-		"an updated pod is down":          {set(), five(updated("web-0", unready)), "waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"},
-		"two updated pods are down":       {set(maxUnavailable(2)), five(updated("web-0", unready), updated("web-1", unready)), "waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
-		"a pod that is to go is down":     {set(maxUnavailable(2), hooked), five(updated("web-0", unready), old("web-1", unready, specified, inState(pub.LifecycleStatePreparingDelete), label("hook", "yes"))), "waiting for 1 updated pod to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"the partition keeps one":         {set(partition(1)), []*corev1.Pod{updated("web-0"), updated("web-1"), updated("web-2"), updated("web-3"), old("web-4")}, "partition keeps 1 pod at its revision"},
-		"paused":                          {set(paused(true)), five(), "the update is paused; set paused to false"},
-		"a deletion that nobody can bear": {set(), five(old("web-0", unready), old("web-1", unready), old("web-2", specified)), "it is specified for deletion, but 4 of 5 pods must stay (maxUnavailable 1); with those that go now 3 are ready, 3 available"},
+		"an old pod is down": {set(inPlaceOnly), five(podOf("web-0", "web-gone", settledGates, unready)),
+			"4 of 5 pods must stay available (maxUnavailable 1), and only 4 are"},
+		"an updated pod is down": {set(), five(updated("web-0", unready)),
+			"waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"},
+		"two updated pods are down": {set(maxUnavailable(2)), five(updated("web-0", unready), updated("web-1", unready)),
+			"waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
+		"a pod that is to go is down": {set(maxUnavailable(2), hooked), five(updated("web-0", unready), old("web-1", unready, specified,
+			inState(pub.LifecycleStatePreparingDelete), label("hook",
+				"yes"))), "waiting for 1 updated pod to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
+		"the partition keeps one": {set(partition(1)), []*corev1.Pod{updated("web-0"), updated("web-1"), updated("web-2"),
+			updated("web-3"), old("web-4")}, "partition keeps 1 pod at its revision"},
+		"paused": {set(paused(true)), five(), "the update is paused; set paused to false"},
+		"a deletion that nobody can bear": {set(), five(old("web-0", unready), old("web-1", unready), old("web-2", specified)),
+			"it is specified for deletion, but 4 of 5 pods must stay (maxUnavailable 1); with those that go now 3 are ready, 3 available"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := planOf(tt.set, Features{}, []*appsv1.ControllerRevision{one, two}, tt.pods...)

@@ -76,7 +76,8 @@ func (n *tale) say(format string, args ...any) { fmt.Fprintf(&n.text, format+"\n
 func (n *tale) restarts() {
 	for _, pod := range n.active() {
 		for _, status := range pod.Status.ContainerStatuses {
-			n.say("pod %s: container %s restarted %d times; counted %s", pod.Name, status.Name, status.RestartCount, pod.Annotations[pub.InPlaceUpdateRestarts])
+			n.say("pod %s: container %s restarted %d times; counted %s", pod.Name, status.Name, status.RestartCount,
+				pod.Annotations[pub.InPlaceUpdateRestarts])
 		}
 	}
 }
@@ -125,12 +126,14 @@ func toDelete(names ...string) func(*appsv1beta1.CloneSet) {
 
 func updateHook(mark bool) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}, MarkPodNotReady: mark}}
+		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"},
+			MarkPodNotReady: mark}}
 	}
 }
 
 func hookedImage(image string) func(*appsv1beta1.CloneSet) {
-	return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, image))
+	return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+		image))
 }
 
 // scaleDefects are narratives of known defects of scaling and claims, by issue number.
@@ -147,11 +150,13 @@ func scaleDefects() map[string]story {
 			n.then("image nginx:2", image("nginx:2"))
 		}},
 		"#1478 scale-in with a large minReadySeconds": {makeSet(4), func(n *tale) { // CS-143, CS-172, CS-333
-			n.midway("minReadySeconds 3600, replicas 1", both(replicas(1), func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = 3600 }),
+			n.midway("minReadySeconds 3600, replicas 1", both(replicas(1),
+				func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = 3600 }),
 				func() bool { return len(n.active()) == 1 })
 		}},
 		"#1765 answers that are lost settle themselves": {makeSet(0), func(n *tale) { // CS-074, CS-334
-			n.midway("replicas 3, every answer is lost", func(set *appsv1beta1.CloneSet) { n.Faults.Lose = 1; replicas(3)(set) }, func() bool { return len(n.active()) == 1 })
+			n.midway("replicas 3, every answer is lost", func(set *appsv1beta1.CloneSet) { n.Faults.Lose = 1; replicas(3)(set) },
+				func() bool { return len(n.active()) == 1 })
 			n.then("answers arrive again", nil)
 		}},
 		"#1099 a terminating pod on a dead node keeps its name": {makeSet(2, claims("1Gi")), func(n *tale) { // CS-335
@@ -162,12 +167,14 @@ func scaleDefects() map[string]story {
 			n.act("the node comes back", func() { n.node.Frozen = nil })
 		}},
 		"#1872 old pods keep their claim templates": {makeSet(2, claims("1Gi"), partition(2)), func(n *tale) { // CS-089, CS-336
-			n.then("claim templates removed, image nginx:2, nothing moves", both(image("nginx:2"), func(set *appsv1beta1.CloneSet) { set.Spec.VolumeClaimTemplates = nil }))
+			n.then("claim templates removed, image nginx:2, nothing moves", both(image("nginx:2"),
+				func(set *appsv1beta1.CloneSet) { set.Spec.VolumeClaimTemplates = nil }))
 			n.act("an old pod is deleted", func() { n.EndGracefully(podKey(n.pods()[0].Name)) })
 			n.storage()
 		}},
 		"#1876 recreation that keeps the claim": {makeSet(2, claims("1Gi"), reCreate, templated(
-			`{"metadata":{"labels":{"app":"web","apps.kruise.io/keep-pvc":"true"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)), func(n *tale) { // CS-337
+			// CS-337
+			`{"metadata":{"labels":{"app":"web","apps.kruise.io/keep-pvc":"true"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)), func(n *tale) {
 			n.then("image nginx:2", templated(`{"metadata":{"labels":{"app":"web","apps.kruise.io/keep-pvc":"true"}},"spec":{"containers":[{"name":"nginx","image":"nginx:2"}]}}`))
 			n.storage()
 		}},
@@ -209,7 +216,8 @@ func scaleDefects() map[string]story {
 		}},
 		"#1032 an orphan that matches the selector": {makeSet(1), func(n *tale) { // CS-055, CS-355
 			n.act("somebody makes a pod with the same labels", func() {
-				n.Store(podKey("alien"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alien", Namespace: "default", Labels: map[string]string{"app": "web"}}})
+				n.Store(podKey("alien"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alien", Namespace: "default",
+					Labels: map[string]string{"app": "web"}}})
 				n.Queue.Add()
 			})
 		}},
@@ -220,8 +228,10 @@ func scaleDefects() map[string]story {
 				}
 			})
 		}},
-		"#2161 deletion that waits for its hook": {makeSet(2, func(set *appsv1beta1.CloneSet) { // CS-136 (part), CS-190 (part), CS-356, IPU-154, IPU-155 (part)
-			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{FinalizersHandler: []string{"example.com/drain"}, MarkPodNotReady: true}}
+		// CS-136 (part), CS-190 (part), CS-356, IPU-154, IPU-155 (part)
+		"#2161 deletion that waits for its hook": {makeSet(2, func(set *appsv1beta1.CloneSet) {
+			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{FinalizersHandler: []string{"example.com/drain"},
+				MarkPodNotReady: true}}
 		}, templated(`{"metadata":{"labels":{"app":"web"},"finalizers":["example.com/drain"]},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)), func(n *tale) {
 			n.then("replicas 1", replicas(1))
 			n.act("the operator removes the finalizer", func() {
@@ -283,7 +293,9 @@ func updateDefects() map[string]story {
 			n.pass.Features.PartitionRollback = true
 			n.act("the manager is started with gate CloneSetPartitionRollback", func() { n.Queue.Add() })
 		}},
-		"#1183 a pod that prepares its update goes back when others took its place": {makeSet(3, updateHook(false), hookedImage("nginx:1"), partition(2)), func(n *tale) { // CS-115, CS-361, IPU-325
+		// CS-115, CS-361, IPU-325
+		"#1183 a pod that prepares its update goes back when others took its place": {makeSet(3, updateHook(false), hookedImage("nginx:1"),
+			partition(2)), func(n *tale) {
 			n.then("image nginx:2: one pod prepares its update", hookedImage("nginx:2"))
 			n.act("another pod is deleted; its successor is old, because the one counts", func() {
 				for _, pod := range n.active() {
@@ -318,7 +330,8 @@ func updateDefects() map[string]story {
 			n.Pass(10 * time.Second)
 			n.then("image nginx:1 again, 10 s later", image("nginx:1"))
 		}},
-		"#2399 batches by launch priority": {makeSet(1, templated(prioritizedTemplate("1"))), func(n *tale) { // IPU-103, IPU-105, IPU-302, ND-147
+		// IPU-103, IPU-105, IPU-302, ND-147
+		"#2399 batches by launch priority": {makeSet(1, templated(prioritizedTemplate("1"))), func(n *tale) {
 			n.then("both images change: agent first", templated(prioritizedTemplate("2")))
 			n.restarts()
 		}},
@@ -348,14 +361,16 @@ func updateDefects() map[string]story {
 			n.node.Unfit = map[string]bool{string(n.active()[0].UID): true}
 			n.then("cpu 3", app("nginx:1", "a", "", cpu("3")))
 		}},
-		"IPU-219 vertical scaling in place": {makeSet(2, app("nginx:1", "a", "", cpu("2"))), func(n *tale) { // IPU-112, IPU-136, IPU-324, #2049
+		// IPU-112, IPU-136, IPU-324, #2049
+		"IPU-219 vertical scaling in place": {makeSet(2, app("nginx:1", "a", "", cpu("2"))), func(n *tale) {
 			n.then("cpu 3", app("nginx:1", "a", "", cpu("3")))
 			n.restarts()
 		}},
 		"#560 a native sidecar in place": {makeSet(1, nativeSidecar("proxy:1")), func(n *tale) { // IPU-318
 			n.then("image proxy:2", nativeSidecar("proxy:2"))
 		}},
-		"#1239 image and environment restart once": {makeSet(1, app("nginx:1", "a", "", "")), func(n *tale) { // IPU-212, IPU-319, IPU-320, #910
+		// IPU-212, IPU-319, IPU-320, #910
+		"#1239 image and environment restart once": {makeSet(1, app("nginx:1", "a", "", "")), func(n *tale) {
 			n.then("image nginx:2, config b", app("nginx:2", "b", "", ""))
 			n.restarts()
 		}},
@@ -377,14 +392,22 @@ func updateDefects() map[string]story {
 			n.then("image nginx:2", image("nginx:2"))
 			first := n.set().Status.CurrentRevision
 			n.then("image nginx:3", image("nginx:3"))
-			n.act("the label of one pod names the first revision", func() { n.edit(n.active()[0], label(pub.ControllerRevisionHash, first)) })
+			n.act("the label of one pod names the first revision", func() {
+				n.edit(n.active()[0], label(pub.ControllerRevisionHash,
+					first))
+			})
 			n.act("the image of one pod is taken back by hand", func() {
 				n.edit(n.active()[1], func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "nginx:2" })
 			})
 		}},
 		"IPU-326 a grace annotation that vanished": {makeSet(1, grace), func(n *tale) {
 			n.midway("image nginx:2", image("nginx:2"), func() bool { return n.active()[0].Annotations[pub.InPlaceUpdateGrace] != "" })
-			n.act("the annotation is removed", func() { n.eachPod(func(pod *corev1.Pod) { delete(pod.Annotations, pub.InPlaceUpdateGrace) }) })
+			n.act("the annotation is removed", func() {
+				n.eachPod(func(pod *corev1.Pod) {
+					delete(pod.Annotations,
+						pub.InPlaceUpdateGrace)
+				})
+			})
 		}},
 		"IPU-305 an unreadable state": {makeSet(1), func(n *tale) {
 			n.midway("image nginx:2", image("nginx:2"), func() bool { return n.active()[0].Annotations[pub.InPlaceUpdateState] != "" })
@@ -392,9 +415,11 @@ func updateDefects() map[string]story {
 				n.eachPod(func(pod *corev1.Pod) { pod.Annotations[pub.InPlaceUpdateState] = "junk" })
 			})
 		}},
-		"IPU-218 the hook of updates": {makeSet(1, updateHook(true), hookedImage("nginx:1")), func(n *tale) { // CS-190 (part), CS-191, IPU-155 (part), IPU-316, #676
+		// CS-190 (part), CS-191, IPU-155 (part), IPU-316, #676
+		"IPU-218 the hook of updates": {makeSet(1, updateHook(true), hookedImage("nginx:1")), func(n *tale) {
 			n.then("image nginx:2: the pod waits for the operator", hookedImage("nginx:2"))
-			n.act("the operator takes it out of traffic: it is updated, and waits to be taken back", func() { n.eachPod(unlabel("traffic")) })
+			n.act("the operator takes it out of traffic: it is updated, and waits to be taken back",
+				func() { n.eachPod(unlabel("traffic")) })
 			n.then("image nginx:3 meanwhile: the operator gets something to remove again", hookedImage("nginx:3"))
 			n.act("the operator takes it out again", func() { n.eachPod(unlabel("traffic")) })
 			n.act("the operator takes it back", func() { n.eachPod(label("traffic", "on")) })
@@ -407,11 +432,12 @@ func updateDefects() map[string]story {
 			for i, pod := range n.active() {
 				n.edit(pod, label("tier", []string{"a", "b", "a", "b", "c"}[i]))
 			}
-			n.then("image nginx:2, tier b first, a scattered", both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-				s.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
-					{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "b"}}}}}
-				s.ScatterStrategy = []pub.UpdateScatterTerm{{Key: "tier", Value: "a"}}
-			})))
+			n.then("image nginx:2, tier b first, a scattered", both(image("nginx:2"),
+				rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+					s.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
+						{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "b"}}}}}
+					s.ScatterStrategy = []pub.UpdateScatterTerm{{Key: "tier", Value: "a"}}
+				})))
 			var order []string
 			for _, event := range n.events {
 				if name, ok := strings.CutPrefix(event, "Normal SuccessfulUpdatePodInPlace updating pod "); ok {

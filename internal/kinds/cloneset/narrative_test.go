@@ -128,7 +128,8 @@ func TestNarratives(t *testing.T) {
 			n.then("image nginx:2", image("nginx:2"))
 		}},
 		"paused and resumed": {makeSet(2), func(n *tale) { // CS-122, CS-276 (part)
-			n.then("image nginx:2 while paused", both(image("nginx:2"), rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })))
+			n.then("image nginx:2 while paused", both(image("nginx:2"),
+				rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })))
 			n.then("resumed", rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = false }))
 		}},
 		"minReadySeconds": {makeSet(2, func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = 30 }), func(n *tale) { // CS-170, CS-171
@@ -143,7 +144,8 @@ func TestNarratives(t *testing.T) {
 				setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"new"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 			})
 		}},
-		"claims stay in place and go with recreation": {makeSet(2, claims("1Gi")), func(n *tale) { // CS-061, CS-062, CS-271, IPU-046, IPU-049, IPU-215
+		// CS-061, CS-062, CS-271, IPU-046, IPU-049, IPU-215
+		"claims stay in place and go with recreation": {makeSet(2, claims("1Gi")), func(n *tale) {
 			n.then("image nginx:2: claims stay", image("nginx:2"))
 			n.then("storage alone: nothing happens", claims("2Gi"))
 			n.then("image nginx:3: the claim templates differ now, pods and claims are replaced", image("nginx:3"))
@@ -181,7 +183,9 @@ func TestNarratives(t *testing.T) {
 			n.then("image nginx:2", image("nginx:2"))
 			n.then("image nginx:1 again", image("nginx:1"))
 		}},
-		"creation throttled": {makeSet(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(2) }), func(*tale) {}}, // CS-094, CS-111
+		// CS-094, CS-111
+		"creation throttled": {makeSet(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(2) }),
+			func(*tale) {}},
 	}
 	maps.Copy(tales, scaleDefects())
 	maps.Copy(tales, updateDefects())

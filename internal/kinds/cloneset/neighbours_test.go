@@ -12,19 +12,21 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// A tenant of another namespace gives a set there as the controller of pods, claims and revisions of his own, with its UID and its labels. The set knows
-// of none of them, plans nothing about them, and they stay as they are.
+// A tenant of another namespace gives a set there as the controller of pods, claims and revisions of his own, with its UID and its
+// labels. The set knows of none of them, plans nothing about them, and they stay as they are.
 func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi"), withoutReuse), Features{})
 	set, own := s.set(), s.active()[0]
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "neighbour", Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{workloadOf(set, Features{}).Owner}}
+		return metav1.ObjectMeta{Namespace: "neighbour", Name: name, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{workloadOf(set, Features{}).Owner}}
 	}
 	id := map[string]string{"app": "web", pub.CloneSetInstanceID: own.Labels[pub.CloneSetInstanceID], pub.SpecifiedDelete: "true"}
 	hostile := []client.Object{
 		s.Store(podKey("web-evil"), &corev1.Pod{ObjectMeta: meta("web-evil", id)}),
 		s.Store(claimKey("data-web-evil"), &corev1.PersistentVolumeClaim{ObjectMeta: meta("data-web-evil", id)}),
-		s.Store(revisionKey("web-evil"), &appsv1.ControllerRevision{ObjectMeta: meta("web-evil", map[string]string{"app": "web"}), Revision: 1 << 40}),
+		s.Store(revisionKey("web-evil"), &appsv1.ControllerRevision{ObjectMeta: meta("web-evil", map[string]string{"app": "web"}),
+			Revision: 1 << 40}),
 	}
 	s.node.Frozen = map[string]bool{"web-evil": true}
 	var versions []string
@@ -43,7 +45,8 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []int{len(snapshot.Pods), len(snapshot.Claims), len(snapshot.HandedClaims), len(snapshot.Revisions), len(snapshot.Strangers)}; !cmp.Equal(got, []int{2, 2, 0, 1, 0}) {
+	if got := []int{len(snapshot.Pods), len(snapshot.Claims), len(snapshot.HandedClaims), len(snapshot.Revisions),
+		len(snapshot.Strangers)}; !cmp.Equal(got, []int{2, 2, 0, 1, 0}) {
 		t.Errorf("pods, claims, handed claims, revisions, strangers: %v", got)
 	}
 	s.change(both(image("nginx:2"), replicas(1)))

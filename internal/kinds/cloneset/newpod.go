@@ -48,8 +48,8 @@ func (p *planner) ids() func() string {
 // idOf is the instance ID of one of the set's pods.
 func (p *planner) idOf(pod *corev1.Pod) string { return instanceID(pod.Labels, pod.Name, p.Set.Name) }
 
-// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a label, nor go with another one that
-// was given it. A pod of another name has its label.
+// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a label, nor go with
+// another one that was given it. A pod of another name has its label.
 func instanceID(labels map[string]string, name, set string) string {
 	if id, ok := strings.CutPrefix(name, set+"-"); ok && id != "" {
 		return id

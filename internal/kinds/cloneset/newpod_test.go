@@ -64,7 +64,8 @@ func claimTemplateOf(document string) template.VolumeClaimTemplate {
 	return claim
 }
 
-// CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to make a pod and its claims, whole. Fields that our types do not know reach both.
+// CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to make a pod and its
+// claims, whole. Fields that our types do not know reach both.
 func TestPodAndClaimDocuments(t *testing.T) {
 	set := makeSet(1)
 	setTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"x"},"annotations":{"a":"b"},"finalizers":["x/f"]},
@@ -171,15 +172,23 @@ func TestInstanceIDs(t *testing.T) {
 		claims []*corev1.PersistentVolumeClaim
 		want   map[string]int // name of the pod: claims made for it
 	}{
-		"random ones":                                    {true, nil, nil, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
-		"CS-040 not that of an active pod":               {true, []*corev1.Pod{pod("bbbbb", corev1.PodRunning)}, nil, map[string]int{"web-ccccc": 1}},
-		"CS-335 nor that of a failed pod":                {true, []*corev1.Pod{pod("bbbbb", corev1.PodFailed)}, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-bbbbb", "bbbbb")}, map[string]int{"web-ccccc": 1, "web-ddddd": 1}},
-		"CS-060, CS-046 live claims first":               {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "zzzzz")}, map[string]int{"web-zzzzz": 0, "web-bbbbb": 1}},
-		"CS-046 the claims that lack alone":              {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("logs-web-zzzzz", "zzzzz")}, map[string]int{"web-zzzzz": 1, "web-bbbbb": 1}},
-		"CS-063 not those that are going":                {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "zzzzz", going)}, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
-		"CS-137 not those without an ID":                 {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "")}, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
-		"CS-065 without reuse always fresh":              {false, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "zzzzz")}, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
-		"CS-040 without reuse, not that of a live claim": {false, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-bbbbb", "bbbbb")}, map[string]int{"web-ccccc": 1, "web-ddddd": 1}},
+		"random ones": {true, nil, nil, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
+		"CS-040 not that of an active pod": {true, []*corev1.Pod{pod("bbbbb", corev1.PodRunning)}, nil,
+			map[string]int{"web-ccccc": 1}},
+		"CS-335 nor that of a failed pod": {true, []*corev1.Pod{pod("bbbbb", corev1.PodFailed)},
+			[]*corev1.PersistentVolumeClaim{ownedClaim("data-web-bbbbb", "bbbbb")}, map[string]int{"web-ccccc": 1, "web-ddddd": 1}},
+		"CS-060, CS-046 live claims first": {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz",
+			"zzzzz")}, map[string]int{"web-zzzzz": 0, "web-bbbbb": 1}},
+		"CS-046 the claims that lack alone": {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("logs-web-zzzzz",
+			"zzzzz")}, map[string]int{"web-zzzzz": 1, "web-bbbbb": 1}},
+		"CS-063 not those that are going": {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "zzzzz",
+			going)}, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
+		"CS-137 not those without an ID": {true, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz", "")},
+			map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
+		"CS-065 without reuse always fresh": {false, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-zzzzz",
+			"zzzzz")}, map[string]int{"web-bbbbb": 1, "web-ccccc": 1}},
+		"CS-040 without reuse, not that of a live claim": {false, nil, []*corev1.PersistentVolumeClaim{ownedClaim("data-web-bbbbb",
+			"bbbbb")}, map[string]int{"web-ccccc": 1, "web-ddddd": 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -27,13 +27,14 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in this order and has something to do ends the
-// pass, though all that follows would have something to do as well. No update starts beside it.
+// CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in this order and has
+// something to do ends the pass, though all that follows would have something to do as well. No update starts beside it.
 func TestTheOrderOfScaling(t *testing.T) {
 	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	hook := func(mark bool) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
-			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hold": "on"}, MarkPodNotReady: mark}}
+			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hold": "on"},
+				MarkPodNotReady: mark}}
 		}
 	}
 	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(1) }
@@ -55,18 +56,25 @@ func TestTheOrderOfScaling(t *testing.T) {
 		create   int
 		want     map[string]string
 	}{
-		"cancelled before all":        {6, hook(false), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0, pods(cancelled, unready, wait)},
-		"created before deleted":      {6, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 2, pods(unprepared, unready, wait)},
-		"prepared before specified":   {1, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0, pods("delete: SpecifiedDelete", unready, wait)},
-		"specified before too many":   {1, hook(true), []func(*corev1.Pod){prepared, held}, []func(*corev1.Pod){specified, notReady}, 0, pods(unprepared, "delete: SpecifiedDelete", wait)},
-		"too many, by their order":    {3, hook(true), nil, []func(*corev1.Pod){notReady}, 0, pods(wait, "delete: ScaleIn", wait)},
-		"creation that may make none": {6, both(hook(true), throttled), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0, pods("delete: SpecifiedDelete", unready, wait)},
+		"cancelled before all": {6, hook(false), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0,
+			pods(cancelled, unready, wait)},
+		"created before deleted": {6, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 2,
+			pods(unprepared, unready, wait)},
+		"prepared before specified": {1, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0,
+			pods("delete: SpecifiedDelete", unready, wait)},
+		"specified before too many": {1, hook(true), []func(*corev1.Pod){prepared, held}, []func(*corev1.Pod){specified, notReady}, 0,
+			pods(unprepared, "delete: SpecifiedDelete", wait)},
+		"too many, by their order": {3, hook(true), nil, []func(*corev1.Pod){notReady}, 0, pods(wait, "delete: ScaleIn", wait)},
+		"creation that may make none": {6, both(hook(true), throttled), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified,
+			notReady}, 0, pods("delete: SpecifiedDelete", unready, wait)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(test.replicas, image("nginx:2"), maxUnavailable(4), test.set)
 			set.Status.CurrentRevision = one.Name
-			plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, append([]func(*corev1.Pod){settledGates}, test.a...)...),
-				podOf("b", one.Name, append([]func(*corev1.Pod){settledGates}, test.b...)...), podOf("c", one.Name, settledGates), podOf("d", one.Name, settledGates))
+			plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name,
+				append([]func(*corev1.Pod){settledGates}, test.a...)...),
+				podOf("b", one.Name, append([]func(*corev1.Pod){settledGates}, test.b...)...), podOf("c", one.Name,
+					settledGates), podOf("d", one.Name, settledGates))
 			if diff := cmp.Diff(test.want, actions(plan)); diff != "" || len(plan.Create) != test.create {
 				t.Errorf("%d are created; %s", len(plan.Create), diff)
 			}
@@ -79,8 +87,12 @@ func TestAllGoWhereAllMust(t *testing.T) {
 	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	set := makeSet(0, image("nginx:2"))
 	set.Status.CurrentRevision = one.Name
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", one.Name, settledGates, notReady),
-		podOf("c", two.Name, settledGates), podOf("d", two.Name, settledGates, func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending }),
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", one.Name,
+		settledGates, notReady),
+		podOf("c", two.Name, settledGates), podOf("d", two.Name, settledGates, func(pod *corev1.Pod) {
+			pod.Spec.NodeName,
+				pod.Status.Phase = "", corev1.PodPending
+		}),
 		podOf("e", two.Name, settledGates, func(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.PodDeletionCost: "2147483647"} }))
 	const goes = "delete: ScaleIn"
 	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes}, actions(plan)); diff != "" {
@@ -88,8 +100,8 @@ func TestAllGoWhereAllMust(t *testing.T) {
 	}
 }
 
-// CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the set itself; pods and claims are controlled by
-// the set, and its revisions hold the templates that it has had.
+// CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the set itself; pods and
+// claims are controlled by the set, and its revisions hold the templates that it has had.
 func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	s.change(both(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), image("nginx:2")))
@@ -127,8 +139,8 @@ func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	}
 }
 
-// CS-003: names come from chance and do not count up, and no pod waits for another: all are made in one pass, whatever became of those before, and one in
-// the middle that never comes up holds up neither creation nor the scale-in of others.
+// CS-003: names come from chance and do not count up, and no pod waits for another: all are made in one pass, whatever became of
+// those before, and one in the middle that never comes up holds up neither creation nor the scale-in of others.
 func TestPodsHaveNoOrder(t *testing.T) {
 	named := func(seed uint64) []string {
 		s := simulate(seed, makeSet(4), Features{})
@@ -155,8 +167,9 @@ func TestPodsHaveNoOrder(t *testing.T) {
 	}
 }
 
-// CS-136: a pod that its hook holds prepares its deletion. Any other is deleted after its claims were made its own, and an event says so; that it is gone
-// already is no failure. A failure is told and does not hold up others, and a deletion that the server refused comes behind those for 10 minutes.
+// CS-136: a pod that its hook holds prepares its deletion. Any other is deleted after its claims were made its own, and an event
+// says so; that it is gone already is no failure. A failure is told and does not hold up others, and a deletion that the server
+// refused comes behind those for 10 minutes.
 func TestDeletionOfOnePod(t *testing.T) {
 	remove := func(s *simulated, names ...string) {
 		for _, name := range names {
@@ -173,7 +186,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
-		if now == nil || now.UID != pod.UID || !podplan.Active(now) || now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
+		if now == nil || now.UID != pod.UID || !podplan.Active(now) ||
+			now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
 			len(s.reported("SuccessfulDelete")) != 0 {
 			t.Errorf("%+v, events %q", now, s.events)
 		}
@@ -205,7 +219,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.reported("SuccessfulDelete deleted pod "+name)) != 1 || len(s.reported("FailedDelete")) != 0 || len(s.set().Status.Conditions) > 0 || len(s.active()) != 2 {
+		if len(s.reported("SuccessfulDelete deleted pod "+name)) != 1 || len(s.reported("FailedDelete")) != 0 ||
+			len(s.set().Status.Conditions) > 0 || len(s.active()) != 2 {
 			t.Errorf("%q %+v", s.events, s.set().Status)
 		}
 	})
@@ -225,7 +240,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if len(asked) == 0 {
 			t.Fatal("nothing was deleted")
 		}
-		if len(s.reported("Warning FailedDelete failed to delete pod "+protected+": ")) == 0 || s.Get(podKey(protected)) == nil || s.Get(podKey(other)) != nil {
+		if len(s.reported("Warning FailedDelete failed to delete pod "+protected+": ")) == 0 || s.Get(podKey(protected)) == nil ||
+			s.Get(podKey(other)) != nil {
 			t.Errorf("%s was to stay and %s to go: %q", protected, other, s.events)
 		}
 		plan := func(refused bool) map[string]string {
@@ -234,13 +250,15 @@ func TestDeletionOfOnePod(t *testing.T) {
 			for _, pod := range pods {
 				pod.UID, pod.Labels[pub.SpecifiedDelete] = types.UID(pod.Name), ""
 			}
-			snapshot := Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Pods: pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 0 }}
+			snapshot := Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Pods: pods, Revisions: []*appsv1.ControllerRevision{one},
+				Now: planTime}, Random: func(int) int { return 0 }}
 			if refused {
 				snapshot.Refused = map[types.UID]time.Time{"a": planTime.Add(-time.Minute)}
 			}
 			return actions(Make(snapshot))
 		}
-		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"}, {"a": "wait: MaxUnavailable", "b": "delete: SpecifiedDelete"}},
+		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"}, {"a": "wait: MaxUnavailable",
+			"b": "delete: SpecifiedDelete"}},
 			[]map[string]string{plan(false), plan(true)}); diff != "" {
 			t.Error(diff)
 		}
@@ -254,7 +272,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 				return errors.New("enough")
 			}})
 		_ = reconcile.NewAPI(c, c, slim.Any, time.Now).For("owner").Delete(t.Context(), pod)
-		if sent == nil || sent.GracePeriodSeconds != nil || sent.PropagationPolicy != nil || len(sent.DryRun) > 0 || *sent.Preconditions.UID != pod.UID ||
+		if sent == nil || sent.GracePeriodSeconds != nil || sent.PropagationPolicy != nil || len(sent.DryRun) > 0 ||
+			*sent.Preconditions.UID != pod.UID ||
 			*sent.Preconditions.ResourceVersion != pod.ResourceVersion {
 			t.Errorf("%+v", sent)
 		}

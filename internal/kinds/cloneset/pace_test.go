@@ -37,8 +37,8 @@ func readySince(ago time.Duration) func(*corev1.Pod) {
 
 func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six of them maxUnavailable 1 lets one
-// go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
+// TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six of them
+// maxUnavailable 1 lets one go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
 func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 	one := storedRevision(1, image("nginx:1"))
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
@@ -48,9 +48,11 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 		pods     [][]func(*corev1.Pod)
 		deleted  int
 	}{
-		"six fresh ones specified":                  {6, [][]func(*corev1.Pod){{fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}, {fresh, specified}}, 1},
-		"those that are not ready go freely":        {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh, notReady, specified}}, 1},
-		"and take nothing from the others":          {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh, specified}, {fresh, notReady, specified}}, 1},
+		"six fresh ones specified": {6, [][]func(*corev1.Pod){{fresh, specified}, {fresh, specified}, {fresh, specified},
+			{fresh, specified}, {fresh, specified}, {fresh, specified}}, 1},
+		"those that are not ready go freely": {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh, notReady, specified}}, 1},
+		"and take nothing from the others": {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh, specified}, {fresh, notReady,
+			specified}}, 1},
 		"an available one keeps its own bound":      {4, [][]func(*corev1.Pod){{old, specified}, {old}, {old}, {fresh}}, 0},
 		"a fresh one costs no available one":        {4, [][]func(*corev1.Pod){{old}, {old}, {old}, {fresh, specified}}, 1},
 		"scaling in is not held up (#1478)":         {3, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh}, {fresh}, {fresh}}, 3},
@@ -62,12 +64,14 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 			for i, options := range tt.pods {
 				pods = append(pods, podOf(fmt.Sprintf("web-%d", i), one.Name, append([]func(*corev1.Pod){settledGates}, options...)...))
 			}
-			plan := planOf(makeSet(tt.replicas, maxUnavailable(1), minReadySeconds(3600)), Features{}, []*appsv1.ControllerRevision{one}, pods...)
+			plan := planOf(makeSet(tt.replicas, maxUnavailable(1), minReadySeconds(3600)), Features{}, []*appsv1.ControllerRevision{one},
+				pods...)
 			deleted, serving := 0, 0
 			for _, v := range plan.Verdicts {
 				count(&deleted, v.Action == podplan.Delete)
 				count(&serving, v.Action != podplan.Delete && readiness.Ready(v.Pod))
-				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
+				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message,
+					fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
 					t.Errorf("%s", v.Message)
 				}
 			}
@@ -81,8 +85,10 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 // TestOldReadyPodIsNotScaledIn: the share of old pods is no licence to take the only pod that serves.
 func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	plan := planOf(makeSet(2, image("nginx:2"), maxUnavailable(1), minReadySeconds(3600), policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
-		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)), podOf("b", two.Name, settledGates, notReady),
+	plan := planOf(makeSet(2, image("nginx:2"), maxUnavailable(1), minReadySeconds(3600),
+		policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
+		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)), podOf("b", two.Name,
+			settledGates, notReady),
 		podOf("c", two.Name, settledGates, notReady))
 	if got := actions(plan)["a"]; got != "wait: MaxUnavailable" {
 		t.Errorf("%s\n%s", got, plan)
@@ -90,11 +96,13 @@ func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 }
 
 func tier(value string) func(*appsv1beta1.CloneSet) {
-	return templated(`{"metadata":{"labels":{"app":"web","tier":"` + value + `"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+	return templated(`{"metadata":{"labels":{"app":"web","tier":"` + value +
+		`"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 }
 
 func note(value string) func(*appsv1beta1.CloneSet) {
-	return templated(`{"metadata":{"labels":{"app":"web","tier":"a"},"annotations":{"note":"` + value + `"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+	return templated(`{"metadata":{"labels":{"app":"web","tier":"a"},"annotations":{"note":"` + value +
+		`"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 }
 
 // TestChangedLabelsKeepThePace: a label may be what a Service selects. Pods get a new one within maxUnavailable, each watched for
@@ -169,7 +177,8 @@ func TestRecordNamesTheRevision(t *testing.T) {
 		}
 		var record struct{ Revision string }
 		err := json.Unmarshal([]byte(s.active()[0].Annotations[pub.InPlaceUpdateState]), &record)
-		if err != nil || record.Revision == "" || record.Revision != s.set().Status.UpdateRevision || (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision) == short {
+		if err != nil || record.Revision == "" || record.Revision != s.set().Status.UpdateRevision ||
+			(s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision) == short {
 			t.Errorf("short labels %t: %+v %v", short, record, err)
 		}
 	}
@@ -180,7 +189,8 @@ func TestRecordNamesTheRevision(t *testing.T) {
 func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	hooked := func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }
 	one, two := storedRevision(1, hookedImage("nginx:1")), storedRevision(2, hookedImage("nginx:2"))
-	got := actions(planOf(makeSet(2, hookedImage("nginx:2"), updateHook(false), maxUnavailable(1)), Features{PreparingUpdateAsUpdate: true}, []*appsv1.ControllerRevision{one, two},
+	got := actions(planOf(makeSet(2, hookedImage("nginx:2"), updateHook(false), maxUnavailable(1)), Features{PreparingUpdateAsUpdate: true},
+		[]*appsv1.ControllerRevision{one, two},
 		podOf("a", two.Name, settledGates, hooked), podOf("b", two.Name, settledGates, hooked),
 		podOf("c", one.Name, settledGates, hooked, inState(pub.LifecycleStatePreparingUpdate))))
 	if diff := cmp.Diff(map[string]string{"a": "keep: UpToDate", "b": "keep: UpToDate", "c": "delete: ScaleIn"}, got); diff != "" {
@@ -188,8 +198,9 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	}
 }
 
-// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a surge pod is updated when its hook lets it
-// go, also if only an annotation changes. It was put back into service, and prepared again, for ever (CS-103 (part), CS-361 (part)).
+// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a surge pod is updated
+// when its hook lets it go, also if only an annotation changes. It was put back into service, and prepared again, for ever (CS-103
+// (part), CS-361 (part)).
 func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 	noted := func(note string) func(*appsv1beta1.CloneSet) {
 		return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
@@ -198,10 +209,13 @@ func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 	midway := func(set *appsv1beta1.CloneSet) {
 		set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name
 	}
-	got := actions(planOf(makeSet(1, noted("b"), updateHook(false), surge(1, 0), midway), Features{PreparingUpdateAsUpdate: true}, []*appsv1.ControllerRevision{one, two},
+	got := actions(planOf(makeSet(1, noted("b"), updateHook(false), surge(1, 0), midway), Features{PreparingUpdateAsUpdate: true},
+		[]*appsv1.ControllerRevision{one, two},
 		podOf("surge", two.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
-		podOf("web", one.Name, settledGates, inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { // not the surge pod: it was updated before
-			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"2029-01-01T00:00:00Z"}`}
+		// not the surge pod: it was updated before
+		podOf("web", one.Name, settledGates, inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + one.Name +
+				`","updateTimestamp":"2029-01-01T00:00:00Z"}`}
 		})))
 	if got["web"] != "update in place: Outdated" {
 		t.Errorf("%v", got)
@@ -230,8 +244,8 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	}
 }
 
-// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a revision, since a manager may have died
-// in the middle of an update. Whoever sets them again, such as an autoscaler, means them (IPU-326 (part)).
+// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a revision, since a manager
+// may have died in the middle of an update. Whoever sets them again, such as an autoscaler, means them (IPU-326 (part)).
 func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	s.change(app("nginx:1", "a", "", cpu("3")))
@@ -241,7 +255,8 @@ func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	resizes := 0
 	for range 10 {
 		s.Change(podKey(s.active()[0].Name), func(o client.Object) {
-			o.(*corev1.Pod).Spec.Containers[0].Resources = *makeSet(1, app("nginx:1", "a", "", cpu("2"))).Spec.Template.Spec.Containers[0].Resources.DeepCopy()
+			o.(*corev1.Pod).Spec.Containers[0].Resources = *makeSet(1, app("nginx:1", "a", "",
+				cpu("2"))).Spec.Template.Spec.Containers[0].Resources.DeepCopy()
 		})
 		before := len(s.Writes)
 		if err := s.Settle(100); err != nil {
@@ -256,8 +271,9 @@ func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	}
 }
 
-// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote its image; then the partition was raised, and
-// the pod stays at its revision. It gets back the size that goes with that, and keeps its name (IPU-326 (part)).
+// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote its image; then the
+// partition was raised, and the pod stays at its revision. It gets back the size that goes with that, and keeps its name (IPU-326
+// (part)).
 func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()
@@ -273,8 +289,8 @@ func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	hasItsOwnSize(t, s, before)
 }
 
-// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a surge pod stands in for it meanwhile
-// (IPU-326 (part), CS-102 (part)).
+// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a surge pod stands in for
+// it meanwhile (IPU-326 (part), CS-102 (part)).
 func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) {
 	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2")), surge(1, 0)), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()
@@ -313,8 +329,8 @@ func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 	}
 }
 
-// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not, and the user turns to ReCreate. The pod stayed
-// as it was, not ready, for ever; it is replaced (IPU-312 (part)).
+// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not, and the user turns to
+// ReCreate. The pod stayed as it was, not ready, for ever; it is replaced (IPU-312 (part)).
 func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	only := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", ""), only), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
@@ -336,8 +352,8 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	}
 }
 
-// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and counted as that
-// (CS-235 (part)).
+// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and
+// counted as that (CS-235 (part)).
 func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()[0]
@@ -381,8 +397,9 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 	}
 }
 
-// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is ready. Its stand-in has an image that
-// cannot be pulled, and the user corrects the image: the stand-in gets it. Otherwise both would wait for each other for ever (CS-120, CS-126).
+// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is ready. Its stand-in has
+// an image that cannot be pulled, and the user corrects the image: the stand-in gets it. Otherwise both would wait for each other
+// for ever (CS-120, CS-126).
 func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 	for name, policy := range map[string]appsv1beta1.CloneSetPodUpdatePolicy{
 		"recreated": appsv1beta1.ReCreateCloneSetPodUpdatePolicy, "in place": appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
@@ -415,8 +432,9 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 	}
 }
 
-// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when another one is ready. The pod above
-// the replicas has an image that cannot be pulled, and the user corrects the image: that pod gets it first (CS-123, CS-125 (part)).
+// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when another one is ready.
+// The pod above the replicas has an image that cannot be pulled, and the user corrects the image: that pod gets it first (CS-123,
+// CS-125 (part)).
 func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	s := atRest(t, makeSet(2, labelled("gold", "nginx:1"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
 		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, number(0), number(1)
@@ -436,8 +454,8 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	}
 }
 
-// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an inPlaceUpdate hook takes the pod out of service for
-// them, so that it needs a stand-in (CS-102, IPU-308 (part)).
+// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an inPlaceUpdate hook takes the
+// pod out of service for them, so that it needs a stand-in (CS-102, IPU-308 (part)).
 func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 	noted := func(note string) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
@@ -463,6 +481,7 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 
 func labelled(tier, image string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","tier":%q}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, tier, image))
+		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","tier":%q}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+			tier, image))
 	}
 }

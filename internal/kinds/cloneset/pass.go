@@ -50,8 +50,8 @@ type memory struct {
 	status reconcile.StatusPace
 }
 
-// Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that trying again
-// may mend; it is on the set's conditions and events too.
+// Run makes one pass over a set: it plans, applies, and writes the status last (CS-070). An error means that something failed that
+// trying again may mend; it is on the set's conditions and events too.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.CloneSet](ctx, p.Kube.API, name, owner)
@@ -71,19 +71,23 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
 	kept.announce(applying)
-	outcome := Outcome{Plan: plan, Planning: planning, After: plan.After, Unfinished: result.Unfinished || plan.Probing && result.Created > 0, Done: result.Done, Created: result.Created}
-	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) { // else the back-off of the queue decides
+	outcome := Outcome{Plan: plan, Planning: planning, After: plan.After, Unfinished: result.Unfinished || plan.Probing &&
+		result.Created > 0, Done: result.Done, Created: result.Created}
+	// else the back-off of the queue decides
+	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
 		outcome.After = time.Millisecond
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
 	after, tell := kept.Conclude(applying.Application, result, waiting.Progress{
-		Arrived:  int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
-		Complete: int(plan.Status.AvailableReplicas) >= plan.Limits.Replicas && plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas,
+		Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
+		Complete: int(plan.Status.AvailableReplicas) >= plan.Limits.Replicas &&
+			plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas,
 	})
 	reconcile.Sooner(&outcome.After, after)
 	outcome.Tell = tell
 	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
-	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry { // what this pass has outdated itself is written by the next one
+	// what this pass has outdated itself is written by the next one
+	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
 		return outcome, errors.Join(result.ScaleError, result.UpdateError)
 	}
 	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
@@ -109,7 +113,8 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 	}
 	for i := range old.Conditions {
 		next := condition(status, old.Conditions[i].Type)
-		if next != nil && next.Type == appsv1beta1.CloneSetConditionProgressing && next.Status == old.Conditions[i].Status && next.Reason == old.Conditions[i].Reason {
+		if next != nil && next.Type == appsv1beta1.CloneSetConditionProgressing && next.Status == old.Conditions[i].Status &&
+			next.Reason == old.Conditions[i].Reason {
 			old.Conditions[i] = *next
 		}
 	}
@@ -120,7 +125,8 @@ func onlyNumbers(from, status *appsv1beta1.CloneSetStatus) bool {
 func (m *memory) announce(a *application) {
 	plan := a.plan
 	if plan.UpdateError != "" {
-		if previous := condition(&plan.Set.Status, appsv1beta1.CloneSetConditionFailedUpdate); previous == nil || previous.Message != plan.UpdateError {
+		if previous := condition(&plan.Set.Status, appsv1beta1.CloneSetConditionFailedUpdate); previous == nil ||
+			previous.Message != plan.UpdateError {
 			a.Events.Event(plan.Set, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError)
 		}
 	}

@@ -21,7 +21,8 @@ type ClaimFate struct {
 	Claim *corev1.PersistentVolumeClaim
 	// HandTo is the pod that takes the claim along when it goes.
 	HandTo *corev1.Pod
-	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has shown that its pod does not exist.
+	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has shown that its pod does
+	// not exist.
 	TakeBack bool
 	Why      string
 }
@@ -52,7 +53,8 @@ type Plan struct {
 
 // Empty tells whether the plan writes nothing but, maybe, the status.
 func (p *Plan) Empty() bool {
-	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete || len(p.Create)+len(p.ClaimFates)+len(p.ClaimGrowth)+len(p.History) > 0 {
+	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete ||
+		len(p.Create)+len(p.ClaimFates)+len(p.ClaimGrowth)+len(p.History) > 0 {
 		return false
 	}
 	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
@@ -174,7 +176,8 @@ func (p *planner) release() {
 		if podplan.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.Set.UID))
-			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more", p.selector).Patch = patch
+			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more",
+				p.selector).Patch = patch
 		}
 	}
 }

@@ -27,7 +27,8 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(), Features: features})
+	return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(),
+		Features: features})
 }
 
 // actions are the plan's verdicts in short.
@@ -77,74 +78,97 @@ func TestVerdicts(t *testing.T) {
 		pods      map[string]func(string) *corev1.Pod
 		want      map[string]string
 	}{
-		"IPU-030 a revision that is not stored any more": {makeSet(1, second), Features{}, all[1:], map[string]func(string) *corev1.Pod{"a": old},
+		"IPU-030 a revision that is not stored any more": {makeSet(1, second), Features{}, all[1:],
+			map[string]func(string) *corev1.Pod{"a": old},
 			map[string]string{"a": "recreate: Outdated"}},
 		"IPU-041 revisions that differ beside the template": {makeSet(1, second), Features{}, []*appsv1.ControllerRevision{{
-			ObjectMeta: one.ObjectMeta, Revision: 1, Data: runtime.RawExtension{Raw: []byte(strings.Replace(string(one.Data.Raw), `{"spec":{`, `{"more":1,"spec":{`, 1))}}, two},
+			ObjectMeta: one.ObjectMeta, Revision: 1, Data: runtime.RawExtension{Raw: []byte(strings.Replace(string(one.Data.Raw),
+				`{"spec":{`, `{"more":1,"spec":{`, 1))}}, two},
 			map[string]func(string) *corev1.Pod{"a": old}, map[string]string{"a": "recreate: Outdated"}},
 		"CS-053 a missing label is patched": {makeSet(1, second), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", func(pod *corev1.Pod) { delete(pod.Labels, pub.PodTemplateHash) })}, map[string]string{"a": "patch: MissingLabel"}},
-		"CS-070, CS-072, CS-117 (part) no update while pods are made": {makeSet(3, second), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old},
+			"a": at(two, "nginx:2", func(pod *corev1.Pod) {
+				delete(pod.Labels,
+					pub.PodTemplateHash)
+			})}, map[string]string{"a": "patch: MissingLabel"}},
+		"CS-070, CS-072, CS-117 (part) no update while pods are made": {makeSet(3, second), Features{}, all,
+			map[string]func(string) *corev1.Pod{"a": old, "b": old},
 			map[string]string{"a": "wait: Scaling", "b": "wait: Scaling"}},
-		"CS-117 (part) no update while pods are deleted": {makeSet(1, second), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old},
+		"CS-117 (part) no update while pods are deleted": {makeSet(1, second), Features{}, all,
+			map[string]func(string) *corev1.Pod{"a": old, "b": old},
 			map[string]string{"a": "delete: ScaleIn", "b": "wait: Scaling"}},
 		"CS-087 pods of still older revisions are updated like others": {makeSet(2, image("nginx:3"), maxUnavailable(2)), Features{},
 			[]*appsv1.ControllerRevision{one, two, three}, map[string]func(string) *corev1.Pod{"a": old, "b": new},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated"}},
 		"CS-121, CS-124 the budget is maxUnavailable and what is above the replicas": {makeSet(2, second), Features{}, all,
-			map[string]func(string) *corev1.Pod{"a": old, "b": old}, map[string]string{"a": "update in place: Outdated", "b": "wait: UpdatedPodsUnavailable"}},
-		"CS-123 neither PreparingDelete nor in grace": {makeSet(3, second, maxUnavailable(3), holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) { pod.Labels["x"] = "on"; pod.Labels[pub.SpecifiedDelete] = "" }),
-			"b": at(one, "nginx:1", func(pod *corev1.Pod) {
-				pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":60}`,
-					pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
-			}), "c": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: GracePeriod", "c": "update in place: Outdated"}},
-		"IPU-153 PreparingDelete is never updated, though nobody else is to be": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
-				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
-				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
-			})}, map[string]string{"a": "wait: LifecycleHook"}},
+			map[string]func(string) *corev1.Pod{"a": old, "b": old}, map[string]string{"a": "update in place: Outdated",
+				"b": "wait: UpdatedPodsUnavailable"}},
+		"CS-123 neither PreparingDelete nor in grace": {makeSet(3, second, maxUnavailable(3), holding("x")), Features{}, all,
+			map[string]func(string) *corev1.Pod{
+				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete),
+					func(pod *corev1.Pod) { pod.Labels["x"] = "on"; pod.Labels[pub.SpecifiedDelete] = "" }),
+				"b": at(one, "nginx:1", func(pod *corev1.Pod) {
+					pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":60}`,
+						pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) +
+							`","lastContainerStatuses":null}`}
+				}), "c": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: GracePeriod", "c": "update in place: Outdated"}},
+		"IPU-153 PreparingDelete is never updated, though nobody else is to be": {makeSet(1, second, holding("x")), Features{}, all,
+			map[string]func(string) *corev1.Pod{
+				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+					pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
+					pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+				})}, map[string]string{"a": "wait: LifecycleHook"}},
 		"IPU-153 nor is its update continued": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
 				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
 				pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":1}`}
 				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 			})}, map[string]string{"a": "wait: LifecycleHook"}},
-		"IPU-156 the entry of a hook is asserted again while the state lasts": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
+		"IPU-156 the entry of a hook is asserted again while the state lasts": {makeSet(1, second, holding("x")), Features{}, all,
+			map[string]func(string) *corev1.Pod{
+				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
 		"IPU-012, IPU-120 OnDelete still admits a pod whose update is complete": {makeSet(1, second, func(set *appsv1beta1.CloneSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 		}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
-		"IPU-120 one that is admitted now is unavailable still: no other one is taken out": {makeSet(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
-		"IPU-120 but within the budget one is, in the same pass": {makeSet(3, second, maxUnavailable(2)), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old, "c": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
+		"IPU-120 one that is admitted now is unavailable still: no other one is taken out": {makeSet(2, second), Features{}, all,
+			map[string]func(string) *corev1.Pod{
+				"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
+		"IPU-120 but within the budget one is, in the same pass": {makeSet(3, second, maxUnavailable(2)), Features{}, all,
+			map[string]func(string) *corev1.Pod{
+				"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old, "c": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
 		"IPU-120 refreshed without any update that is due": {makeSet(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "keep: UpToDate"}},
-		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {makeSet(1, holding("x")), Features{ExcludePreparingDelete: true}, all[:1], map[string]func(string) *corev1.Pod{
-			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
-				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
-				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
-			})}, map[string]string{"a": "wait: LifecycleHook", "+": "created"}},
+		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {makeSet(1, holding("x")),
+			Features{ExcludePreparingDelete: true}, all[:1], map[string]func(string) *corev1.Pod{
+				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+					pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
+					pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+				})}, map[string]string{"a": "wait: LifecycleHook", "+": "created"}},
 		"IPU-120 paused: the same": {makeSet(1, second, paused(true)), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))}, map[string]string{"a": "patch: InPlaceUpdateComplete"}},
-		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
+		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second,
+			policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
 			Features{}, []*appsv1.ControllerRevision{storedRevision(1, env("x")), one, two}, map[string]func(string) *corev1.Pod{
-				"a": at(storedRevision(1, env("x")), "nginx:1"), "b": old}, map[string]string{"a": "wait: InPlaceImpossible", "b": "update in place: Outdated"}},
+				"a": at(storedRevision(1, env("x")),
+					"nginx:1"), "b": old}, map[string]string{"a": "wait: InPlaceImpossible", "b": "update in place: Outdated"}},
 		"CS-126 a pod that waits for its deletion uses up a move, so that its successor is not replaced in its place": {
-			makeSet(4, second, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), partition(2), surge(2, 0), func(set *appsv1beta1.CloneSet) {
-				set.Spec.ScaleStrategy.MaxUnavailable = number(1)
-			}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
+			makeSet(4, second, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), partition(2), surge(2, 0),
+				func(set *appsv1beta1.CloneSet) {
+					set.Spec.ScaleStrategy.MaxUnavailable = number(1)
+				}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
 				"b": old, "c": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })},
 			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
-		"CS-140, CS-141 without surge a rollout does not change who goes first": {makeSet(3, second, partition(1), func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
-			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new, "b": at(two, "nginx:2", func(pod *corev1.Pod) {
-				pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
-				pod.Status.Conditions[0].Status = corev1.ConditionFalse
-			})}, map[string]string{"a": "wait: Scaling", "b": "delete: ScaleIn", "c": "keep: UpToDate", "d": "keep: UpToDate"}},
-		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
+		"CS-140, CS-141 without surge a rollout does not change who goes first": {makeSet(3, second, partition(1),
+			func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
+			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new, "b": at(two, "nginx:2",
+				func(pod *corev1.Pod) {
+					pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` +
+						planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
+					pod.Status.Conditions[0].Status = corev1.ConditionFalse
+				})}, map[string]string{"a": "wait: Scaling", "b": "delete: ScaleIn", "c": "keep: UpToDate", "d": "keep: UpToDate"}},
+		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all,
+			map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated", "c": "update in place: Outdated"}},
 	}
 	for name, tt := range tests {
@@ -171,7 +195,8 @@ func TestHookWritesOnce(t *testing.T) {
 	pod := podOf("a", one.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
 	plan := planOf(makeSet(1, updateHook(true), hookedImage("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, two}, pod)
 	patch := plan.Verdicts[0].Patch
-	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") || !strings.Contains(patch.String(), "state=PreparingUpdate") {
+	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") || !strings.Contains(patch.String(),
+		"state=PreparingUpdate") {
 		t.Errorf("%s", patch)
 	}
 }
@@ -188,7 +213,8 @@ func TestComeBack(t *testing.T) {
 	set := makeSet(2, func(set *appsv1beta1.CloneSet) {
 		set.Spec.MinReadySeconds, set.Spec.ProgressDeadlineSeconds = 60, &deadline
 	})
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one}, podOf("a", one.Name, settledGates, ready(10*time.Second)), podOf("b", one.Name, settledGates, ready(50*time.Second)))
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one}, podOf("a", one.Name, settledGates, ready(10*time.Second)),
+		podOf("b", one.Name, settledGates, ready(50*time.Second)))
 	if plan.After < 10*time.Second || plan.After > 11*time.Second {
 		t.Errorf("after %v, want the second pod's 10 s", plan.After)
 	}
@@ -200,9 +226,11 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	deadline := int32(60)
 	set := makeSet(2, image("nginx:2"), func(set *appsv1beta1.CloneSet) {
 		set.Spec.ProgressDeadlineSeconds = &deadline
-		set.Status.Conditions = []appsv1beta1.CloneSetCondition{*progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded", -time.Minute, -time.Minute)}
+		set.Status.Conditions = []appsv1beta1.CloneSetCondition{*progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded",
+			-time.Minute, -time.Minute)}
 	})
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", two.Name, settledGates))
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", two.Name,
+		settledGates))
 	if got := actions(plan)["a"]; got != "update in place: Outdated" {
 		t.Errorf("%s", got)
 	}
@@ -216,19 +244,21 @@ func TestNewRevision(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
 		t.Error(diff)
 	}
-	if revision.Annotations["team"] != "shop" || revision.Annotations[pub.ClaimTemplateFingerprint] == "" || !strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
+	if revision.Annotations["team"] != "shop" || revision.Annotations[pub.ClaimTemplateFingerprint] == "" ||
+		!strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
 		t.Errorf("annotations %v", revision.Annotations)
 	}
 	if owner := metav1.GetControllerOf(revision); owner == nil || owner.Kind != "CloneSet" || owner.UID != set.UID {
 		t.Errorf("owner %v", owner)
 	}
-	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" || !slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
+	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" || !slices.Contains([]string{"[]"},
+		none[pub.ClaimTemplates]) {
 		t.Errorf("without claims: %v", none)
 	}
 }
 
-// TestAnnotationsFillTheirRoom: a set whose annotations fill the room that the API server gives them, and one with that many claim templates, roll
-// out all the same; what a revision needs itself comes first (CS-082, CS-336 (part)).
+// TestAnnotationsFillTheirRoom: a set whose annotations fill the room that the API server gives them, and one with that many claim
+// templates, roll out all the same; what a revision needs itself comes first (CS-082, CS-336 (part)).
 func TestAnnotationsFillTheirRoom(t *testing.T) {
 	const room = 256 << 10
 	many := func(set *appsv1beta1.CloneSet) {
@@ -236,7 +266,8 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 		claim.Annotations = map[string]string{"note": strings.Repeat("x", room)}
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{template.FromPersistentVolumeClaim(claim)}
 	}
-	for name, change := range map[string]func(*appsv1beta1.CloneSet){"annotations": annotated("note", strings.Repeat("x", room-10)), "claim templates": many} {
+	for name, change := range map[string]func(*appsv1beta1.CloneSet){"annotations": annotated("note", strings.Repeat("x", room-10)),
+		"claim templates": many} {
 		set := makeSet(1, claims("1Gi"), change)
 		made, full := planFor(set).NewRevision, storedRevision(1, image("nginx:2"))
 		full.Annotations["note"] = strings.Repeat("x", room-1000)
@@ -298,7 +329,8 @@ func TestClaimFingerprints(t *testing.T) {
 		one, two := stamped(1, "nginx:1", "1"), stamped(2, "nginx:2", "2")
 		set := makeSet(1, claims("3Gi"))
 		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, podOf("a", two.Name, settledGates))
-		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" || !strings.Contains(plan.ClaimTemplates, "3Gi") {
+		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" ||
+			!strings.Contains(plan.ClaimTemplates, "3Gi") {
 			t.Errorf("renumber %v to %d with fingerprint %s", plan.Renumber, plan.NewNumber, plan.ClaimFingerprint)
 		}
 	})
@@ -309,14 +341,16 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	set := makeSet(1, claims("1Gi"), func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.EnablePVCReuse = false })
 	one := storedRevision(1, image("nginx:1"))
 	claim := func(id string) *corev1.PersistentVolumeClaim {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-" + id, Labels: map[string]string{pub.CloneSetInstanceID: id}}}
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-" + id,
+			Labels: map[string]string{pub.CloneSetInstanceID: id}}}
 	}
 	failed := podOf("web-left", one.Name, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodFailed
 		pod.Labels[pub.CloneSetInstanceID] = "left"
 	})
 	plan := Make(Snapshot{Set: set, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
-		Snapshot: podplan.Snapshot{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: func(int) int { return 1 }})
+		Snapshot: podplan.Snapshot{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one},
+			Now: planTime}, Random: func(int) int { return 1 }})
 	var fates []string
 	for _, fate := range plan.ClaimFates {
 		to := "deleted"
@@ -347,19 +381,22 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		age             time.Duration
 		want            string
 	}{
-		"active":                         {[]*corev1.Pod{named("web-x", relabelled)}, nil, time.Hour, ""},
-		"failed":                         {[]*corev1.Pod{named("web-x", relabelled, in(corev1.PodFailed))}, nil, time.Hour, "web-x"},
-		"succeeded":                      {[]*corev1.Pod{named("web-x", in(corev1.PodSucceeded))}, nil, time.Hour, "web-x"},
-		"terminating":                    {[]*corev1.Pod{named("web-x", going)}, nil, time.Hour, "web-x"},
-		"of another controller":          {nil, []*corev1.Pod{named("web-x", foreign)}, time.Hour, "web-x"},
-		"of another name, by its label":  {[]*corev1.Pod{named("mine", func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" }, going)}, nil, time.Hour, "mine"},
-		"none, a minute after the claim": {nil, nil, time.Minute, "deleted"},
+		"active":                {[]*corev1.Pod{named("web-x", relabelled)}, nil, time.Hour, ""},
+		"failed":                {[]*corev1.Pod{named("web-x", relabelled, in(corev1.PodFailed))}, nil, time.Hour, "web-x"},
+		"succeeded":             {[]*corev1.Pod{named("web-x", in(corev1.PodSucceeded))}, nil, time.Hour, "web-x"},
+		"terminating":           {[]*corev1.Pod{named("web-x", going)}, nil, time.Hour, "web-x"},
+		"of another controller": {nil, []*corev1.Pod{named("web-x", foreign)}, time.Hour, "web-x"},
+		"of another name, by its label": {[]*corev1.Pod{named("mine", func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" },
+			going)}, nil, time.Hour, "mine"},
+		"none, a minute after the claim":           {nil, nil, time.Minute, "deleted"},
 		"none, less than a minute after the claim": {nil, nil, time.Minute - time.Second, ""},
-		"another one, whose label says it is its":  {[]*corev1.Pod{named("web-y", func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" })}, nil, time.Hour, "deleted"},
+		"another one, whose label says it is its": {[]*corev1.Pod{named("web-y",
+			func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" })}, nil, time.Hour, "deleted"},
 	} {
 		of := claim("x")
 		of.CreationTimestamp = metav1.NewTime(planTime.Add(-tt.age))
-		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of}, Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
+		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of},
+			Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
 		got := ""
 		for _, fate := range plan.ClaimFates {
 			if got = "deleted"; fate.HandTo != nil {
@@ -387,8 +424,11 @@ func TestGrace(t *testing.T) {
 		"IPU-170 short hash": {makeSet(1, image("nginx:2")), Features{ShortHash: true}, 0, two.Name[len("web-"):]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates)).Verdicts[0].Update
-			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name || update.RevisionLabels[pub.ControllerRevisionHash] != tt.label || update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
+			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name,
+				settledGates)).Verdicts[0].Update
+			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name ||
+				update.RevisionLabels[pub.ControllerRevisionHash] != tt.label ||
+				update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
 				t.Errorf("%+v", update)
 			}
 		})
@@ -418,7 +458,8 @@ func TestPolicies(t *testing.T) {
 		"IPU-010 InPlaceOnly, impossible":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, Features{}, podplan.Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := planOf(makeSet(1, app("nginx:1", "a", "", cpu("3")), policy(tt.policy)), tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates))
+			plan := planOf(makeSet(1, app("nginx:1", "a", "", cpu("3")), policy(tt.policy)), tt.features, []*appsv1.ControllerRevision{one,
+				two}, podOf("a", one.Name, settledGates))
 			if got := plan.Verdicts[0].Action; got != tt.want {
 				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
 			}
@@ -429,10 +470,12 @@ func TestPolicies(t *testing.T) {
 // TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every new pod (IPU-131, IPU-140).
 func TestTheConditionOfHolds(t *testing.T) {
 	pod := corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(makeSet(1, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(makeSet(1,
+		policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
 		t.Fatal(err)
 	}
-	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" || pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
+	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" ||
+		pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
 		t.Errorf("%v", pod.Spec.ReadinessGates)
 	}
 }
@@ -444,7 +487,8 @@ func TestHeadlineOfALargeSet(t *testing.T) {
 	for i := range 30 {
 		pods = append(pods, podOf(fmt.Sprintf("web-%02d", i), one.Name, settledGates))
 	}
-	plan := planOf(makeSet(30, image("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, storedRevision(2, image("nginx:2"))}, pods...)
+	plan := planOf(makeSet(30, image("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, storedRevision(2, image("nginx:2"))},
+		pods...)
 	lines := strings.Split(strings.TrimSpace(plan.Headline()), "\n")
 	if got, want := lines[len(lines)-1], "wait: UpdatedPodsUnavailable: 29 pods (web-01, web-02, web-03 ...): waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"; got != want {
 		t.Errorf("%s", got)

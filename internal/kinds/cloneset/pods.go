@@ -66,7 +66,8 @@ func (p *planner) census(scaling bool) rollout.Census {
 			group = &census.New
 		} else if info.Mode.Recreate {
 			census.Recreate++
-		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified && (!p.Free(info, info.Mode) || info.State == pub.LifecycleStatePreparingUpdate) {
+		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified && (!p.Free(info, info.Mode) ||
+			info.State == pub.LifecycleStatePreparingUpdate) {
 			census.InPlace++
 		}
 		count(&census.Stale, p.OutOfServiceToMend(info))

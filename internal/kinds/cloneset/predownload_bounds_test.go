@@ -10,16 +10,18 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is pulled ahead nevertheless: what would be
-// refused again and again is left out.
+// CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is pulled ahead
+// nevertheless: what would be refused again and again is left out.
 func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 	var secrets []string
 	for i := range 40 {
 		secrets = append(secrets, fmt.Sprintf(`{"name":"s%d"}`, i))
 	}
-	for note, kept := range map[int]bool{pub.MaxPullSandboxBytes - len("appweb") - len("note"): true, pub.MaxPullSandboxBytes - len("appweb") - len("note") + 1: false} {
+	for note, kept := range map[int]bool{pub.MaxPullSandboxBytes - len("appweb") - len("note"): true,
+		pub.MaxPullSandboxBytes - len("appweb") - len("note") + 1: false} {
 		set := makeSet(5)
-		setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"`+strings.Repeat("n", note)+`"}},"spec":{"imagePullSecrets":[`+
+		setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"`+strings.Repeat("n",
+			note)+`"}},"spec":{"imagePullSecrets":[`+
 			strings.Join(secrets, ",")+`],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 		first := planFor(set).NewRevision
 		set.Status.CurrentRevision = first.Name

@@ -48,7 +48,8 @@ func minReady(n int32) func(*appsv1beta1.CloneSet) {
 
 // jobOf is a job of the set in the cache.
 func jobOf(name, hash string, deleted bool) *metav1.PartialObjectMetadata {
-	job := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "job-uid", Labels: map[string]string{"app": "web"}}}
+	job := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "job-uid",
+		Labels: map[string]string{"app": "web"}}}
 	if hash != "" {
 		job.Labels[pub.RevisionHash] = hash
 	}
@@ -94,50 +95,69 @@ func TestPreDownload(t *testing.T) {
 		mark     map[string]any
 		says     string
 	}{
-		"CS-201 the container whose image differs":   {set: to, jobs: []string{job}, mark: mark(created)},
-		"CS-200 a gate is off":                       {set: to, snapshot: noFeature},
-		"CS-200 the kind is not served":              {set: to, snapshot: unserved},
-		"CS-201 nothing differs between revisions":   {set: both(to, current)},
-		"CS-201 an existing job is left":             {set: to, snapshot: with(jobOf(job, hash, false)), mark: mark(created)},
-		"CS-201 paused: the time is used":            {set: both(to, rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })), jobs: []string{job}, mark: mark(created)},
-		"CS-201 a failed write is left alone":        {set: to, snapshot: func(s *Snapshot) { s.PullJobsHeldUntil = planTime.Add(1) }},
-		"CS-096, CS-201 unusable numbers":            {set: both(to, rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = text("x") }))},
-		"CS-204 too few updated pods are ready":      {set: both(to, minReady(2)), updated: 1, says: "when 2 updated pods are ready, 1 is"},
-		"CS-204 enough are":                          {set: both(to, minReady(2)), updated: 2, jobs: []string{job}, mark: mark(created)},
-		"CS-345 50% of five are three, two are not":  {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 2, says: "when 3 updated pods are ready"},
-		"CS-345 50% of five are three, three are":    {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 3, jobs: []string{job}, mark: mark(created)},
-		"CS-345 the field wins over the annotation":  {set: both(to, minReady(1), annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "100%")), updated: 1, jobs: []string{job}, mark: mark(created)},
-		"CS-259 a number there is of v1alpha1 alone": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "4")), jobs: []string{job}, mark: mark(created)},
+		"CS-201 the container whose image differs": {set: to, jobs: []string{job}, mark: mark(created)},
+		"CS-200 a gate is off":                     {set: to, snapshot: noFeature},
+		"CS-200 the kind is not served":            {set: to, snapshot: unserved},
+		"CS-201 nothing differs between revisions": {set: both(to, current)},
+		"CS-201 an existing job is left":           {set: to, snapshot: with(jobOf(job, hash, false)), mark: mark(created)},
+		"CS-201 paused: the time is used": {set: both(to,
+			rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })), jobs: []string{job}, mark: mark(created)},
+		"CS-201 a failed write is left alone": {set: to, snapshot: func(s *Snapshot) { s.PullJobsHeldUntil = planTime.Add(1) }},
+		"CS-096, CS-201 unusable numbers": {set: both(to,
+			rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = text("x") }))},
+		"CS-204 too few updated pods are ready": {set: both(to, minReady(2)), updated: 1, says: "when 2 updated pods are ready, 1 is"},
+		"CS-204 enough are":                     {set: both(to, minReady(2)), updated: 2, jobs: []string{job}, mark: mark(created)},
+		"CS-345 50% of five are three, two are not": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 2,
+			says: "when 3 updated pods are ready"},
+		"CS-345 50% of five are three, three are": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 3,
+			jobs: []string{job}, mark: mark(created)},
+		"CS-345 the field wins over the annotation": {set: both(to, minReady(1), annotated(pub.ImagePreDownloadMinUpdatedReadyPods,
+			"100%")), updated: 1, jobs: []string{job}, mark: mark(created)},
+		"CS-259 a number there is of v1alpha1 alone": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "4")),
+			jobs: []string{job}, mark: mark(created)},
 
-		"CS-205 policy ReCreate":                  {set: both(to, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), mark: mark(ignored), says: "the policy is ReCreate"},
-		"CS-205 no policy is ReCreate":            {set: both(to, policy("")), mark: mark(ignored)},
-		"CS-205 OnDelete":                         {set: both(to, onDelete), mark: mark(ignored), says: "pods are not updated by themselves"},
-		"CS-205 no rollingUpdate":                 {set: both(to, func(set *appsv1beta1.CloneSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }), mark: mark(ignored)},
-		"CS-205 three pods":                       {set: both(to, replicas(3)), mark: mark(ignored), says: "replicas is 3, and images are pulled ahead for more than 3"},
-		"CS-205 four pods":                        {set: both(to, replicas(4)), jobs: []string{job}, mark: mark(created)},
-		"CS-205 all at once":                      {set: both(to, allAtOnce("100%")), mark: mark(ignored), says: "maxUnavailable lets all 5 pods be updated at once"},
-		"CS-205 all at once but for a partition":  {set: both(to, allAtOnce("100%"), partition(1)), jobs: []string{job}, mark: mark(created)},
+		"CS-205 policy ReCreate": {set: both(to, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), mark: mark(ignored),
+			says: "the policy is ReCreate"},
+		"CS-205 no policy is ReCreate": {set: both(to, policy("")), mark: mark(ignored)},
+		"CS-205 OnDelete": {set: both(to, onDelete), mark: mark(ignored),
+			says: "pods are not updated by themselves"},
+		"CS-205 no rollingUpdate": {set: both(to,
+			func(set *appsv1beta1.CloneSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }), mark: mark(ignored)},
+		"CS-205 three pods": {set: both(to, replicas(3)), mark: mark(ignored),
+			says: "replicas is 3, and images are pulled ahead for more than 3"},
+		"CS-205 four pods": {set: both(to, replicas(4)), jobs: []string{job}, mark: mark(created)},
+		"CS-205 all at once": {set: both(to, allAtOnce("100%")), mark: mark(ignored),
+			says: "maxUnavailable lets all 5 pods be updated at once"},
+		"CS-205 all at once but for a partition": {set: both(to, allAtOnce("100%"), partition(1)), jobs: []string{job},
+			mark: mark(created)},
 		"CS-205 rounded down it is one less":      {set: both(to, allAtOnce("90%")), jobs: []string{job}, mark: mark(created)},
 		"CS-205 a container more is not in place": {set: newContainer, mark: mark(ignored), says: "the change cannot be applied in place"},
-		"CS-205 nor for those that insist":        {set: both(newContainer, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)), mark: mark(ignored)},
+		"CS-205 nor for those that insist": {set: both(newContainer, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)),
+			mark: mark(ignored)},
 
-		"CS-206 created once is enough":                      {set: to, labels: map[string]string{created: "true"}},
-		"CS-206 ignored is not said twice":                   {set: both(to, replicas(3)), labels: ignoredOnce},
-		"CS-206 not before all jobs can be there":            {set: to, snapshot: with(jobOf(job, hash, true))},
-		"CS-207 equal revisions end all jobs":                {set: both(to, current), labels: map[string]string{created: "true"}, snapshot: with(jobOf(job, hash, false), jobOf("a", "", false), jobOf("b", "x", false)), ended: []string{"a", "b", job}},
-		"CS-207 those that end already are left":             {set: both(to, current), snapshot: with(jobOf(job, hash, true))},
-		"IMG-191 jobs of another template end":               {set: to, labels: map[string]string{created: "true"}, snapshot: with(jobOf(job, hash, false), jobOf("old", "x", false)), ended: []string{"old"}},
-		"CS-208, CS-352 replicas grew":                       {set: to, labels: ignoredOnce, jobs: []string{job}, mark: map[string]any{created: "true", ignored: nil}},
-		"CS-208, CS-352 ignored holds while a reason does":   {set: both(to, allAtOnce("100%")), labels: ignoredOnce},
-		"CS-208, CS-352 a partition was set":                 {set: both(to, allAtOnce("100%"), partition(2)), labels: ignoredOnce, jobs: []string{job}, mark: map[string]any{created: "true", ignored: nil}},
+		"CS-206 created once is enough":           {set: to, labels: map[string]string{created: "true"}},
+		"CS-206 ignored is not said twice":        {set: both(to, replicas(3)), labels: ignoredOnce},
+		"CS-206 not before all jobs can be there": {set: to, snapshot: with(jobOf(job, hash, true))},
+		"CS-207 equal revisions end all jobs": {set: both(to, current), labels: map[string]string{created: "true"},
+			snapshot: with(jobOf(job, hash, false), jobOf("a", "", false), jobOf("b", "x", false)), ended: []string{"a", "b", job}},
+		"CS-207 those that end already are left": {set: both(to, current), snapshot: with(jobOf(job, hash, true))},
+		"IMG-191 jobs of another template end": {set: to, labels: map[string]string{created: "true"},
+			snapshot: with(jobOf(job, hash, false), jobOf("old", "x", false)), ended: []string{"old"}},
+		"CS-208, CS-352 replicas grew": {set: to, labels: ignoredOnce, jobs: []string{job},
+			mark: map[string]any{created: "true", ignored: nil}},
+		"CS-208, CS-352 ignored holds while a reason does": {set: both(to, allAtOnce("100%")), labels: ignoredOnce},
+		"CS-208, CS-352 a partition was set": {set: both(to, allAtOnce("100%"), partition(2)), labels: ignoredOnce,
+			jobs: []string{job}, mark: map[string]any{created: "true", ignored: nil}},
 		"CS-208, CS-352 what was created is not looked into": {set: both(to, replicas(2)), labels: map[string]string{created: "true"}},
-		"CS-208, CS-352 a revision that comes back is pulled again": {set: two("nginx:1", "agent:1"), jobs: []string{from.Name + "-nginx"}, mark: mark(created),
+		"CS-208, CS-352 a revision that comes back is pulled again": {set: two("nginx:1", "agent:1"), jobs: []string{from.Name + "-nginx"},
+			mark: mark(created),
 			snapshot: func(s *Snapshot) {
 				s.Set.Status.CurrentRevision = stored.Name
 				s.Revisions[0] = from.DeepCopy()
 				s.Revisions[0].Labels[created], s.Revisions[0].Labels[ignored] = "true", "true"
 			}},
-		"CS-201 two containers, in a revision that is not stored yet": {set: two("nginx:3", "agent:3"), mark: mark(created), jobs: []string{"web-*-agent", "web-*-nginx"}},
+		"CS-201 two containers, in a revision that is not stored yet": {set: two("nginx:3", "agent:3"), mark: mark(created),
+			jobs: []string{"web-*-agent", "web-*-nginx"}},
 		"CS-201 images stay": {set: func(set *appsv1beta1.CloneSet) {
 			setTemplate(set, `{"metadata":{"labels":{"app":"web","more":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"},{"name":"agent","image":"agent:1"}]}}`)
 		}},
@@ -261,10 +281,12 @@ func TestPullJobDocument(t *testing.T) {
 	}{
 		"CS-203 a number": {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = number(5) }},
 		"CS-203 text":     {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = text("5") }},
-		"CS-203 what admission did not see goes to the API server as it is": {"5%", func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = text("5%") }},
+		"CS-203 what admission did not see goes to the API server as it is": {"5%",
+			func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = text("5%") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := object(document(t, inPlace(tt.change), inPlace(func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadTimeoutSeconds = &seconds })), "spec")
+			spec := object(document(t, inPlace(tt.change),
+				inPlace(func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadTimeoutSeconds = &seconds })), "spec")
 			if spec["parallelism"] != tt.parallelism || object(spec, "pullPolicy")["timeoutSeconds"] != float64(60) {
 				t.Errorf("parallelism %v, pullPolicy %v", spec["parallelism"], spec["pullPolicy"])
 			}
@@ -275,7 +297,8 @@ func TestPullJobDocument(t *testing.T) {
 // TestPercentageSurvivesConversion: what a v1alpha1 user wrote is what the planner sees (CS-203, CS-254, CS-345).
 func TestPercentageSurvivesConversion(t *testing.T) {
 	alpha := &appsv1alpha1.CloneSet{}
-	alpha.Annotations = map[string]string{pub.ImagePreDownloadMinUpdatedReadyPods: "30%", pub.ImagePreDownloadParallelism: "4", pub.ImagePreDownloadTimeoutSeconds: "60"}
+	alpha.Annotations = map[string]string{pub.ImagePreDownloadMinUpdatedReadyPods: "30%", pub.ImagePreDownloadParallelism: "4",
+		pub.ImagePreDownloadTimeoutSeconds: "60"}
 	alpha.Spec.UpdateStrategy.Type = appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType
 	n := int32(10)
 	alpha.Spec.Replicas = &n
@@ -338,7 +361,8 @@ func (s *simulated) reported(reason string) []string {
 // TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible (CS-201, CS-235 to 237).
 func TestJobsThatCannotBeCreated(t *testing.T) {
 	s := pulling(t, 1)
-	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x", errors.New("gate ImagePullJobGate is off"))}
+	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
+		errors.New("gate ImagePullJobGate is off"))}
 	s.Answer = cluster.answer
 	s.change(both(image("nginx:2"), partition(2)))
 	for range 200 {
@@ -353,7 +377,8 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatalf("the rollout stands still at %d pods", got)
 	}
 	warnings := s.reported("FailedCreateImagePullJob")
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") || !strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") || !strings.Contains(warnings[0],
+		"gate ImagePullJobGate is off") {
 		t.Errorf("events %q", warnings)
 	}
 	if s.marks() != "/" || cluster.attempts != 1 {
@@ -487,7 +512,8 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{true: "true/", false: "/"}[on]; raised != 1 || s.set().Status.UpdateRevision != second || s.marks() != want {
+		if want := map[bool]string{true: "true/", false: "/"}[on]; raised != 1 || s.set().Status.UpdateRevision != second ||
+			s.marks() != want {
 			t.Errorf("raised %d times, marks %s", raised, s.marks())
 		}
 	}
@@ -503,7 +529,8 @@ func TestPreDownloadNarrative(t *testing.T) {
 	marks := func() {
 		for _, object := range n.List("ControllerRevision", false) {
 			r := object.(*appsv1.ControllerRevision)
-			fmt.Fprintf(&n.text, "Revision %s, number %d: created %q, ignored %q\n", r.Name, r.Revision, r.Labels[pub.PreDownloadCreated], r.Labels[pub.PreDownloadIgnored])
+			fmt.Fprintf(&n.text, "Revision %s, number %d: created %q, ignored %q\n", r.Name, r.Revision, r.Labels[pub.PreDownloadCreated],
+				r.Labels[pub.PreDownloadIgnored])
 		}
 		fmt.Fprintf(&n.text, "Jobs %v\n", n.jobs())
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID, node, address and volumes, nor the container
-// that has nothing to change, which runs on.
+// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID, node, address and
+// volumes, nor the container that has nothing to change, which runs on.
 func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	s := atRest(t, makeSet(2, two("nginx:1", "agent:1"), claims("1Gi")), Features{})
 	for i, pod := range s.active() {
@@ -37,7 +37,8 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 		for _, pod := range s.active() {
 			r := rest{UID: pod.UID, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Volumes: pod.Spec.Volumes, Data: s.data()[pod.Name]}
 			for i := range pod.Spec.Containers {
-				if status := pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == pod.Spec.Containers[i].Name })]; status.Name == "agent" {
+				if status := pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses,
+					func(c corev1.ContainerStatus) bool { return c.Name == pod.Spec.Containers[i].Name })]; status.Name == "agent" {
 					r.Agent, r.AgentsSpec = status, pod.Spec.Containers[i]
 				} else {
 					nginx = append(nginx, fmt.Sprintf("%s %s %t", pod.Spec.Containers[i].Image, status.Image, status.Ready))
@@ -66,8 +67,9 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	}
 }
 
-// CS-001: as many pods as are wanted, alike but for their names, with claims of their own or without; what is lost is replaced; a changed template
-// reaches them in place or by recreation, no faster than allowed, in the order asked for, and no more of them than the partition lets.
+// CS-001: as many pods as are wanted, alike but for their names, with claims of their own or without; what is lost is replaced; a
+// changed template reaches them in place or by recreation, no faster than allowed, in the order asked for, and no more of them than
+// the partition lets.
 func TestWhatACloneSetIsFor(t *testing.T) {
 	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
 	for _, how := range []appsv1beta1.CloneSetPodUpdatePolicy{inPlace, reCreate} {

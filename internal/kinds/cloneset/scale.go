@@ -137,9 +137,9 @@ func (p *planner) deletePrepared() bool {
 	return changed
 }
 
-// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready, and if it is available also only
-// while more than these are available. A ready pod inside minReadySeconds is one that users have, although it does not count as
-// available yet (CS-114, CS-132, CS-172).
+// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready, and if it is
+// available also only while more than these are available. A ready pod inside minReadySeconds is one that users have, although it
+// does not count as available yet (CS-114, CS-132, CS-172).
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
@@ -245,8 +245,8 @@ func tooMany(n int) string {
 	return fmt.Sprintf("it is one of %d pods too many", n)
 }
 
-// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and go before
-// the originals that were updated, also if one of these is not available at the moment (CS-103).
+// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are what surge added, and
+// go before the originals that were updated, also if one of these is not available at the moment (CS-103).
 func (p *planner) surged(pod *corev1.Pod) int {
 	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0

@@ -36,7 +36,8 @@ func (r *rolloutRun) odd() {
 		})
 	case 3:
 		r.inPlaceable, r.reclaimed = false, true // the gate RecreatePodWhenChangeVCTInCloneSetGate is on
-		templates := []template.VolumeClaimTemplates{nil, {claimTemplate("data", "1Gi")}, {claimTemplate("data", "2Gi"), claimTemplate("more", "1Gi")}}[n]
+		templates := []template.VolumeClaimTemplates{nil, {claimTemplate("data", "1Gi")}, {claimTemplate("data", "2Gi"),
+			claimTemplate("more", "1Gi")}}[n]
 		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.VolumeClaimTemplates = templates })
 	case 4:
 		r.redirected = true
@@ -48,7 +49,8 @@ func (r *rolloutRun) odd() {
 	case 5:
 		if !only {
 			r.inPlaceable, r.redirected = false, true
-			policy = []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy}[n%2]
+			policy = []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
+				appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy}[n%2]
 			r.change(rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.PodUpdatePolicy = policy }))
 		}
 	case 6: // nobody is to be deleted any more

@@ -76,7 +76,8 @@ func (s podSpec) template(hooked bool) string {
 	}
 	if s.prioritized {
 		for i, priority := range []string{"5", "10"} {
-			barriers[i] = `{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"barrier","key":"p_` + priority + `"}}},`
+			barriers[i] = `{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"barrier","key":"p_` + priority +
+				`"}}},`
 		}
 	}
 	if hooked {
@@ -191,7 +192,8 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 		r.deletions++
 		_, specified := before.GetLabels()[pub.SpecifiedDelete]
 		// A deletion that waited for a hook with markPodNotReady is final (CS-118 (part)).
-		if hook := set.Spec.Lifecycle; hook != nil && hook.PreDelete.MarkPodNotReady && before.GetLabels()[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
+		if hook := set.Spec.Lifecycle; hook != nil && hook.PreDelete.MarkPodNotReady &&
+			before.GetLabels()[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete) {
 			specified = true
 		}
 		if !specified && !r.specified && r.calm && active <= limits.Replicas {
@@ -218,7 +220,8 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 			count(&serving, r.serving(other))
 		}
 		if serving-1 < limits.Replicas-limits.MaxUnavailable {
-			r.fail("deletion of %s leaves %d ready of %d with maxUnavailable %d", pod.Name, serving-1, limits.Replicas, limits.MaxUnavailable)
+			r.fail("deletion of %s leaves %d ready of %d with maxUnavailable %d", pod.Name, serving-1, limits.Replicas,
+				limits.MaxUnavailable)
 		}
 	}
 	if !r.calm || !r.available(pod, set) {
@@ -231,7 +234,8 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 	}
 	if available-1 < limits.Replicas-limits.MaxUnavailable {
-		r.fail("availability: %s of %s leaves %d available of %d with maxUnavailable %d", w.Verb, pod.Name, available-1, limits.Replicas, limits.MaxUnavailable)
+		r.fail("availability: %s of %s leaves %d available of %d with maxUnavailable %d", w.Verb, pod.Name, available-1, limits.Replicas,
+			limits.MaxUnavailable)
 	}
 }
 
@@ -255,7 +259,8 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 	moved := 1
 	for _, pod := range r.active() {
 		_, goes := pod.Labels[pub.SpecifiedDelete]
-		goes = goes || slices.Contains(set.Spec.ScaleStrategy.PodsToDelete, pod.Name) || pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete)
+		goes = goes || slices.Contains(set.Spec.ScaleStrategy.PodsToDelete, pod.Name) ||
+			pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete)
 		if pod.Name != before.Name && pod.Labels[pub.ControllerRevisionHash] == to && !goes {
 			moved++
 		}
@@ -283,7 +288,8 @@ func (r *rolloutRun) kubelet(name string) {
 		}
 		held := readiness.Condition(before, pub.InPlaceUpdateReady)
 		if held == nil || held.Status != corev1.ConditionFalse {
-			r.fail("pod %s was admitted before its container %s was replaced; %s", name, status.Name, before.Annotations[pub.InPlaceUpdateState])
+			r.fail("pod %s was admitted before its container %s was replaced; %s", name, status.Name,
+				before.Annotations[pub.InPlaceUpdateState])
 		}
 	}
 }
@@ -308,7 +314,8 @@ func (r *rolloutRun) operate(pod *corev1.Pod) bool {
 	if !r.hooked || !podplan.Active(pod) {
 		return false
 	}
-	wanted := map[pub.LifecycleStateType]string{pub.LifecycleStatePreparingUpdate: "hook/update", pub.LifecycleStatePreparingDelete: "hook/delete"}
+	wanted := map[pub.LifecycleStateType]string{pub.LifecycleStatePreparingUpdate: "hook/update",
+		pub.LifecycleStatePreparingDelete: "hook/delete"}
 	switch state := pub.LifecycleStateType(pod.Labels[pub.LifecycleState]); state {
 	case pub.LifecycleStatePreparingUpdate, pub.LifecycleStatePreparingDelete:
 		if pod.Labels[wanted[state]] == "" {
@@ -370,15 +377,18 @@ func newRun(seed uint64) *rolloutRun {
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", "1Gi")}
 		set.Spec.ScaleStrategy.EnablePVCReuse = draw.IntN(2) == 0
 	}
-	r.spec = podSpec{image: "nginx:1", agent: "agent:1", note: "a", config: "a", prioritized: draw.IntN(3) == 0, limitsAlone: draw.IntN(3) == 0}
+	r.spec = podSpec{image: "nginx:1", agent: "agent:1", note: "a", config: "a", prioritized: draw.IntN(3) == 0,
+		limitsAlone: draw.IntN(3) == 0}
 	if r.hooked = draw.IntN(4) == 0; r.hooked {
 		set.Spec.Lifecycle = hooks(draw.IntN(2) == 0)
 	}
 	set.Spec.ScaleStrategy.ExcludePreparingDelete = draw.IntN(4) == 0
 	setTemplate(set, r.template())
 	r.calm = draw.IntN(2) == 0
-	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: draw.IntN(5) > 0, ShortHash: draw.IntN(5) == 0,
-		PartitionRollback: draw.IntN(4) == 0, InPlace: inplace.Options{EnvFromMetadata: true, Resize: draw.IntN(4) > 0}, DeferredResize: time.Minute})
+	r.simulated = simulate(seed, set, Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: draw.IntN(5) > 0,
+		ShortHash:         draw.IntN(5) == 0,
+		PartitionRollback: draw.IntN(4) == 0, InPlace: inplace.Options{EnvFromMetadata: true,
+			Resize: draw.IntN(4) > 0}, DeferredResize: time.Minute})
 	r.node.Daemon, r.node.Unfit = draw.IntN(5) > 0, map[string]bool{}
 	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
 	r.BeforeWrite = r.beforeWrite
@@ -603,7 +613,8 @@ func (r *rolloutRun) finish() {
 		if revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], set.Status.UpdateRevision) {
 			updated++
 			if !readiness.Ready(pod) {
-				r.fail("pod %s is not ready at the end: %s %+v", pod.Name, pod.Annotations[pub.InPlaceUpdateState], pod.Status.ContainerStatuses)
+				r.fail("pod %s is not ready at the end: %s %+v", pod.Name, pod.Annotations[pub.InPlaceUpdateState],
+					pod.Status.ContainerStatuses)
 			}
 		}
 		if pod.Labels["tier"] != stored.Labels["tier"] {
@@ -631,10 +642,12 @@ func (r *rolloutRun) finish() {
 			}
 		}
 	}
-	if r.calm && r.inPlaceable && !r.scaled && !r.specified && limits.MaxSurge == 0 && r.deletions > 0 && set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy != appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
+	if r.calm && r.inPlaceable && !r.scaled && !r.specified && limits.MaxSurge == 0 && r.deletions > 0 &&
+		set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy != appsv1beta1.ReCreateCloneSetPodUpdatePolicy {
 		r.fail("%d pods deleted although all changes could be applied in place", r.deletions)
 	}
-	if int(set.Status.UpdatedReplicas) != updated || int(set.Status.Replicas) != limits.Replicas || set.Status.ObservedGeneration != set.Generation {
+	if int(set.Status.UpdatedReplicas) != updated || int(set.Status.Replicas) != limits.Replicas ||
+		set.Status.ObservedGeneration != set.Generation {
 		r.fail("status %+v does not tell the truth: %d updated", set.Status, updated)
 	}
 	for _, c := range set.Status.Conditions {
@@ -651,16 +664,20 @@ func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplat
 	for i, wanted := range stored.Spec.Containers {
 		container, runs := &pod.Spec.Containers[i], r.node.Runs(pod, wanted.Name)
 		if container.Image != wanted.Image {
-			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], container.Image, wanted.Image)
+			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], container.Image,
+				wanted.Image)
 		}
 		if (updated || !r.redirected) && wanted.Resources.Limits.Cpu().Cmp(*container.Resources.Limits.Cpu()) != 0 {
-			r.fail("container %s of pod %s has %s cpu instead of %s", wanted.Name, pod.Name, container.Resources.Limits.Cpu(), wanted.Resources.Limits.Cpu())
+			r.fail("container %s of pod %s has %s cpu instead of %s", wanted.Name, pod.Name, container.Resources.Limits.Cpu(),
+				wanted.Resources.Limits.Cpu())
 		}
 		if !updated {
 			continue // it may have been broken when its turn was over
 		}
-		if runs.Image != wanted.Image || runs.Env != simulation.Environment(pod, container) || runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
-			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"], stored.Annotations[pub.RestartedAt])
+		if runs.Image != wanted.Image || runs.Env != simulation.Environment(pod, container) ||
+			runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
+			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"],
+				stored.Annotations[pub.RestartedAt])
 		}
 	}
 }
@@ -706,8 +723,9 @@ func TestSimulatedRollouts(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays rollouts in which managers go on for a while after others took over from them. Two that count alike may take more pods
-// together than the budget allows; each write is of exactly the version that it was decided for, so that nothing else goes wrong.
+// TestSimulatedZombies plays rollouts in which managers go on for a while after others took over from them. Two that count alike
+// may take more pods together than the budget allows; each write is of exactly the version that it was decided for, so that nothing
+// else goes wrong.
 func TestSimulatedZombies(t *testing.T) {
 	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		r := newRun(seed)

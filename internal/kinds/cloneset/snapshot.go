@@ -37,8 +37,8 @@ type Snapshot struct {
 	Features Features
 }
 
-// lookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one that does not
-// exist any more; one whose kubelet says that it is not ready may still let its pods go.
+// lookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
+// that does not exist any more; one whose kubelet says that it is not ready may still let its pods go.
 func (s *Snapshot) lookAt(name string, node *corev1.Node, exists bool) {
 	if s.NodeLabels == nil {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}

@@ -64,8 +64,10 @@ func (p *planner) available() {
 		return
 	}
 	enough := p.Limits.Replicas - p.Limits.MaxUnavailable
-	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
-		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.Status.AvailableReplicas, "pod"), enough, p.Limits.Replicas,
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue,
+		Reason: "MinimumPodsAvailable",
+		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.Status.AvailableReplicas, "pod"), enough,
+			p.Limits.Replicas,
 			p.Limits.MaxUnavailable)}
 	if int(p.Status.AvailableReplicas) < enough {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
@@ -84,8 +86,10 @@ func (p *planner) progressing() {
 	}
 	replicas := int32(p.replicas())
 	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
-	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue, Reason: progressUpdated,
-		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas, plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue,
+		Reason: progressUpdated,
+		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas, plural.Of(status.ExpectedUpdatedReplicas,
+			"pod"))}
 	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the generation.
 	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
 	switch {

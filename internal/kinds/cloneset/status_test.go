@@ -33,7 +33,8 @@ func podOf(name, revisionName string, options ...func(*corev1.Pod)) *corev1.Pod 
 	pod.Labels = map[string]string{"app": "web", pub.ControllerRevisionHash: revisionName, pub.LifecycleState: "Normal"}
 	pod.Spec.NodeName = "n"
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour))}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour))}}
 	for _, option := range options {
 		option(pod)
 	}
@@ -67,25 +68,43 @@ func TestProgressing(t *testing.T) {
 		want     *appsv1beta1.CloneSetCondition
 		after    time.Duration
 	}{
-		"CS-226 no deadline: no condition":           {func(*appsv1beta1.CloneSet) {}, 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute), nil, 0},
-		"CS-015, CS-226 2147483647 means none":       {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute), nil, 0},
-		"CS-226, CS-227 all updated and available":   {deadline(600), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
-		"CS-226, CS-276 (part) paused":               {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0), 0},
-		"CS-226 all available goes before paused":    {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
-		"CS-226 the partition's share is available":  {both(deadline(600), partition(1)), 1, false, nil, progressing(yes, "ProgressPartitionAvailable", 0, 0), 0},
-		"CS-226 paused goes before the partition":    {both(deadline(600), both(partition(1), paused)), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0), 0},
-		"CS-226, CS-231 under way: back when due":    {deadline(600), 1, false, nil, progressing(yes, "CloneSetUpdated", 0, 0), 10 * minute},
-		"CS-228, CS-231 progress keeps both times":   {deadline(600), 1, false, progressing(yes, "CloneSetUpdated", -minute, -5*minute), progressing(yes, "CloneSetUpdated", -minute, -5*minute), 9 * minute},
-		"CS-228 another reason: its update time":     {deadline(600), 2, false, progressing(yes, "CloneSetUpdated", -minute, -5*minute), progressing(yes, "CloneSetAvailable", 0, -5*minute), 0},
-		"CS-226, CS-278 the deadline passed":         {deadline(60), 2, true, progressing(yes, "CloneSetUpdated", -minute, -minute), progressing(no, "ProgressDeadlineExceeded", 0, 0), 0},
-		"CS-226 just before the deadline":            {deadline(60), 2, true, progressing(yes, "CloneSetUpdated", -minute+time.Second, -minute), progressing(yes, "CloneSetUpdated", -minute+time.Second, -minute), time.Second},
-		"CS-226 exceeded stays":                      {deadline(60), 2, true, progressing(no, "ProgressDeadlineExceeded", -minute, -minute), progressing(no, "ProgressDeadlineExceeded", -minute, -minute), 0},
-		"CS-226 exceeded, then available":            {deadline(60), 2, false, progressing(no, "ProgressDeadlineExceeded", -minute, -minute), progressing(yes, "CloneSetAvailable", 0, 0), 0},
-		"CS-228 time spent paused does not count":    {deadline(60), 2, true, progressing(yes, "CloneSetPaused", -time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
-		"CS-228 nor time at the partition":           {deadline(60), 2, true, progressing(yes, "ProgressPartitionAvailable", -time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
-		"CS-229, CS-351 a new goal restarts it":      {both(deadline(60), changed), 2, true, progressing(yes, "CloneSetUpdated", -time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
-		"CS-229, CS-351 also when it was exceeded":   {both(deadline(60), changed), 2, true, progressing(no, "ProgressDeadlineExceeded", -time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, 0), minute},
-		"CS-228 available, then a pod is lost again": {deadline(60), 2, true, progressing(yes, "CloneSetAvailable", -time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
+		"CS-226 no deadline: no condition": {func(*appsv1beta1.CloneSet) {}, 2, false, progressing(yes, "CloneSetUpdated",
+			-minute, -minute), nil, 0},
+		"CS-015, CS-226 2147483647 means none": {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute,
+			-minute), nil, 0},
+		"CS-226, CS-227 all updated and available": {deadline(600), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
+		"CS-226, CS-276 (part) paused": {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0),
+			0},
+		"CS-226 all available goes before paused": {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0,
+			0), 0},
+		"CS-226 the partition's share is available": {both(deadline(600), partition(1)), 1, false, nil, progressing(yes,
+			"ProgressPartitionAvailable", 0, 0), 0},
+		"CS-226 paused goes before the partition": {both(deadline(600), both(partition(1), paused)), 1, false, nil, progressing(yes,
+			"CloneSetPaused", 0, 0), 0},
+		"CS-226, CS-231 under way: back when due": {deadline(600), 1, false, nil, progressing(yes, "CloneSetUpdated", 0, 0),
+			10 * minute},
+		"CS-228, CS-231 progress keeps both times": {deadline(600), 1, false, progressing(yes, "CloneSetUpdated", -minute, -5*minute),
+			progressing(yes, "CloneSetUpdated", -minute, -5*minute), 9 * minute},
+		"CS-228 another reason: its update time": {deadline(600), 2, false, progressing(yes, "CloneSetUpdated", -minute, -5*minute),
+			progressing(yes, "CloneSetAvailable", 0, -5*minute), 0},
+		"CS-226, CS-278 the deadline passed": {deadline(60), 2, true, progressing(yes, "CloneSetUpdated", -minute, -minute),
+			progressing(no, "ProgressDeadlineExceeded", 0, 0), 0},
+		"CS-226 just before the deadline": {deadline(60), 2, true, progressing(yes, "CloneSetUpdated", -minute+time.Second,
+			-minute), progressing(yes, "CloneSetUpdated", -minute+time.Second, -minute), time.Second},
+		"CS-226 exceeded stays": {deadline(60), 2, true, progressing(no, "ProgressDeadlineExceeded", -minute, -minute),
+			progressing(no, "ProgressDeadlineExceeded", -minute, -minute), 0},
+		"CS-226 exceeded, then available": {deadline(60), 2, false, progressing(no, "ProgressDeadlineExceeded", -minute,
+			-minute), progressing(yes, "CloneSetAvailable", 0, 0), 0},
+		"CS-228 time spent paused does not count": {deadline(60), 2, true, progressing(yes, "CloneSetPaused", -time.Hour, -time.Hour),
+			progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
+		"CS-228 nor time at the partition": {deadline(60), 2, true, progressing(yes, "ProgressPartitionAvailable", -time.Hour,
+			-time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
+		"CS-229, CS-351 a new goal restarts it": {both(deadline(60), changed), 2, true, progressing(yes, "CloneSetUpdated", -time.Hour,
+			-time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
+		"CS-229, CS-351 also when it was exceeded": {both(deadline(60), changed), 2, true, progressing(no, "ProgressDeadlineExceeded",
+			-time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, 0), minute},
+		"CS-228 available, then a pod is lost again": {deadline(60), 2, true, progressing(yes, "CloneSetAvailable", -time.Hour, -time.Hour),
+			progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,14 +154,18 @@ func TestFailedConditions(t *testing.T) {
 		want                    []appsv1beta1.CloneSetCondition
 		changed                 bool
 	}{
-		"no errors":   {nil, nil, nil, "", nil, false},
-		"both fail":   {nil, errors.New("s"), errors.New("u"), "", []appsv1beta1.CloneSetCondition{failed(scale, "s", 0), failed(update, "u", 0)}, true},
-		"still fails": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, errors.New("s"), nil, "", []appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, false},
+		"no errors": {nil, nil, nil, "", nil, false},
+		"both fail": {nil, errors.New("s"), errors.New("u"), "", []appsv1beta1.CloneSetCondition{failed(scale, "s", 0), failed(update,
+			"u", 0)}, true},
+		"still fails": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, errors.New("s"), nil, "",
+			[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, false},
 		"fails otherwise": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, errors.New("t"), nil, "",
 			[]appsv1beta1.CloneSetCondition{failed(scale, "t", -time.Hour)}, true},
-		"succeeds": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour), failed(update, "u", -time.Hour)}, nil, errors.New("u"), "",
+		"succeeds": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour), failed(update, "u", -time.Hour)}, nil, errors.New("u"),
+			"",
 			[]appsv1beta1.CloneSetCondition{failed(update, "u", -time.Hour)}, true},
-		"CS-096, IPU-173 what the plan found wrong": {nil, nil, nil, "bad partition", []appsv1beta1.CloneSetCondition{failed(update, "bad partition", 0)}, true},
+		"CS-096, IPU-173 what the plan found wrong": {nil, nil, nil, "bad partition", []appsv1beta1.CloneSetCondition{failed(update,
+			"bad partition", 0)}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,11 +200,13 @@ func TestCounts(t *testing.T) {
 		want     appsv1beta1.CloneSetStatus
 	}{
 		"inactive pods do not count; ready but not settled is not available": {4, from.Name,
-			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready), podOf("d", from.Name, preparing),
+			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready), podOf("d", from.Name,
+				preparing),
 				podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 4, ReadyReplicas: 3, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
-		"pods that are not active are replaced at once": {4, from.Name, []*corev1.Pod{podOf("a", to.Name), podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
+		"pods that are not active are replaced at once": {4, from.Name, []*corev1.Pod{podOf("a", to.Name), podOf("e", to.Name, failedPod),
+			podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
 		"CS-086 all updated, ready or not: current": {2, from.Name, []*corev1.Pod{podOf("a", to.Name, unready), podOf("b", to.Name)},
@@ -191,7 +216,8 @@ func TestCounts(t *testing.T) {
 			appsv1beta1.CloneSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2, UpdatedReadyReplicas: 2,
 				UpdatedAvailableReplicas: 2, ExpectedUpdatedReplicas: 3, CurrentRevision: from.Name}},
 		"CS-086 the current one is not stored any more": {1, "web-gone", []*corev1.Pod{podOf("a", from.Name)},
-			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, ExpectedUpdatedReplicas: 1, CurrentRevision: to.Name}},
+			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, ExpectedUpdatedReplicas: 1,
+				CurrentRevision: to.Name}},
 		"CS-051 labels in the short style": {1, from.Name, []*corev1.Pod{podOf("a", to.Name[len("web-"):])},
 			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1, CurrentRevision: to.Name}},
@@ -213,7 +239,8 @@ func TestCounts(t *testing.T) {
 	controlled := func(uid types.UID) *corev1.Pod {
 		return podOf("a", to.Name, func(pod *corev1.Pod) {
 			yes := true
-			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"}, {Kind: "CloneSet", UID: uid, Controller: &yes}}
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"}, {Kind: "CloneSet",
+				UID: uid, Controller: &yes}}
 		})
 	}
 	if got := indexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
@@ -277,16 +304,19 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 	}{"no name collides": {to, new(int32(4)), new(int32(4))}, "the first one does": {other, nil, new(int32(1))}} {
 		t.Run(name, func(t *testing.T) {
 			set := makeSet(2, image("nginx:2"))
-			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "a"}}, {Key: "old", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"},
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "a"}}, {Key: "old",
+						Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			set.Generation, set.Status.ObservedGeneration, set.Status.CurrentRevision, set.Status.CollisionCount = 7, 6, from.Name, test.before
 			plan := planFor(set, func(s *Snapshot) {
 				s.Pods, s.Revisions = []*corev1.Pod{podOf("a", from.Name)}, []*appsv1.ControllerRevision{from, test.newest}
 			})
 			want := appsv1beta1.CloneSetStatus{ObservedGeneration: 7, CurrentRevision: from.Name, UpdateRevision: plan.UpdateRevision,
 				CollisionCount: test.after, LabelSelector: "app=web,app in (a,web),!old"}
-			got := appsv1beta1.CloneSetStatus{ObservedGeneration: plan.Status.ObservedGeneration, CurrentRevision: plan.Status.CurrentRevision,
-				UpdateRevision: plan.Status.UpdateRevision, CollisionCount: plan.Status.CollisionCount, LabelSelector: plan.Status.LabelSelector}
+			got := appsv1beta1.CloneSetStatus{ObservedGeneration: plan.Status.ObservedGeneration,
+				CurrentRevision: plan.Status.CurrentRevision,
+				UpdateRevision:  plan.Status.UpdateRevision, CollisionCount: plan.Status.CollisionCount, LabelSelector: plan.Status.LabelSelector}
 			if diff := cmp.Diff(want, got); diff != "" || (plan.UpdateRevision == to.Name) != (test.newest == to) {
 				t.Errorf("update revision %s; %s", plan.UpdateRevision, diff)
 			}

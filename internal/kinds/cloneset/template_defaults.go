@@ -104,16 +104,19 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 	return found
 }
 
-// serverDefaults are the values that API servers give to fields of pod templates, and the empty objects that they write, as JSON. Kubernetes
-// adds none to what exists: every template would get another hash. What is new has fields that our libraries do not know.
+// serverDefaults are the values that API servers give to fields of pod templates, and the empty objects that they write, as JSON.
+// Kubernetes adds none to what exists: every template would get another hash. What is new has fields that our libraries do not
+// know.
 var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.PodTemplateSpec](): {"metadata": {`{}`}},
-	reflect.TypeFor[corev1.PodSpec](): {"dnsPolicy": {`"ClusterFirst"`}, "restartPolicy": {`"Always"`}, "schedulerName": {`"default-scheduler"`},
+	reflect.TypeFor[corev1.PodSpec](): {"dnsPolicy": {`"ClusterFirst"`}, "restartPolicy": {`"Always"`},
+		"schedulerName":   {`"default-scheduler"`},
 		"securityContext": {`{}`}, "terminationGracePeriodSeconds": {`30`}},
 	reflect.TypeFor[corev1.Container](): {"imagePullPolicy": {`"Always"`, `"IfNotPresent"`}, "resources": {`{}`},
 		"terminationMessagePath": {`"/dev/termination-log"`}, "terminationMessagePolicy": {`"File"`}},
-	reflect.TypeFor[corev1.ContainerPort]():                 {"protocol": {`"TCP"`}},
-	reflect.TypeFor[corev1.Probe]():                         {"failureThreshold": {`3`}, "periodSeconds": {`10`}, "successThreshold": {`1`}, "timeoutSeconds": {`1`}},
+	reflect.TypeFor[corev1.ContainerPort](): {"protocol": {`"TCP"`}},
+	reflect.TypeFor[corev1.Probe](): {"failureThreshold": {`3`}, "periodSeconds": {`10`}, "successThreshold": {`1`},
+		"timeoutSeconds": {`1`}},
 	reflect.TypeFor[corev1.HTTPGetAction]():                 {"path": {`"/"`}, "scheme": {`"HTTP"`}},
 	reflect.TypeFor[corev1.GRPCAction]():                    {"service": {`""`}},
 	reflect.TypeFor[corev1.ObjectFieldSelector]():           {"apiVersion": {`"v1"`}},
@@ -131,8 +134,9 @@ var serverDefaults = map[reflect.Type]map[string][]string{
 	reflect.TypeFor[corev1.PersistentVolumeClaimSpec]():     {"resources": {`{}`}, "volumeMode": {`"Filesystem"`}},
 	reflect.TypeFor[corev1.ISCSIVolumeSource]():             {"iscsiInterface": {`"default"`}},
 	reflect.TypeFor[corev1.RBDVolumeSource]():               {"keyring": {`"/etc/ceph/keyring"`}, "pool": {`"rbd"`}, "user": {`"admin"`}},
-	reflect.TypeFor[corev1.AzureDiskVolumeSource]():         {"cachingMode": {`"ReadWrite"`}, "fsType": {`"ext4"`}, "kind": {`"Shared"`}, "readOnly": {`false`}},
-	reflect.TypeFor[corev1.ScaleIOVolumeSource]():           {"fsType": {`"xfs"`}, "storageMode": {`"ThinProvisioned"`}},
+	reflect.TypeFor[corev1.AzureDiskVolumeSource](): {"cachingMode": {`"ReadWrite"`}, "fsType": {`"ext4"`}, "kind": {`"Shared"`},
+		"readOnly": {`false`}},
+	reflect.TypeFor[corev1.ScaleIOVolumeSource](): {"fsType": {`"xfs"`}, "storageMode": {`"ThinProvisioned"`}},
 }
 
 // isDefault tells whether the API server would give the stored value to a field of type t that is left out.
@@ -162,7 +166,8 @@ func pullPolicy(image any) string {
 }
 
 // itemKeys are the fields by which Kubernetes tells the items of a list apart where it is not the name. Other items have their place alone.
-var itemKeys = map[string][]string{"ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"}, "items": {"path"}}
+var itemKeys = map[string][]string{"ports": {"containerPort", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"},
+	"items": {"path"}}
 
 // counterparts returns for each item of a list the one that it is in the stored list, nil if it is new. Of several with one identity, such
 // as a variable that is named twice, the first is the first, the second the second.

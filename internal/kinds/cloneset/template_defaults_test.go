@@ -74,30 +74,39 @@ func TestWhatAnUpdateTakesFromTheStoredTemplateWithoutAnAnswer(t *testing.T) {
 	cases := map[string]struct{ stored, given, want string }{
 		"another image": {`{"spec":{"containers":[{` + app + `,` + defaults + `}],"dnsPolicy":"ClusterFirst"}}`,
 			`{"spec":{"containers":[{"name":"app","image":"app:2"}]}}`,
-			`{"spec":{"containers":[{"name":"app","image":"app:2","imagePullPolicy":"Always",` + defaults + `}],"dnsPolicy":"ClusterFirst"}}`},
+			`{"spec":{"containers":[{"name":"app","image":"app:2","imagePullPolicy":"Always",` + defaults +
+				`}],"dnsPolicy":"ClusterFirst"}}`},
 		"a container before the others": {`{"spec":{"containers":[{` + app + `,` + defaults + `}]}}`,
 			`{"spec":{"containers":[{"name":"new","image":"n"},{` + app + `}]}}`,
 			`{"spec":{"containers":[{"name":"new","image":"n","imagePullPolicy":"Always"},{` + app + `,` + defaults + `}]}}`},
-		"ports in another order, one of them for UDP": {`{"spec":{"containers":[{` + app + `,"ports":[{"containerPort":80,"protocol":"UDP"},{"containerPort":80,"protocol":"TCP"}]}]}}`,
+		"ports in another order, one of them for UDP": {`{"spec":{"containers":[{` + app +
+			`,"ports":[{"containerPort":80,"protocol":"UDP"},{"containerPort":80,"protocol":"TCP"}]}]}}`,
 			`{"spec":{"containers":[{` + app + `,"ports":[{"containerPort":80},{"containerPort":80,"protocol":"UDP"}]}]}}`,
 			`{"spec":{"containers":[{` + app + `,"ports":[{"containerPort":80,"protocol":"TCP"},{"containerPort":80,"protocol":"UDP"}]}]}}`},
-		"a variable that is named twice": {`{"spec":{"containers":[{` + app + `,"env":[{"name":"A","value":"1"},{"name":"A","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}]}]}}`,
+		"a variable that is named twice": {`{"spec":{"containers":[{` + app +
+			`,"env":[{"name":"A","value":"1"},{"name":"A","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}]}]}}`,
 			`{"spec":{"containers":[{` + app + `,"env":[{"name":"A","value":"1"},{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}]}}`,
 			`{"spec":{"containers":[{` + app + `,"env":[{"name":"A","value":"1"},{"name":"A","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}]}]}}`},
-		"what the user took away stays away": {`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{` + app + `,"command":["x"],"livenessProbe":{"exec":{},"timeoutSeconds":1},"env":[{"name":"A"}],"resources":{"limits":{"cpu":"1"}}}],"hostNetwork":true,"nodeSelector":{"a":"b"},"terminationGracePeriodSeconds":60,"volumes":[{"name":"v","emptyDir":{}}]}}`,
+		"what the user took away stays away": {`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{` + app +
+			`,"command":["x"],"livenessProbe":{"exec":{},"timeoutSeconds":1},"env":[{"name":"A"}],"resources":{"limits":{"cpu":"1"}}}],"hostNetwork":true,"nodeSelector":{"a":"b"},"terminationGracePeriodSeconds":60,"volumes":[{"name":"v","emptyDir":{}}]}}`,
 			`{"metadata":{},"spec":{"containers":[{` + app + `}]}}`,
 			`{"metadata":{},"spec":{"containers":[{` + app + `}]}}`},
-		"a volume of another kind": {`{"spec":{"containers":[{` + app + `}],"volumes":[{"name":"v","emptyDir":{}},{"name":"w","secret":{"secretName":"s","defaultMode":420}}]}}`,
+		"a volume of another kind": {`{"spec":{"containers":[{` + app +
+			`}],"volumes":[{"name":"v","emptyDir":{}},{"name":"w","secret":{"secretName":"s","defaultMode":420}}]}}`,
 			`{"spec":{"containers":[{` + app + `}],"volumes":[{"name":"v","secret":{"secretName":"s"}},{"name":"w","secret":{"secretName":"s","defaultMode":256}}]}}`,
 			`{"spec":{"containers":[{` + app + `}],"volumes":[{"name":"v","secret":{"secretName":"s"}},{"name":"w","secret":{"secretName":"s","defaultMode":256}}]}}`},
-		"a default that is stored with another value": {`{"spec":{"containers":[{` + app + `}],"initContainers":[{"name":"i","image":"i:1","imagePullPolicy":"IfNotPresent"},{"name":"j","image":"j:1","imagePullPolicy":"IfNotPresent"}]}}`,
+		"a default that is stored with another value": {`{"spec":{"containers":[{` + app +
+			`}],"initContainers":[{"name":"i","image":"i:1","imagePullPolicy":"IfNotPresent"},{"name":"j","image":"j:1","imagePullPolicy":"IfNotPresent"}]}}`,
 			`{"spec":{"containers":[{` + app + `}],"initContainers":[{"name":"i","image":"i:2"},{"name":"j","image":"j"}]}}`,
 			`{"spec":{"containers":[{` + app + `}],"initContainers":[{"name":"i","image":"i:2","imagePullPolicy":"IfNotPresent"},{"name":"j","image":"j"}]}}`},
-		"defaults of fields that are newer than our libraries": {`{"spec":{"containers":[{` + app + `,"futurePolicy":"Default"}],"future":{"items":[{"name":"x","mode":7}]}}}`,
+		"defaults of fields that are newer than our libraries": {`{"spec":{"containers":[{` + app +
+			`,"futurePolicy":"Default"}],"future":{"items":[{"name":"x","mode":7}]}}}`,
 			`{"spec":{"containers":[{` + app + `}],"future":{"items":[{"name":"y"},{"name":"x"}]}}}`,
 			`{"spec":{"containers":[{` + app + `,"futurePolicy":"Default"}],"future":{"items":[{"name":"y"},{"name":"x","mode":7}]}}}`},
-		"something else than a template": {`{"spec":{"containers":[{` + app + `}]}}`, `{"spec":{"containers":{"name":1},"volumes":"x"}}`, `{"spec":{"containers":{"name":1},"volumes":"x"}}`},
-		"stored without defaults":        {`{"spec":{"containers":[{"name":"app","image":"app:1"}]}}`, `{"spec":{"containers":[{"name":"app","image":"app:2"}]}}`, `{"spec":{"containers":[{"name":"app","image":"app:2"}]}}`},
+		"something else than a template": {`{"spec":{"containers":[{` + app + `}]}}`, `{"spec":{"containers":{"name":1},"volumes":"x"}}`,
+			`{"spec":{"containers":{"name":1},"volumes":"x"}}`},
+		"stored without defaults": {`{"spec":{"containers":[{"name":"app","image":"app:1"}]}}`,
+			`{"spec":{"containers":[{"name":"app","image":"app:2"}]}}`, `{"spec":{"containers":[{"name":"app","image":"app:2"}]}}`},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,8 +118,8 @@ func TestWhatAnUpdateTakesFromTheStoredTemplateWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// CS-014: an object that was created while the API server completed nothing is stored with what we know ourselves. The same manifest applied
-// later makes no revision, and another image is no difference beside the image.
+// CS-014: an object that was created while the API server completed nothing is stored with what we know ourselves. The same
+// manifest applied later makes no revision, and another image is no difference beside the image.
 func TestATemplateStoredWithoutDefaultsDoesNotGainThemLater(t *testing.T) {
 	const manifest = `{"spec":{"containers":[{"name":"app","image":"app:1","ports":[{"containerPort":80}]},{"name":"b","image":"b:1"}]}}`
 	stored := templateAfter(t, "", manifest, noAnswer)

@@ -28,7 +28,8 @@ func TestOrdersOfUpdateHaveFewTerms(t *testing.T) {
 		if errs := Validate(of(200), nil, inplace.Options{}); len(errs) > 0 {
 			t.Errorf("200: %v", errs)
 		}
-		if got := summary(Validate(of(201), nil, inplace.Options{})); len(got) != 1 || !strings.HasPrefix(got[0], "TooMany spec.updateStrategy.rollingUpdate.") {
+		if got := summary(Validate(of(201), nil, inplace.Options{})); len(got) != 1 || !strings.HasPrefix(got[0],
+			"TooMany spec.updateStrategy.rollingUpdate.") {
 			t.Errorf("201: %v", got)
 		}
 		if errs := Validate(of(201), of(201), inplace.Options{}); len(errs) > 0 {

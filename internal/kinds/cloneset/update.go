@@ -67,8 +67,9 @@ func (p *planner) above() int {
 	return max(n, 0)
 }
 
-// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one of the moves, but not where a pod
-// above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other if it never comes up.
+// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one of the moves, but not
+// where a pod above the replicas stands in for it already. That one is to be moved instead; else the two would wait for each other
+// if it never comes up.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
 	for _, info := range p.Members {
@@ -86,8 +87,10 @@ func (p *planner) sayPartition() {
 		}
 	}
 	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
-		p.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off", p.Limits.Partition,
-			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"), plural.Form(more, "it stays", "they stay"))
+		p.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
+			p.Limits.Partition,
+			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"), plural.Form(more, "it stays",
+				"they stay"))
 	}
 }
 
@@ -104,8 +107,8 @@ func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about those that are
-// specified for deletion.
+// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling has decided about
+// those that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
 	for _, info := range p.Members {
@@ -142,8 +145,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	return sorted
 }
 
-// byRefusal puts what the API server refused to change after everything else, and of that what was refused last at the end: one object that a
-// policy protects must not hold up the others for ever.
+// byRefusal puts what the API server refused to change after everything else, and of that what was refused last at the end: one
+// object that a policy protects must not hold up the others for ever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
 
 func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
@@ -156,7 +159,8 @@ func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 
 func (p *planner) partitionWords() string {
 	if p.Limits.Partition > 0 {
-		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"), plural.Form(p.Limits.Partition, "its", "their"))
+		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"), plural.Form(p.Limits.Partition, "its",
+			"their"))
 	}
 	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
 }

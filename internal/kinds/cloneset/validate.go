@@ -64,8 +64,8 @@ func Validate(updated, old *Written, qualifies inplace.Options) field.ErrorList 
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// newErrors are the errors that were none before. Where in a list an item is does not matter, since others may have come before it; how often
-// it is wrong does.
+// newErrors are the errors that were none before. Where in a list an item is does not matter, since others may have come before it;
+// how often it is wrong does.
 func newErrors(errs, before field.ErrorList) field.ErrorList {
 	likeness := func(err *field.Error) string {
 		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
@@ -93,7 +93,8 @@ func validateName(name string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, message)) // CS-020
 	}
 	if len(name) > maxNameLength {
-		errs = append(errs, field.Invalid(path, name, fmt.Sprintf("must be no more than %d characters, so that pods can be named after it", maxNameLength)))
+		errs = append(errs, field.Invalid(path, name, fmt.Sprintf("must be no more than %d characters, so that pods can be named after it",
+			maxNameLength)))
 	}
 	return errs
 }
@@ -102,7 +103,8 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
-		errs = append(errs, field.Forbidden(path, "updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed")) // CS-032
+		// CS-032
+		errs = append(errs, field.Forbidden(path, "updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
 	}
 	rolling := updated.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy ||
@@ -115,7 +117,8 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 		return append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may change only if the change can be applied in place: %v", err)))
 	}
 	for _, blocker := range blockers {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s", blocker.Path, blocker.Rule)))
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s", blocker.Path,
+			blocker.Rule)))
 	}
 	return errs
 }
@@ -132,7 +135,8 @@ func validate(w *Written) field.ErrorList {
 	if deadline, at := spec.ProgressDeadlineSeconds, path.Child("progressDeadlineSeconds"); deadline != nil {
 		errs = append(errs, notNegative(deadline, at)...) // CS-030
 		if *deadline >= 0 && *deadline != math.MaxInt32 && *deadline <= spec.MinReadySeconds {
-			errs = append(errs, field.Invalid(at, *deadline, fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
+			errs = append(errs, field.Invalid(at, *deadline,
+				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
 		}
 	}
 	return errs
@@ -154,7 +158,8 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in CloneSet is not supported: its pods do not end; remove it"))
+		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"),
+			"activeDeadlineSeconds in CloneSet is not supported: its pods do not end; remove it"))
 	}
 	errs = append(errs, validateImages(template.Spec.InitContainers, pod.Child("initContainers"))...)
 	errs = append(errs, validateImages(template.Spec.Containers, pod.Child("containers"))...)
@@ -164,7 +169,8 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 		return append(errs, field.Required(at, "it says by labels which pods are those of the CloneSet, and must match those of the template"))
 	}
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
-		return append(errs, field.Invalid(at, spec.Selector, "an empty selector is invalid for a CloneSet: it would match every pod; name at least one label of the template"))
+		return append(errs, field.Invalid(at, spec.Selector,
+			"an empty selector is invalid for a CloneSet: it would match every pod; name at least one label of the template"))
 	}
 	malformed := metavalidation.ValidateLabelSelector(spec.Selector, metavalidation.LabelSelectorValidationOptions{}, at)
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
@@ -175,7 +181,8 @@ func validateTemplate(spec *appsv1beta1.CloneSetSpec, path *field.Path) field.Er
 		return append(errs, malformed...)
 	}
 	if decodeErr == nil && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels, "selector does not match template labels: they must have what spec.selector asks for"))
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
+			"selector does not match template labels: they must have what spec.selector asks for"))
 	}
 	return errs
 }
@@ -215,7 +222,9 @@ func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path
 		case seen[name]:
 			errs = append(errs, field.Duplicate(at, name))
 		case len(name)+len("-")+len(set) > maxNameLength:
-			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("must be no more than %d characters, so that claims can be named after it and the CloneSet", max(maxNameLength-len("-")-len(set), 0))))
+			errs = append(errs, field.Invalid(at, name,
+				fmt.Sprintf("must be no more than %d characters, so that claims can be named after it and the CloneSet",
+					max(maxNameLength-len("-")-len(set), 0))))
 		}
 		seen[name] = true
 	}
@@ -227,7 +236,8 @@ func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) f
 	seen := map[string]bool{}
 	for i, name := range scale.PodsToDelete {
 		if seen[name] {
-			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once")) // CS-029
+			// CS-029
+			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once"))
 		}
 		seen[name] = true
 	}
@@ -257,7 +267,8 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 			case "", appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 				appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy:
 			default:
-				errs = append(errs, field.Invalid(path.Child("podUpdatePolicy"), policy, "must be ReCreate, InPlaceIfPossible or InPlaceOnly"))
+				errs = append(errs, field.Invalid(path.Child("podUpdatePolicy"), policy,
+					"must be ReCreate, InPlaceIfPossible or InPlaceOnly"))
 			}
 		}
 	}
@@ -265,7 +276,8 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, validateAmount(rolling.Partition, path.Child("partition"))...) // CS-025
-	pace := append(validateAmount(rolling.MaxUnavailable, path.Child("maxUnavailable")), validateAmount(rolling.MaxSurge, path.Child("maxSurge"))...)
+	pace := append(validateAmount(rolling.MaxUnavailable, path.Child("maxUnavailable")), validateAmount(rolling.MaxSurge,
+		path.Child("maxSurge"))...)
 	errs = append(errs, pace...)
 	if len(pace) == 0 {
 		errs = append(errs, validatePace(w.set.Spec.Replicas, rolling, path)...)
@@ -298,10 +310,12 @@ func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStr
 	u, _ := rollout.Scaled(unavailable, total, true)
 	s, _ := rollout.Scaled(surge, total, true)
 	if total > 0 && u < 1 && s < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(), "must not be 0 while maxSurge is 0 too: no pod could ever be updated"))
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(),
+			"must not be 0 while maxSurge is 0 too: no pod could ever be updated"))
 	}
 	if any, _ := rollout.Scaled(surge, 100, true); any > 0 && rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
-		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(), "must be 0 under InPlaceOnly, which never creates pods for an update"))
+		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(),
+			"must be 0 under InPlaceOnly, which never creates pods for an update"))
 	}
 	return errs
 }
@@ -337,11 +351,13 @@ func validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) fi
 			errs = append(errs, field.Required(selector, "an empty selector would match every pod"))
 			continue
 		}
-		errs = append(errs, metavalidation.ValidateLabelSelector(&term.MatchSelector, metavalidation.LabelSelectorValidationOptions{}, selector)...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(&term.MatchSelector, metavalidation.LabelSelectorValidationOptions{},
+			selector)...)
 	}
 	for i, term := range priority.OrderPriority {
 		if term.OrderedKey == "" {
-			errs = append(errs, field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"), "it is the label whose value orders the pods"))
+			errs = append(errs, field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"),
+				"it is the label whose value orders the pods"))
 		}
 	}
 	return errs
@@ -382,7 +398,8 @@ func validateInPlace(strategy *pub.InPlaceUpdateStrategy, path *field.Path) fiel
 	if value := strategy.ImagePreDownloadParallelism; value != nil {
 		number := intstr.Parse(value.String())
 		if number.Type != intstr.Int || number.IntVal < 0 || strings.HasPrefix(value.StrVal, "+") {
-			errs = append(errs, field.Invalid(path.Child("imagePreDownloadParallelism"), value.String(), "must be an integer not below 0; percentages are not possible"))
+			errs = append(errs, field.Invalid(path.Child("imagePreDownloadParallelism"), value.String(),
+				"must be an integer not below 0; percentages are not possible"))
 		}
 	}
 	return errs
@@ -398,8 +415,8 @@ func notNegative(value *int32, path *field.Path) field.ErrorList {
 // looked is how many names of podsToDelete are looked up while their writer waits.
 const looked = 50
 
-// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of the first of a long list. lookup
-// returns the pod, or nil if there is none.
+// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of the first of a long
+// list. lookup returns the pod, or nil if there is none.
 func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name string) *corev1.Pod) []string {
 	known := map[string]bool{}
 	if old != nil {
@@ -414,7 +431,8 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			continue
 		}
 		if asked++; asked > looked {
-			return append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up", looked))
+			return append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up",
+				looked))
 		}
 		reason := ""
 		pod := lookup(name)

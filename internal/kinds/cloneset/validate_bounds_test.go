@@ -27,8 +27,9 @@ func TestValidateAtItsBounds(t *testing.T) {
 		members string
 		want    []string
 	}{
-		"the longest name":                 {`{"metadata":{"name":"` + strings.Repeat("a", maxNameLength) + `"}}`, nil},
-		"one character more":               {`{"metadata":{"name":"` + strings.Repeat("a", maxNameLength+1) + `"}}`, []string{"Invalid metadata.name"}},
+		"the longest name": {`{"metadata":{"name":"` + strings.Repeat("a", maxNameLength) + `"}}`, nil},
+		"one character more": {`{"metadata":{"name":"` + strings.Repeat("a", maxNameLength+1) + `"}}`,
+			[]string{"Invalid metadata.name"}},
 		"a deadline of no time":            {`{"progressDeadlineSeconds":0}`, []string{"Invalid spec.progressDeadlineSeconds"}},
 		"a negative deadline":              {`{"progressDeadlineSeconds":-1}`, []string{"Invalid spec.progressDeadlineSeconds"}},
 		"labels and expressions":           {`{"selector":{"matchLabels":{"app":"shop"},"matchExpressions":[{"key":"app","operator":"Exists"}]}}`, nil},
@@ -41,12 +42,15 @@ func TestValidateAtItsBounds(t *testing.T) {
 		"the largest weight":               {weight("100", a), nil},
 		"a negative weight":                {weight("-1", a), []string{"Invalid " + weights}},
 		"a weight that is too large":       {weight("101", a), []string{"Invalid " + weights}},
-		"by labels and expressions":        {weight("1", `{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"Exists"}]}`), nil},
-		"an order alone":                   {priority(`"orderPriority":[{"orderedKey":"a"}]`), nil},
-		"scale down":                       {`{"updateStrategy":{"inPlaceUpdateStrategy":{"imagePreDownloadParallelism":0}}}`, nil},
-		"less than none":                   {`{"updateStrategy":{"inPlaceUpdateStrategy":{"imagePreDownloadParallelism":-1}}}`, []string{"Invalid spec.updateStrategy.inPlaceUpdateStrategy.imagePreDownloadParallelism"}},
+		"by labels and expressions": {weight("1", `{"matchLabels":{"a":"b"},"matchExpressions":[{"key":"a","operator":"Exists"}]}`),
+			nil},
+		"an order alone": {priority(`"orderPriority":[{"orderedKey":"a"}]`), nil},
+		"scale down":     {`{"updateStrategy":{"inPlaceUpdateStrategy":{"imagePreDownloadParallelism":0}}}`, nil},
+		"less than none": {`{"updateStrategy":{"inPlaceUpdateStrategy":{"imagePreDownloadParallelism":-1}}}`,
+			[]string{"Invalid spec.updateStrategy.inPlaceUpdateStrategy.imagePreDownloadParallelism"}},
 	} {
-		if diff := cmp.Diff(append([]string{}, tt.want...), summary(Validate(written(t, "v1alpha1", tt.members), nil, inplace.Options{}))); diff != "" {
+		if diff := cmp.Diff(append([]string{}, tt.want...), summary(Validate(written(t, "v1alpha1", tt.members), nil,
+			inplace.Options{}))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

@@ -16,8 +16,10 @@ func TestBothVersionsPlanTheSame(t *testing.T) {
 	const template = `"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"future":1,"containers":[{"name":"nginx","image":"nginx:1"}]}}`
 	alpha, beta := &appsv1alpha1.CloneSet{}, &appsv1beta1.CloneSet{}
 	for document, into := range map[string]any{
-		`{"metadata":{"name":"web"},"spec":{` + template + `,"updateStrategy":{"type":"InPlaceIfPossible","inPlaceUpdateStrategy":{"gracePeriodSeconds":9}}}}`:                                                     alpha,
-		`{"metadata":{"name":"web"},"spec":{` + template + `,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"podUpdatePolicy":"InPlaceIfPossible","inPlaceUpdateStrategy":{"gracePeriodSeconds":9}}}}}`: beta,
+		`{"metadata":{"name":"web"},"spec":{` + template +
+			`,"updateStrategy":{"type":"InPlaceIfPossible","inPlaceUpdateStrategy":{"gracePeriodSeconds":9}}}}`: alpha,
+		`{"metadata":{"name":"web"},"spec":{` + template +
+			`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"podUpdatePolicy":"InPlaceIfPossible","inPlaceUpdateStrategy":{"gracePeriodSeconds":9}}}}}`: beta,
 	} {
 		if err := json.Unmarshal([]byte(document), into); err != nil {
 			t.Fatal(err)

@@ -29,14 +29,15 @@ func waitingEvents(s *simulated, during time.Duration) []string {
 	return told
 }
 
-// OPS-099: a rollout to an image that does not exist said nothing for as long as one liked. It is told after 30 s, with the pods and their own
-// reasons, and every ten minutes.
+// OPS-099: a rollout to an image that does not exist said nothing for as long as one liked. It is told after 30 s, with the pods
+// and their own reasons, and every ten minutes.
 func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	s := atRest(t, makeSet(3), Features{})
 	s.node.Digests["nginx:bad"] = ""
 	s.change(image("nginx:bad"))
 	told := waitingEvents(s, 25*time.Minute)
-	if len(told) != 3 || !strings.HasPrefix(told[0], "Warning RolloutWaiting UpdatedPodsUnavailable: ") || !strings.Contains(told[0], "ErrImagePull") ||
+	if len(told) != 3 || !strings.HasPrefix(told[0], "Warning RolloutWaiting UpdatedPodsUnavailable: ") || !strings.Contains(told[0],
+		"ErrImagePull") ||
 		strings.Count(told[0], "pod web-") != 1 {
 		t.Errorf("%d times in 25 minutes: %q", len(told), told)
 	}
@@ -46,7 +47,8 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	}
 }
 
-// OPS-099: a single pod whose new image does not exist waits for nobody, and is told likewise. One that crashes when all is done is no rollout.
+// OPS-099: a single pod whose new image does not exist waits for nobody, and is told likewise. One that crashes when all is done is
+// no rollout.
 func TestASetOfOnePodIsTold(t *testing.T) {
 	s := atRest(t, makeSet(1), Features{})
 	s.node.Digests["nginx:bad"] = ""
@@ -62,12 +64,14 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 		t.Errorf("told of a pod that is down long after its rollout: %q", told)
 	}
 	s.change(image("nginx:bad"))
-	if told := waitingEvents(s, time.Minute); len(told) != 1 || !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") || !strings.Contains(told[0], "ErrImagePull") {
+	if told := waitingEvents(s, time.Minute); len(told) != 1 || !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") ||
+		!strings.Contains(told[0], "ErrImagePull") {
 		t.Errorf("%q", told)
 	}
 }
 
-// OPS-099: what the user asked for is no news: Paused, Partition, OnDelete, grace and minReadySeconds. What the user's operators do not do is.
+// OPS-099: what the user asked for is no news: Paused, Partition, OnDelete, grace and minReadySeconds. What the user's operators do
+// not do is.
 func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 	hooked := func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"hook": "on"}}}
@@ -81,7 +85,8 @@ func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 		change func(*appsv1beta1.CloneSet)
 		want   string
 	}{
-		"paused":    {makeSet(3), both(image("nginx:2"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Paused = true })), ""},
+		"paused": {makeSet(3), both(image("nginx:2"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Paused = true })),
+			""},
 		"partition": {makeSet(3, partition(3)), image("nginx:2"), ""},
 		"on delete": {makeSet(3), both(image("nginx:2"), func(set *appsv1beta1.CloneSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
@@ -97,7 +102,8 @@ func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 			s := atRest(t, test.set, Features{})
 			s.change(test.change)
 			told := waitingEvents(s, 9*time.Minute)
-			if test.want == "" && len(told) > 0 || test.want != "" && (len(told) != 1 || !strings.Contains(told[0], "RolloutWaiting "+test.want)) {
+			if test.want == "" && len(told) > 0 || test.want != "" && (len(told) != 1 || !strings.Contains(told[0],
+				"RolloutWaiting "+test.want)) {
 				t.Errorf("want %q, told %q", test.want, told)
 			}
 		})

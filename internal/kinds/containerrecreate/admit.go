@@ -112,9 +112,9 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// Accept returns the JSON patch that admission makes of a new request (CRR-011, CRR-033 to CRR-035): defaults, and which pod it is for. The webhook
-// answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in later, by Fill. hasLabels says
-// whether the document has labels; the request is its typed view.
+// Accept returns the JSON patch that admission makes of a new request (CRR-011, CRR-033 to CRR-035): defaults, and which pod it is
+// for. The webhook answers whoever reaches its port, so the answer tells nothing of the pod but its UID; the rest is filled in
+// later, by Fill. hasLabels says whether the document has labels; the request is its typed view.
 func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) ([]jsonpatch.Operation, *Refusal) {
 	var wrong faults
 	for i := range request.Spec.Containers {
@@ -155,7 +155,8 @@ func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 }
 
 // Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011, CRR-035 to CRR-040).
-func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
+func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
+	nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	filled := request.DeepCopy()
 	var patch []jsonpatch.Operation
 	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }
@@ -184,7 +185,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLa
 			continue
 		}
 		at := fmt.Sprintf("/spec/containers/%d", i)
-		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID, RestartCount: status.RestartCount}
+		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID,
+			RestartCount: status.RestartCount}
 		add(at+"/statusContext", c.StatusContext)
 		hook := preStop(container)
 		if hook == nil {
@@ -203,8 +205,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLa
 	return filled, patch, nil
 }
 
-// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read from the API server, and nothing else of
-// what users may not change. It does not matter then who makes it.
+// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read from the API server,
+// and nothing else of what users may not change. It does not matter then who makes it.
 func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) bool {
 	if pod == nil || !Unfilled(old) || pod.UID != restart.PodUID(old) || restart.PodUID(updated) != restart.PodUID(old) {
 		return false
@@ -233,7 +235,8 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, status *co
 	s := slices.IndexFunc(statuses, ofName)
 	switch {
 	case s < 0:
-		return nil, nil, fmt.Sprintf("not found %s containerStatus in Pod Status: kubelet has not reported of it yet, try again later", name)
+		return nil, nil, fmt.Sprintf("not found %s containerStatus in Pod Status: kubelet has not reported of it yet, try again later",
+			name)
 	case statuses[s].ContainerID == "":
 		return nil, nil, fmt.Sprintf("no containerID in %s containerStatus, maybe the container has not been initialized: try again when it runs", name)
 	}

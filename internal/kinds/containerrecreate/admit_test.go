@@ -19,14 +19,16 @@ import (
 // asked is a new request for app and proxy, as a user writes it.
 func asked(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart"},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}, {Name: "proxy"}}}}
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7",
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}, {Name: "proxy"}}}}
 	for _, change := range changes {
 		change(r)
 	}
 	return r
 }
 
-// CRR-022 to CRR-026 (part), CRR-031 (part), CRR-032 (part): what is wrong with a request is told, each by itself, and what is just allowed is not.
+// CRR-022 to CRR-026 (part), CRR-031 (part), CRR-032 (part): what is wrong with a request is told, each by itself, and what is just
+// allowed is not.
 func TestCheck(t *testing.T) {
 	type request = *appsv1beta1.ContainerRecreateRequest
 	strategy := func(s appsv1beta1.ContainerRecreateRequestStrategy) func(request) {
@@ -39,22 +41,31 @@ func TestCheck(t *testing.T) {
 		change func(request)
 		want   string // empty: it is accepted
 	}{
-		"as it is":               {func(request) {}, ""},
-		"no pod":                 {func(r request) { r.Spec.PodName = "" }, "spec.podName"},
-		"no containers":          {func(r request) { r.Spec.Containers = nil }, "spec.containers list"},
-		"the shortest deadline":  {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(3)) }, ""},
-		"a shorter one":          {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(2)) }, "can not be less than 3s, it is 2"},
-		"no time to live":        {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }, ""},
-		"less than that":         {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(-1)) }, "spec.ttlSecondsAfterFinished must be non-negative integer, it is -1"},
-		"an empty strategy":      {strategy(appsv1beta1.ContainerRecreateRequestStrategy{}), ""},
-		"all zero":               {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(0)), UnreadyGracePeriodSeconds: ptr(int64(0)), FailurePolicy: "Ignore"}), ""},
-		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(-1))}), "spec.strategy.terminationGracePeriodSeconds"},
-		"a negative grace":       {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: ptr(int64(-1))}), "spec.strategy.unreadyGracePeriodSeconds"},
-		"a negative start":       {strategy(appsv1beta1.ContainerRecreateRequestStrategy{MinStartedSeconds: -1}), "spec.strategy.minStartedSeconds"},
-		"another policy":         {strategy(appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: "Retry"}), `unknown failurePolicy "Retry"`},
-		"one twice":              {func(r request) { r.Spec.Containers[1].Name = "app" }, "spec.containers[1]: can not recreate app multi times"},
-		"a hook":                 {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.PreStop = &appsv1beta1.ProbeHandler{} }), "spec.containers[0]: preStop, ports and statusContext"},
-		"ports":                  {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.Ports = []corev1.ContainerPort{} }), "read-only"},
+		"as it is":              {func(request) {}, ""},
+		"no pod":                {func(r request) { r.Spec.PodName = "" }, "spec.podName"},
+		"no containers":         {func(r request) { r.Spec.Containers = nil }, "spec.containers list"},
+		"the shortest deadline": {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(3)) }, ""},
+		"a shorter one":         {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(2)) }, "can not be less than 3s, it is 2"},
+		"no time to live":       {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }, ""},
+		"less than that": {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(-1)) },
+			"spec.ttlSecondsAfterFinished must be non-negative integer, it is -1"},
+		"an empty strategy": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{}), ""},
+		"all zero": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(0)),
+			UnreadyGracePeriodSeconds: ptr(int64(0)), FailurePolicy: "Ignore"}), ""},
+		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(-1))}),
+			"spec.strategy.terminationGracePeriodSeconds"},
+		"a negative grace": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: ptr(int64(-1))}),
+			"spec.strategy.unreadyGracePeriodSeconds"},
+		"a negative start": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{MinStartedSeconds: -1}),
+			"spec.strategy.minStartedSeconds"},
+		"another policy": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: "Retry"}),
+			`unknown failurePolicy "Retry"`},
+		"one twice": {func(r request) { r.Spec.Containers[1].Name = "app" },
+			"spec.containers[1]: can not recreate app multi times"},
+		"a hook": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.PreStop = &appsv1beta1.ProbeHandler{} }),
+			"spec.containers[0]: preStop, ports and statusContext"},
+		"ports": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) { c.Ports = []corev1.ContainerPort{} }),
+			"read-only"},
 		"a status": {first(func(c *appsv1beta1.ContainerRecreateRequestContainer) {
 			c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{}
 		}), "read-only"},
@@ -62,7 +73,8 @@ func TestCheck(t *testing.T) {
 		switch refusal := Check(asked(tt.change)); {
 		case tt.want == "" && refusal != nil:
 			t.Errorf("%s: %s", name, refusal.Message)
-		case tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || strings.Contains(refusal.Message, ";") || refusal.Code != http.StatusBadRequest):
+		case tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || strings.Contains(refusal.Message, ";") ||
+			refusal.Code != http.StatusBadRequest):
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
@@ -71,7 +83,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("two mistakes: %+v", two)
 	}
 	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
-	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) || Both(one, nil) != one || Both(nil, other) != other || Both(nil, nil) != nil {
+	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) || Both(one, nil) != one || Both(nil, other) != other ||
+		Both(nil, nil) != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -99,7 +112,8 @@ func TestCheckPod(t *testing.T) {
 		"sidecars ended on no node":   {web(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
 		"with nothing but conditions": {web(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
 	} {
-		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want)) {
+		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
+			!strings.Contains(refusal.Message, tt.want)) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
@@ -164,15 +178,19 @@ func TestAccept(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"there":                           {specified(), ""},
-		"not there":                       {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" }), "spec.containers[0]: container app not found in Pod web-7"},
-		"without a status":                {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Name = "other" }), "not found app containerStatus"},
-		"without an ID":                   {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].ContainerID = "" }), "no containerID in app containerStatus"},
+		"there": {specified(), ""},
+		"not there": {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" }),
+			"spec.containers[0]: container app not found in Pod web-7"},
+		"without a status": {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Name = "other" }),
+			"not found app containerStatus"},
+		"without an ID": {specified(func(p *corev1.Pod) { p.Status.ContainerStatuses[1].ContainerID = "" }),
+			"no containerID in app containerStatus"},
 		"an init container that runs on":  {specified(initial(&always)), ""},
 		"one that ends":                   {specified(initial(nil)), "is an init container that does not run on"},
 		"one that is never started again": {specified(initial(&never)), "is an init container that does not run on"},
 	} {
-		if _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want)) {
+		if _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
+			!strings.Contains(refusal.Message, tt.want)) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
@@ -180,7 +198,8 @@ func TestAccept(t *testing.T) {
 
 // specified is the pod with its containers in its spec.
 func specified(changes ...func(*corev1.Pod)) *corev1.Pod {
-	return web(append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "app"}} }}, changes...)...)
+	return web(append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "app"}} }},
+		changes...)...)
 }
 
 // CRR-035 to CRR-040 (part): the facts about the pod that the system fills in.
@@ -205,18 +224,24 @@ func TestFill(t *testing.T) {
 		labels map[string]string
 		want   []string
 	}{
-		"no hook":           {specified(), nil, append(base[:2:2], context)},
-		"a lifecycle alone": {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{} }), nil, append(base[:2:2], context)},
-		"a hook that waits": {specified(hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}})), nil, append(base[:2:2], context)},
-		"a command":         {specified(hook(run)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"exec":{"command":["stop"]}}`)},
-		"HTTP":              {specified(hook(http)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"httpGet":{"path":"/stop","port":0}}`, ports)},
-		"TCP":               {specified(hook(tcp)), nil, append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`, ports)},
+		"no hook": {specified(), nil, append(base[:2:2], context)},
+		"a lifecycle alone": {specified(func(p *corev1.Pod) { p.Spec.Containers[1].Lifecycle = &corev1.Lifecycle{} }), nil,
+			append(base[:2:2], context)},
+		"a hook that waits": {specified(hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}})), nil, append(base[:2:2],
+			context)},
+		"a command": {specified(hook(run)), nil, append(base[:2:2], context,
+			`add /spec/containers/0/preStop {"exec":{"command":["stop"]}}`)},
+		"HTTP": {specified(hook(http)), nil, append(base[:2:2], context,
+			`add /spec/containers/0/preStop {"httpGet":{"path":"/stop","port":0}}`, ports)},
+		"TCP": {specified(hook(tcp)), nil, append(base[:2:2], context,
+			`add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`, ports)},
 		"TCP without ports": {specified(hook(tcp), func(p *corev1.Pod) { p.Spec.Containers[1].Ports = []corev1.ContainerPort{} }), nil,
 			append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`)},
 		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil,
 			append(base[:2:2], `add /spec/strategy/terminationGracePeriodSeconds 7`, context)},
-		"a virtual node": {specified(), map[string]string{pub.NodeType: pub.VirtualNode}, append(base[:1:1], `add /metadata/labels/type "virtual-kubelet"`, base[1], context)},
-		"another type":   {specified(), map[string]string{pub.NodeType: "x"}, append(base[:2:2], context)},
+		"a virtual node": {specified(), map[string]string{pub.NodeType: pub.VirtualNode}, append(base[:1:1],
+			`add /metadata/labels/type "virtual-kubelet"`, base[1], context)},
+		"another type": {specified(), map[string]string{pub.NodeType: "x"}, append(base[:2:2], context)},
 	} {
 		filled, patch, refusal := Fill(app, tt.pod, tt.labels)
 		if refusal != nil {
@@ -240,13 +265,15 @@ func TestFill(t *testing.T) {
 		}
 	}
 	filled, _, _ := Fill(app, specified(), nil)
-	if Fills(filled, app, nil, nil) || Fills(filled, filled, specified(), nil) || Fills(filled, app, specified(func(p *corev1.Pod) { p.UID = "x" }), nil) ||
+	if Fills(filled, app, nil, nil) || Fills(filled, filled, specified(), nil) || Fills(filled, app,
+		specified(func(p *corev1.Pod) { p.UID = "x" }), nil) ||
 		Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil) {
 		t.Error("no pod, a request that is filled, another pod, or one without the container passes")
 	}
 	own := app.DeepCopy()
 	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(1))}
-	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
+	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }),
+		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
 		t.Errorf("the request's own grace period: %v", patch)
 	}
 	if _, _, refusal := Fill(app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil); refusal == nil {
@@ -262,12 +289,14 @@ func TestCheckUpdate(t *testing.T) {
 		acquired, before string
 		want             string
 	}{
-		"nothing":                   {func(request) {}, "", "", ""},
-		"its status":                {func(r request) { r.Status.Message = "x" }, "", "", ""},
-		"another label":             {func(r request) { r.Labels["x"] = "y" }, "", "", ""},
-		"its spec":                  {func(r request) { r.Spec.PodName = "x" }, "", "", "spec of ContainerRecreateRequest is immutable"},
-		"the pod":                   {func(r request) { r.Labels[pub.RecreatePodUID] = "x" }, "", "", `immutable label crr.apps.kruise.io/pod-uid: it must stay "pod-1"`},
-		"the node":                  {func(r request) { r.Labels[pub.RecreateNodeName] = "x" }, "", "", `immutable label crr.apps.kruise.io/node-name: it must stay "node-a"`},
+		"nothing":       {func(request) {}, "", "", ""},
+		"its status":    {func(r request) { r.Status.Message = "x" }, "", "", ""},
+		"another label": {func(r request) { r.Labels["x"] = "y" }, "", "", ""},
+		"its spec":      {func(r request) { r.Spec.PodName = "x" }, "", "", "spec of ContainerRecreateRequest is immutable"},
+		"the pod": {func(r request) { r.Labels[pub.RecreatePodUID] = "x" }, "", "",
+			`immutable label crr.apps.kruise.io/pod-uid: it must stay "pod-1"`},
+		"the node": {func(r request) { r.Labels[pub.RecreateNodeName] = "x" }, "", "",
+			`immutable label crr.apps.kruise.io/node-name: it must stay "node-a"`},
 		"no node":                   {func(r request) { delete(r.Labels, pub.RecreateNodeName) }, "", "", "immutable label"},
 		"it is held now":            {func(request) {}, "now", "", ""},
 		"it is held as before":      {func(request) {}, "then", "then", ""},

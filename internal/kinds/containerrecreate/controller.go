@@ -51,7 +51,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	}
 	api := options.API(mgr)
 	api.Own = nil // a request is its daemon's, too: what was planned from a cache that lags ends in a conflict
-	r := &Reconciler{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerrecreaterequest-controller")), meters: newMeters()}
+	r := &Reconciler{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerrecreaterequest-controller")),
+		meters: newMeters()}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
@@ -90,7 +91,8 @@ var podEvents = predicate.Funcs{
 
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	var list appsv1beta1.ContainerRecreateRequestList
-	err := r.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{unfinishedByPod: string(pod.GetUID())}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{unfinishedByPod: string(pod.GetUID())},
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing ContainerRecreateRequests of a pod", "pod", client.ObjectKeyFromObject(pod))
 		return nil
@@ -237,7 +239,8 @@ func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.Container
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading the request again: %w", err)
 	case found.UID != request.UID || found.ResourceVersion != request.ResourceVersion:
-		return apierrors.NewConflict(appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name, errors.New("it has changed"))
+		return apierrors.NewConflict(appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name,
+			errors.New("it has changed"))
 	}
 	return nil
 }

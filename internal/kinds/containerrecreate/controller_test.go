@@ -51,7 +51,8 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return dies(c.Patch(ctx, o, p, opts...))
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return dies(c.SubResource(sub).Patch(ctx, o, p, opts...))
 		},
 	}).Build()
@@ -72,7 +73,8 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	}
 	passes()
 	gate := readiness.Condition(pod, pub.KruisePodReady)
-	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) || gate.Status != "False" || !strings.Contains(gate.Message, "shop/restart") || len(request.Status.Conditions) != 1 {
+	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) || gate.Status != "False" || !strings.Contains(gate.Message,
+		"shop/restart") || len(request.Status.Conditions) != 1 {
 		t.Errorf("%v %+v %+v", request.Finalizers, gate, request.Status.Conditions)
 	}
 	before := writes
@@ -88,7 +90,8 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	passes()
-	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 || request.Labels[pub.RecreateActive] != "" || gate.Status != "True" || gate.Message != "" {
+	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 || request.Labels[pub.RecreateActive] != "" ||
+		gate.Status != "True" || gate.Message != "" {
 		t.Errorf("%v %v %+v", request.Finalizers, request.Labels, gate)
 	}
 	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
@@ -124,7 +127,8 @@ func TestEndIsTold(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}}).Build()
 			recorder, m := events.NewFakeRecorder(10), newMeters()
-			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Second) }}, Events: own.NewRecorder(recorder), meters: m}
+			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Second) }},
+				Events: own.NewRecorder(recorder), meters: m}
 			for range 4 {
 				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 			}
@@ -197,7 +201,8 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 			if err := api.Status().Update(t.Context(), now); err != nil {
 				t.Fatal(err)
 			}
-			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+				o client.Object, opts ...client.GetOption) error {
 				if r, ok := o.(*appsv1beta1.ContainerRecreateRequest); ok {
 					stale.DeepCopyInto(r)
 					return nil
@@ -205,16 +210,19 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			}})
 			late := noon.Add(time.Hour)
-			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }}, Events: own.NewRecorder(events.NewFakeRecorder(10))}
+			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }},
+				Events: own.NewRecorder(events.NewFakeRecorder(10))}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 			if err != nil || result.RequeueAfter != own.RetrySoon {
 				t.Errorf("%v %v", result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil || got.ResourceVersion != now.ResourceVersion {
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil ||
+				got.ResourceVersion != now.ResourceVersion {
 				t.Errorf("written: %v %+v", err, got.Status)
 			}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || readiness.Condition(pod, pub.KruisePodReady).Status != "True" {
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || readiness.Condition(pod,
+				pub.KruisePodReady).Status != "True" {
 				t.Errorf("the pod is held: %v %+v", err, pod.Status.Conditions)
 			}
 		})
@@ -234,7 +242,8 @@ func TestMetrics(t *testing.T) {
 		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed", &metav1.Time{Time: noon.Add(5 * time.Second)}
 	})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).Build()
-	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Minute) }}, Events: own.NewRecorder(events.NewFakeRecorder(10)), meters: m}
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Minute) }},
+		Events: own.NewRecorder(events.NewFakeRecorder(10)), meters: m}
 	for range 3 {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,8 @@
 // Package containerrecreate is the manager's part of ContainerRecreateRequests (CRR-005).
 //
-// A request goes forward only. Admission (Check, Accept) judges it and notes the UID of the pod; right after that the facts about the pod are
-// filled in (Fill), and only with them does the node daemon see the request. It stops the containers and writes phase and states. NewPlan decides the rest, from the request, its pod and the time, in this order:
+// A request goes forward only. Admission (Check, Accept) judges it and notes the UID of the pod; right after that the facts about
+// the pod are filled in (Fill), and only with them does the node daemon see the request. It stops the containers and writes phase
+// and states. NewPlan decides the rest, from the request, its pod and the time, in this order:
 //
 //  1. finished or being deleted: let go of the pod, then of the finalizer, of the label for the daemons, and after the TTL of the request;
 //  2. the pod is gone: complete;

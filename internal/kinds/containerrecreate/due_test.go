@@ -18,10 +18,13 @@ func TestTheFirstDueTimeCounts(t *testing.T) {
 		after   time.Duration
 		text    string
 	}{
-		"the deadline before the answer": {running(phase(""), seconds(30)), 20 * time.Second, "waiting for the daemon of node node-a to answer; again in 20s"},
-		"the answer before the deadline": {running(phase(""), seconds(300)), 50 * time.Second, "waiting for the daemon of node node-a to answer; again in 50s"},
-		"both at once":                   {running(phase(""), seconds(60)), 50 * time.Second, "waiting for the daemon of node node-a to answer; again in 50s"},
-		"nothing is due":                 {running(phase("Pending")), 0, "waiting for its turn, phase Pending"},
+		"the deadline before the answer": {running(phase(""), seconds(30)), 20 * time.Second,
+			"waiting for the daemon of node node-a to answer; again in 20s"},
+		"the answer before the deadline": {running(phase(""), seconds(300)), 50 * time.Second,
+			"waiting for the daemon of node node-a to answer; again in 50s"},
+		"both at once": {running(phase(""), seconds(60)), 50 * time.Second,
+			"waiting for the daemon of node node-a to answer; again in 50s"},
+		"nothing is due": {running(phase("Pending")), 0, "waiting for its turn, phase Pending"},
 	} {
 		plan := NewPlan(Snapshot{Request: tt.request, Pod: web(), Now: noon.Add(10 * time.Second)})
 		if plan.After != tt.after || plan.String() != tt.text {
@@ -40,11 +43,14 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 		states []appsv1beta1.ContainerRecreateRequestContainerRecreateState
 		want   Result
 	}{
-		"both":              {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", good)}, Succeeded},
-		"one of them":       {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", bad)}, Failed},
-		"one, and another":  {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("x", good)}, Failed},
-		"both, not another": {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", good), state("x", bad)}, Succeeded},
-		"nothing is known":  {nil, Failed},
+		"both": {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", good)},
+			Succeeded},
+		"one of them": {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", bad)},
+			Failed},
+		"one, and another": {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("x", good)}, Failed},
+		"both, not another": {[]appsv1beta1.ContainerRecreateRequestContainerRecreateState{state("app", good), state("proxy", good),
+			state("x", bad)}, Succeeded},
+		"nothing is known": {nil, Failed},
 	} {
 		r := running(done)
 		r.Status.ContainerRecreateStates = tt.states
@@ -52,7 +58,8 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for message, want := range map[string]Result{restart.MessageDeadline: DeadlineExceeded, restart.MessageNoAnswer: NoAnswer, restart.MessagePodGone: PodGone, "other": Failed} {
+	for message, want := range map[string]Result{restart.MessageDeadline: DeadlineExceeded, restart.MessageNoAnswer: NoAnswer,
+		restart.MessagePodGone: PodGone, "other": Failed} {
 		r := running(done, succeeded)
 		if r.Status.Message = message; ResultOf(r) != want {
 			t.Errorf("%q: %s", message, ResultOf(r))

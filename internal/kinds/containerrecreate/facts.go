@@ -22,7 +22,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its node. Either is nil if it does not exist.
+// Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its node. Either is nil
+// if it does not exist.
 func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (*corev1.Pod, *metav1.PartialObjectMetadata, error) {
 	pod := &corev1.Pod{}
 	if err := live.Get(ctx, name, pod); err != nil {
@@ -45,8 +46,8 @@ func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (
 	return pod, node, nil
 }
 
-// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the manager has one, as each has the
-// webhook: a request shall not wait for a leader. All of them would write the same, and only the first write succeeds.
+// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the manager has one, as
+// each has the webhook: a request shall not wait for a leader. All of them would write the same, and only the first write succeeds.
 type filler struct{ *reconcile.API }
 
 // tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does not know.
@@ -98,7 +99,8 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, status, "status")
 		return err
 	}
-	guards := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", request.UID), jsonpatch.NewOperation("replace", "/metadata/resourceVersion", request.ResourceVersion)}
+	guards := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", request.UID), jsonpatch.NewOperation("replace",
+		"/metadata/resourceVersion", request.ResourceVersion)}
 	body, err := json.Marshal(append(guards, patch...))
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)

@@ -22,8 +22,9 @@ import (
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and whatever the others' caches
-// show; while a replica of an earlier release refuses that it is tried again; and it is never filled in from another pod of that name.
+// CRR-035 (part), CRR-036, CRR-037 (part), CRR-060: a request is filled in once, whichever replica of the manager comes first and
+// whatever the others' caches show; while a replica of an earlier release refuses that it is tried again; and it is never filled in
+// from another pod of that name.
 func TestRequestsAreFilledIn(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
@@ -39,13 +40,16 @@ func TestRequestsAreFilledIn(t *testing.T) {
 		after  time.Duration
 		want   string // of what becomes of it
 	}{
-		"filled in":                   {want: "node-a virtual-kubelet c://app"},
-		"on another sort of node":     {node: "gpu", want: "node-a c://app"},
-		"on a node without label":     {node: "-", want: "node-a c://app"},
-		"refused by an older replica": {answer: apierrors.NewForbidden(schema.GroupResource{}, "restart", errors.New("immutable")), after: tryAnotherReplica},
-		"somebody writes meanwhile":   {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")), after: own.RetrySoon},
-		"another pod of that name":    {pod: func(p *corev1.Pod) { p.UID = "pod-2" }},
-		"the container has no ID":     {pod: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "" }, want: "Completed spec.containers[0]: no"},
+		"filled in":               {want: "node-a virtual-kubelet c://app"},
+		"on another sort of node": {node: "gpu", want: "node-a c://app"},
+		"on a node without label": {node: "-", want: "node-a c://app"},
+		"refused by an older replica": {answer: apierrors.NewForbidden(schema.GroupResource{}, "restart", errors.New("immutable")),
+			after: tryAnotherReplica},
+		"somebody writes meanwhile": {answer: apierrors.NewConflict(schema.GroupResource{}, "restart", errors.New("changed")),
+			after: own.RetrySoon},
+		"another pod of that name": {pod: func(p *corev1.Pod) { p.UID = "pod-2" }},
+		"the container has no ID": {pod: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "" },
+			want: "Completed spec.containers[0]: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1"},
@@ -63,10 +67,13 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				node.Labels[pub.NodeType] = test.node
 			}
 			request := &appsv1beta1.ContainerRecreateRequest{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: "pod-1"}},
-				Spec:       appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r",
+					Labels: map[string]string{pub.RecreateActive: "true", pub.RecreatePodUID: "pod-1"}},
+				Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7",
+					Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "app"}}}}
 			writes := 0
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, pod, request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, pod,
+				request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if test.answer != nil {
 						return test.answer
@@ -79,7 +86,8 @@ func TestRequestsAreFilledIn(t *testing.T) {
 			if err := api.Get(t.Context(), key, stale); err != nil {
 				t.Fatal(err)
 			}
-			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+				o client.Object, opts ...client.GetOption) error {
 				if r, ok := o.(*appsv1beta1.ContainerRecreateRequest); ok {
 					stale.DeepCopyInto(r)
 					return nil
@@ -87,7 +95,8 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			}})
 			f := &filler{&own.API{Client: api, Live: api, Now: func() time.Time { return noon }}}
-			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil || result.RequeueAfter != test.after {
+			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil ||
+				result.RequeueAfter != test.after {
 				t.Fatalf("%+v %v", result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}

@@ -218,9 +218,10 @@ func ResultOf(request *appsv1beta1.ContainerRecreateRequest) Result {
 		return PodGone
 	case "":
 		if !slices.ContainsFunc(request.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
-			return !slices.ContainsFunc(request.Status.ContainerRecreateStates, func(state appsv1beta1.ContainerRecreateRequestContainerRecreateState) bool {
-				return state.Name == c.Name && state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded
-			})
+			return !slices.ContainsFunc(request.Status.ContainerRecreateStates,
+				func(state appsv1beta1.ContainerRecreateRequestContainerRecreateState) bool {
+					return state.Name == c.Name && state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded
+				})
 		}) {
 			return Succeeded
 		}

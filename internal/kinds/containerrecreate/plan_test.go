@@ -22,11 +22,13 @@ func ptr[T any](v T) *T { return &v }
 // running is a request for two containers, created at noon and being worked on.
 func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(noon),
-			Labels: map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1",
+			CreationTimestamp: metav1.NewTime(noon),
+			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
-				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1", RestartCount: 1}},
+				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1",
+					RestartCount: 1}},
 				{Name: "proxy", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://proxy-1"}}}},
 		Status: appsv1beta1.ContainerRecreateRequestStatus{Phase: appsv1beta1.ContainerRecreateRequestRecreating},
 	}
@@ -63,7 +65,8 @@ func web(changes ...func(*corev1.Pod)) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
 		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"}, {Type: pub.KruisePodReady, Status: "True"}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"},
+				{Type: pub.KruisePodReady, Status: "True"}},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
 				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
@@ -75,7 +78,8 @@ func web(changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func heldPod(p *corev1.Pod) {
-	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False", Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}
+	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False",
+		Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}
 }
 
 func restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
@@ -116,7 +120,8 @@ func shown(t *testing.T, p *Plan) writes {
 }
 
 func abandoned(why string) string {
-	return `{"completionTime":"2026-01-01T12:00:10Z","containerRecreateStates":[{"name":"app","phase":"Failed","message":"` + why + `"},{"name":"proxy","phase":"Failed","message":"` + why + `"}],"message":"` + why + `","phase":"Completed"}`
+	return `{"completionTime":"2026-01-01T12:00:10Z","containerRecreateStates":[{"name":"app","phase":"Failed","message":"` + why +
+		`"},{"name":"proxy","phase":"Failed","message":"` + why + `"}],"message":"` + why + `","phase":"Completed"}`
 }
 
 const condition = `"conditions":[{"type":"PreRecreateGrace","status":"True","lastTransitionTime":"2026-01-01T12:00:10Z","reason":"PreRecreateGrace","message":"`
@@ -131,53 +136,73 @@ func TestPlan(t *testing.T) {
 		after   time.Duration
 	}{
 		"CRR-056 deleted: nothing held, nothing to do": {request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), nil, 0, writes{}, 0},
-		"CRR-083, CRR-140 deleted while the pod is held": {request(held, func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), web(heldPod), 0,
+		"CRR-083, CRR-140 deleted while the pod is held": {request(held,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), web(heldPod), 0,
 			writes{Finalizer: "remove", Pod: "KruisePodReady=True"}, 0},
-		"CRR-083 a pod that is gone does not block the finalizer": {request(held, done), nil, 0, writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
-		"CRR-083 a pod being deleted is left alone": {request(held, done), web(heldPod, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
+		"CRR-083 a pod that is gone does not block the finalizer": {request(held, done), nil, 0, writes{Finalizer: "remove",
+			Released: "active", Ended: "Failed"}, 0},
+		"CRR-083 a pod being deleted is left alone": {request(held, done), web(heldPod,
+			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
 			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
 		"CRR-083 another pod of that name is left alone": {request(held, done), web(heldPod, func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
 			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
-		"CRR-057 completed: out of the daemons' watch": {request(done, succeeded), nil, 0, writes{Released: "active", Ended: "Succeeded"}, 0},
-		"completed and out of the watch: rest":         {request(done, idle), nil, 0, writes{}, 0},
-		"CRR-058 completed, the TTL runs": {request(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(600)) }), nil, 0,
+		"CRR-057 completed: out of the daemons' watch": {request(done, succeeded), nil, 0, writes{Released: "active", Ended: "Succeeded"},
+			0},
+		"completed and out of the watch: rest": {request(done, idle), nil, 0, writes{}, 0},
+		"CRR-058 completed, the TTL runs": {request(done, idle,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(600)) }), nil, 0,
 			writes{}, 590 * time.Second},
-		"CRR-058 completed, the TTL is over": {request(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }), nil, 0,
+		"CRR-058 completed, the TTL is over": {request(done, idle,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }), nil, 0,
 			writes{Delete: "delete"}, 0},
 		"CRR-059, CRR-065, CRR-066 no pod": {request(), nil, 0, writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-059 a pod being deleted":      {request(), web(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0, writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-059 another pod":              {request(), web(func(p *corev1.Pod) { p.UID = "pod-2" }), 0, writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-060 no answer yet":            {request(phase("")), web(), 0, writes{}, 50 * time.Second},
+		"CRR-059 a pod being deleted": {request(), web(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
+			writes{Status: abandoned("pod has gone")}, 0},
+		"CRR-059 another pod": {request(), web(func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
+			writes{Status: abandoned("pod has gone")}, 0},
+		"CRR-060 no answer yet": {request(phase("")), web(), 0, writes{}, 50 * time.Second},
 		"CRR-060 no answer for a minute": {request(phase("")), web(), time.Minute,
 			writes{Status: strings.ReplaceAll(abandoned("daemon has not responded for a long time"), "12:00:10", "12:01:00")}, 0},
-		"CRR-061 the deadline counts from creation, queued or not": {request(phase("Pending"), deadline), web(), 0, writes{}, 290 * time.Second},
+		"CRR-061 the deadline counts from creation, queued or not": {request(phase("Pending"), deadline), web(), 0, writes{},
+			290 * time.Second},
 		"CRR-061, CRR-141, CRR-162 the deadline is over": {request(phase("Pending"), deadline), web(), 300 * time.Second,
 			writes{Status: strings.ReplaceAll(abandoned("recreating has exceeded the activeDeadlineSeconds"), "12:00:10", "12:05:00")}, 0},
-		"CRR-062 the earlier timer counts":                                 {request(phase(""), deadline), web(), 0, writes{}, 50 * time.Second},
-		"CRR-060, CRR-093, CRR-100 it is answered and waits, however long": {request(phase("Pending")), web(), 2 * time.Minute, writes{}, 0},
-		"CRR-062 queued, no deadline":                                      {request(phase("Pending")), web(), 0, writes{}, 0},
-		"CRR-063 at work: nothing new":                                     {request(), web(), 0, writes{}, 3 * time.Second},
-		"CRR-063 at work: the deadline is nearer":                          {request(deadline), web(), 299 * time.Second, writes{}, time.Second},
+		"CRR-062 the earlier timer counts": {request(phase(""), deadline), web(), 0, writes{},
+			50 * time.Second},
+		"CRR-060, CRR-093, CRR-100 it is answered and waits, however long": {request(phase("Pending")), web(), 2 * time.Minute, writes{},
+			0},
+		"CRR-062 queued, no deadline":  {request(phase("Pending")), web(), 0, writes{}, 0},
+		"CRR-063 at work: nothing new": {request(), web(), 0, writes{}, 3 * time.Second},
+		"CRR-063 at work: the deadline is nearer": {request(deadline), web(), 299 * time.Second, writes{},
+			time.Second},
 		"CRR-070, CRR-071, CRR-072 a new container, by its identity": {request(), web(restarted), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
-		"CRR-070 in the order of the request": {request(), web(restarted, func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "c://proxy-2" }), 0,
+		"CRR-070 in the order of the request": {request(), web(restarted,
+			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "c://proxy-2" }), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"},{"name":"proxy","ready":true,"restartCount":0,"containerID":"c://proxy-2"}]}`}, 3 * time.Second},
 		"CRR-073 between two starts the old snapshot stays": {request(snapshot), web(restarted, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 		}), 0, writes{}, 3 * time.Second},
 		"CRR-074 the same snapshot is not written": {request(snapshot), web(restarted), 0, writes{}, 3 * time.Second},
-		"CRR-075 a container without status": {request(), web(restarted, func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:] }), 0,
+		"CRR-075 a container without status": {request(), web(restarted,
+			func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:] }), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
 		"CRR-064, CRR-080, CRR-082, CRR-085 out of service first": {request(grace), web(), 0,
-			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
-		"CRR-082 the condition is made where there is none": {request(grace), web(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), 0,
-			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
-		"CRR-081 died after the pod was held: only the condition is missing": {request(grace, held), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition +
+				`the pod is not ready for this request"}]}`}, 3 * time.Second},
+		"CRR-082 the condition is made where there is none": {request(grace),
+			web(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), 0,
+			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition +
+				`the pod is not ready for this request"}]}`}, 3 * time.Second},
+		"CRR-081 died after the pod was held: only the condition is missing": {request(grace, held), web(heldPod,
+			func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
 			writes{Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
 		"CRR-084 no gate": {request(grace), web(func(p *corev1.Pod) { p.Spec.ReadinessGates = nil }), 0,
 			writes{Status: `{` + condition + `the pod has no readiness gate KruisePodReady, so it stays as ready as it is"}]}`}, 3 * time.Second},
-		"CRR-085 recorded: its time does not move, nothing is written": {request(grace, held, recorded), web(heldPod), 0, writes{}, 3 * time.Second},
-		"CRR-085 other conditions stay": {request(grace, held, recorded, func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Conditions[0].Type = "Other" }), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+		"CRR-085 recorded: its time does not move, nothing is written": {request(grace, held, recorded), web(heldPod), 0, writes{},
+			3 * time.Second},
+		"CRR-085 other conditions stay": {request(grace, held, recorded,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Conditions[0].Type = "Other" }), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
 			writes{Status: `{"conditions":[{"type":"Other","status":"True","lastTransitionTime":"2026-01-01T12:00:00Z","reason":"R","message":"m"},` +
 				strings.TrimPrefix(condition, `"conditions":[`) + `the pod is not ready for this request"}]}`}, 3 * time.Second},
 	}
@@ -205,11 +230,13 @@ func TestPlan(t *testing.T) {
 func idle(r *appsv1beta1.ContainerRecreateRequest) { delete(r.Labels, pub.RecreateActive) }
 
 func recorded(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "R", Message: "m", LastTransitionTime: metav1.NewTime(noon)}}
+	r.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "R", Message: "m",
+		LastTransitionTime: metav1.NewTime(noon)}}
 }
 
 func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.ContainerStatusSnapshot = []appsv1beta1.ContainerRecreateRequestContainerStatus{{Name: "app", Ready: true, RestartCount: 2, ContainerID: "c://app-2"}}
+	r.Status.ContainerStatusSnapshot = []appsv1beta1.ContainerRecreateRequestContainerStatus{{Name: "app", Ready: true, RestartCount: 2,
+		ContainerID: "c://app-2"}}
 }
 
 func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
@@ -221,8 +248,10 @@ func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 func TestAbandonedContainers(t *testing.T) {
 	request := running(deadline, succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
 		r.Status.ContainerRecreateStates[1].Phase = "Recreating"
-		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "log"}, appsv1beta1.ContainerRecreateRequestContainer{Name: "broken"})
-		r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates, appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: "broken", Phase: "Failed", Message: "kill container error: x"})
+		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "log"},
+			appsv1beta1.ContainerRecreateRequestContainer{Name: "broken"})
+		r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates,
+			appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: "broken", Phase: "Failed", Message: "kill container error: x"})
 	})
 	plan := NewPlan(Snapshot{Request: request, Pod: web(), Now: noon.Add(time.Hour)})
 	want := []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
@@ -253,8 +282,10 @@ func TestHowRequestsEnd(t *testing.T) {
 		"no answer": {func(r *appsv1beta1.ContainerRecreateRequest) {
 			r.Status.Message = "daemon has not responded for a long time"
 		}, [4]string{"NoAnswer", "Warning", "Failed", "daemon has not responded for a long time: look whether the node daemon runs on node node-a"}},
-		"no pod":     {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "pod has gone" }, [4]string{"PodGone", "Warning", "Failed", "pod has gone"}},
-		"no runtime": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "failed to find runtime service: x" }, [4]string{"Failed", "Warning", "Failed", "failed to find runtime service: x"}},
+		"no pod": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "pod has gone" }, [4]string{"PodGone", "Warning",
+			"Failed", "pod has gone"}},
+		"no runtime": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "failed to find runtime service: x" },
+			[4]string{"Failed", "Warning", "Failed", "failed to find runtime service: x"}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +319,8 @@ func TestAbsentMeansNothing(t *testing.T) {
 // CRR-013, CRR-067, CRR-135: whatever the phase, the manager's plan either leaves it or completes the request; of one that is completed
 // it writes no status at all, whatever has become of pod, deadline and containers.
 func TestPhasesOnlyMoveForward(t *testing.T) {
-	pods := map[string]*corev1.Pod{"as it was": web(), "restarted": web(restarted), "gone": nil, "another": web(func(p *corev1.Pod) { p.UID = "pod-2" })}
+	pods := map[string]*corev1.Pod{"as it was": web(), "restarted": web(restarted), "gone": nil,
+		"another": web(func(p *corev1.Pod) { p.UID = "pod-2" })}
 	for _, before := range []appsv1beta1.ContainerRecreateRequestPhase{"", "Pending", "Recreating", "Completed"} {
 		for which, pod := range pods {
 			for _, after := range []time.Duration{time.Second, 2 * time.Minute, time.Hour} {

@@ -274,7 +274,8 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 		errs = append(errs, fmt.Errorf("spec.image: %w", err))
 	}
 	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
-	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil && pull.TimeoutSeconds != nil &&
+	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil &&
+		pull.TimeoutSeconds != nil &&
 		*completion.ActiveDeadlineSeconds < int64(*pull.TimeoutSeconds) {
 		errs = append(errs, fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds (%d) must be greater than spec.pullPolicy.timeoutSeconds (%d), or equal to it", *completion.ActiveDeadlineSeconds, *pull.TimeoutSeconds))
 	}
@@ -359,10 +360,12 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.%w", err)
 	}
 	if size := sandboxSize(t.SandboxConfig); size > pub.MaxPullSandboxBytes {
-		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size, pub.MaxPullSandboxBytes)
+		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size,
+			pub.MaxPullSandboxBytes)
 	}
 	if n := len(secretsOf(t)); n > pub.MaxPullSecrets {
-		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n, pub.MaxPullSecrets)
+		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n,
+			pub.MaxPullSecrets)
 	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)
@@ -374,7 +377,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s: such a job does not end", appsv1beta1.CompletionNever)
 		}
 	default:
-		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
+		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways,
+			appsv1beta1.CompletionNever)
 	}
 	return errs
 }

@@ -41,9 +41,11 @@ func TestRoomInANodeImage(t *testing.T) {
 	}
 
 	job := warm()
-	added := sizeOf("app", &appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"}}}}})
+	added := sizeOf("app", &appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
+		OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"}}}}})
 	holding := func(namespace string, bytes int) *appsv1beta1.NodeImage {
-		image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", OwnerReferences: []corev1.ObjectReference{{Namespace: namespace}}}}}
+		image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
+			OwnerReferences: []corev1.ObjectReference{{Namespace: namespace}}}}}
 		n := blank("n")
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{strings.Repeat("x", bytes-sizeOf("", &image)): image}
 		return n
@@ -85,13 +87,15 @@ func TestIdlePlans(t *testing.T) {
 	if !(&JobPlan{Why: "x", After: 1}).Idle() || !(&NodePlan{Why: "x", After: 1}).Idle() {
 		t.Error("a plan that only waits is not idle")
 	}
-	for i, p := range []JobPlan{{Finish: true}, {AddFinalizer: true}, {Delete: true}, {Assign: one}, {Supply: one}, {Drop: one}, {Status: status},
+	for i, p := range []JobPlan{{Finish: true}, {AddFinalizer: true}, {Delete: true}, {Assign: one}, {Supply: one}, {Drop: one},
+		{Status: status},
 		{Assign: one, Supply: one}, {Assign: one, Drop: one}, {Supply: one, Drop: one}, {Assign: one, Status: status}} {
 		if p.Idle() {
 			t.Errorf("plan %d of a job is idle", i)
 		}
 	}
-	for i, p := range []NodePlan{{Create: true}, {Delete: true}, {Relabel: true}, {Images: map[string]*appsv1beta1.ImageSpec{"a": nil}}, {Status: &appsv1beta1.NodeImageStatus{}}} {
+	for i, p := range []NodePlan{{Create: true}, {Delete: true}, {Relabel: true}, {Images: map[string]*appsv1beta1.ImageSpec{"a": nil}},
+		{Status: &appsv1beta1.NodeImageStatus{}}} {
 		if p.Idle() {
 			t.Errorf("plan %d of a node is idle", i)
 		}
@@ -100,7 +104,8 @@ func TestIdlePlans(t *testing.T) {
 
 // IMG-092 (part), IMG-093 (part): a job whose nodes have all answered, some of them with a failure, is complete also after its deadline.
 func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
-	s := PlanJob(JobSnapshot{Job: warm(until(60)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 2)), tagged("b", result("Failed", 2))}}).Status
+	s := PlanJob(JobSnapshot{Job: warm(until(60)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("a", result("Succeeded",
+		2)), tagged("b", result("Failed", 2))}}).Status
 	if s.Message != "job has completed" || s.Succeeded != 1 || s.Failed != 1 || s.CompletionTime == nil {
 		t.Errorf("%+v", s)
 	}
@@ -112,13 +117,14 @@ func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 	for i := range maxFailed {
 		nodes = append(nodes, tagged(fmt.Sprintf("n%03d", i), result("Failed", 2)))
 	}
-	if s := PlanJob(JobSnapshot{Job: warm(), Nodes: nodes, Now: noon}).Status; len(s.FailedNodes) != maxFailed || strings.Contains(s.Message, "listed") {
+	if s := PlanJob(JobSnapshot{Job: warm(), Nodes: nodes, Now: noon}).Status; len(s.FailedNodes) != maxFailed ||
+		strings.Contains(s.Message, "listed") {
 		t.Errorf("%d: %s", len(s.FailedNodes), s.Message)
 	}
 }
 
-// IMG-090 (part): 0 seconds and 0 attempts more are what the user asked for, and a job that never ends keeps tags for a day, give or take ten
-// minutes.
+// IMG-090 (part): 0 seconds and 0 attempts more are what the user asked for, and a job that never ends keeps tags for a day, give
+// or take ten minutes.
 func TestPullPolicyOfANode(t *testing.T) {
 	policy := func(job *appsv1beta1.ImagePullJob, random float64) *appsv1beta1.ImageTagPullPolicy {
 		return Assigner{Job: job, Now: noon, Random: func() float64 { return random }}.pullPolicy()
@@ -140,8 +146,8 @@ func TestPullPolicyOfANode(t *testing.T) {
 	}
 }
 
-// IMG-059 (part): a node has its ten minutes beyond the deadline, and what it told of the pull is kept when it is given up. IMG-062 (part): three
-// seconds are not too soon.
+// IMG-059 (part): a node has its ten minutes beyond the deadline, and what it told of the pull is kept when it is given up. IMG-062
+// (part): three seconds are not too soon.
 func TestWhenAPullIsGivenUp(t *testing.T) {
 	pulling := func() *appsv1beta1.NodeImage {
 		n := tagged("n", result("Pulling", 2))
@@ -154,12 +160,14 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 		t.Errorf("three seconds before: %s, again in %s", shownNode(early), early.After)
 	}
 	late := PlanNode(nodeSnapshot(pulling(), 11*time.Minute))
-	if late.Status == nil || late.Status.ImageStatuses["app"].Tags[0].Progress != 40 || late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
+	if late.Status == nil || late.Status.ImageStatuses["app"].Tags[0].Progress != 40 ||
+		late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
 		t.Errorf("%s: %+v", shownNode(late), late.Status)
 	}
 	unanswered := tagged("n", result("Pulling", 1))
 	unanswered.Status.ImageStatuses["app"].Tags[0].Progress = 40
-	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil || plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
+	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil ||
+		plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
 		t.Errorf("the progress of another version is told of this one: %+v", plan.Status)
 	}
 }
@@ -190,13 +198,18 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		"as it is": {func(*appsv1beta1.ImageTagSpec) {}, ""},
 		"all zero": {func(s *appsv1beta1.ImageTagSpec) {
 			s.Version = 0
-			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: ptr(int32(0)), TTLSecondsAfterFinished: ptr(int32(0)), ActiveDeadlineSeconds: ptr(int64(0))}
+			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: ptr(int32(0)), TTLSecondsAfterFinished: ptr(int32(0)),
+				ActiveDeadlineSeconds: ptr(int64(0))}
 		}, ""},
-		"a negative version":     {func(s *appsv1beta1.ImageTagSpec) { s.Version = -1 }, "version must not be negative, it is -1"},
-		"a negative timeout":     {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = ptr(int32(-1)) }, "pullPolicy.timeoutSeconds must not be negative, it is -1"},
-		"a negative TTL":         {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = ptr(int32(-2)) }, "pullPolicy.ttlSecondsAfterFinished must not be negative, it is -2"},
-		"a negative deadline":    {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = ptr(int64(-3)) }, "pullPolicy.activeDeadlineSeconds must not be negative, it is -3"},
-		"no TTL":                 {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = nil }, "pullPolicy.ttlSecondsAfterFinished is missing"},
+		"a negative version": {func(s *appsv1beta1.ImageTagSpec) { s.Version = -1 }, "version must not be negative, it is -1"},
+		"a negative timeout": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = ptr(int32(-1)) },
+			"pullPolicy.timeoutSeconds must not be negative, it is -1"},
+		"a negative TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = ptr(int32(-2)) },
+			"pullPolicy.ttlSecondsAfterFinished must not be negative, it is -2"},
+		"a negative deadline": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = ptr(int64(-3)) },
+			"pullPolicy.activeDeadlineSeconds must not be negative, it is -3"},
+		"no TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = nil },
+			"pullPolicy.ttlSecondsAfterFinished is missing"},
 		"no time":                {func(s *appsv1beta1.ImageTagSpec) { s.CreatedAt = nil }, "createdAt is missing"},
 		"no policy":              {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy = nil }, "pullPolicy is missing"},
 		"another pull policy":    {func(s *appsv1beta1.ImageTagSpec) { s.ImagePullPolicy = "Never" }, "neither Always nor IfNotPresent"},
@@ -204,7 +217,8 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 	} {
 		n := tagged("n")
 		tt.change(&n.Spec.Images["app"].Tags[0])
-		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(),
+			tt.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -76,10 +76,12 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 // NodeImage and every owner of the tag are told, once.
 func TestNodeImageOfANode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "web"}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}}}
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: *at(0)}}}}
 	job := warm(func(j *appsv1beta1.ImagePullJob) { j.ResourceVersion = "" })
 	c, events, now := fakeClient(t, node, job), &told{}, noon.Add(29*time.Second)
-	r := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: events, Options: Options{CreationDelay: 30 * time.Second, Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
+	r := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: events,
+		Options: Options{CreationDelay: 30 * time.Second, Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
 	image := &appsv1beta1.NodeImage{}
 	pass := func() error {
 		t.Helper()
@@ -103,7 +105,8 @@ func TestNodeImageOfANode(t *testing.T) {
 		t.Errorf("IMG-053: %v %v", err, image.Labels)
 	}
 	image.Spec.Images = tagged("n").Spec.Images
-	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences, corev1.ObjectReference{Kind: "Other", Name: "o", UID: "o"})
+	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences,
+		corev1.ObjectReference{Kind: "Other", Name: "o", UID: "o"})
 	if err := c.Update(t.Context(), image); err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +132,10 @@ func TestNodesOfJobs(t *testing.T) {
 		objects = append(objects, node)
 	}
 	pod := func(name, node string, change func(*corev1.Pod)) {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{NodeName: node},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{NodeName: node},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+				Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}}}
 		if change != nil {
 			change(p)
 		}
@@ -147,7 +152,8 @@ func TestNodesOfJobs(t *testing.T) {
 	pod("stranger", "n4", func(p *corev1.Pod) { p.Labels["app"] = "db" })
 	pod("lost", "n9", nil) // a node without NodeImage
 	first := appsv1beta1.CloneSetUpdateStrategy{RollingUpdate: &appsv1beta1.RollingUpdateCloneSetStrategy{}}
-	set := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1beta1.CloneSetSpec{UpdateStrategy: first}}
+	set := &appsv1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec: appsv1beta1.CloneSetSpec{UpdateStrategy: first}}
 	c := fakeClient(t, append(objects, set)...)
 	r := &JobReconciler{API: &own.API{Client: c, Live: c}}
 	byPods := func(j *appsv1beta1.ImagePullJob) {
@@ -174,7 +180,8 @@ func TestNodesOfJobs(t *testing.T) {
 		}
 	}
 	check("IMG-072 no selector", func(*appsv1beta1.ImagePullJob) {}, "n1 n2 n3 n4")
-	check("IMG-072 an empty selector", func(j *appsv1beta1.ImagePullJob) { j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{} }, "n1 n2 n3 n4")
+	check("IMG-072 an empty selector", func(j *appsv1beta1.ImagePullJob) { j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{} },
+		"n1 n2 n3 n4")
 	check("IMG-072, IMG-073 names, in the given order", func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"n3", "n9", "n1"}}
 	}, "n3 n1")
@@ -219,10 +226,12 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	job := warm(func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion, j.Status, j.Spec.PullSecrets = "", appsv1beta1.ImagePullJobStatus{}, []string{"login"}
 	})
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
 	missing := true
 	base := fakeClient(t, job, source, func() client.Object { n := blank("n"); n.ResourceVersion = ""; return n }()).(client.WithWatch)
-	c := interceptor.NewClient(base, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	c := interceptor.NewClient(base, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+		opts ...client.CreateOption) error {
 		if missing && o.GetNamespace() == "config" {
 			return apierrors.NewNotFound(corev1.Resource("namespaces"), "config")
 		}
@@ -230,13 +239,16 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}})
 	events := &told{}
 	m := newMeters()
-	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events), Secrets: &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config", Copies: m.copies}, Random: func() float64 { return 0 }, meters: m}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events),
+		Secrets: &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config",
+			Copies: m.copies}, Random: func() float64 { return 0 }, meters: m}
 	loop := r.loop(nil)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("no error, so no other try")
 	}
-	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") || !strings.Contains(got[0], `"config" not found`) {
+	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") || !strings.Contains(got[0],
+		`"config" not found`) {
 		t.Errorf("%v", got)
 	}
 	node := &appsv1beta1.NodeImage{}
@@ -286,13 +298,15 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 				}
 				objects = append(objects, namespace)
 			}
-			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context,
+				c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" && test.list != nil {
 					return test.list
 				}
 				return c.List(ctx, list, opts...)
 			}})
-			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}), Secrets: secretsOn(c)}
+			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}),
+				Secrets: secretsOn(c)}
 			loop := r.loop(nil)
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
@@ -305,7 +319,8 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 
 // IMG-003, IMG-152, IMG-160: what a list does is told with the reasons that Kubernetes' own controllers use.
 func TestListTellsWhatItDoes(t *testing.T) {
-	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"}, Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a", "b"}}}
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
+		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a", "b"}}}
 	var failing error
 	made := 0
 	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).
@@ -350,9 +365,11 @@ func TestListTellsWhatItDoes(t *testing.T) {
 		}
 	}
 	failing = errors.New("quota")
-	expect("nothing can be made: one try, not one for each image", "ImageListPullJob all: FailedCreate creating the ImagePullJob for image a: quota")
+	expect("nothing can be made: one try, not one for each image",
+		"ImageListPullJob all: FailedCreate creating the ImagePullJob for image a: quota")
 	failing = nil
-	expect("all are made", "ImageListPullJob all: SuccessfulCreate created ImagePullJob all-a for image a", "ImageListPullJob all: SuccessfulCreate created ImagePullJob all-b for image b")
+	expect("all are made", "ImageListPullJob all: SuccessfulCreate created ImagePullJob all-a for image a",
+		"ImageListPullJob all: SuccessfulCreate created ImagePullJob all-b for image b")
 	expect("nothing to do")
 	change("b")
 	failing = errors.New("denied")

@@ -45,8 +45,8 @@ func admitted[T any](t *testing.T, object *T, list bool) *T {
 	return completed
 }
 
-// IMG-031, IMG-038, IMG-045 (part): a list with a deadline below the default timeout of 600 s makes jobs that are admitted, also where an older release
-// has stored that timeout in the list. So are single jobs. A pull is given no longer than its job.
+// IMG-031, IMG-038, IMG-045 (part): a list with a deadline below the default timeout of 600 s makes jobs that are admitted, also
+// where an older release has stored that timeout in the list. So are single jobs. A pull is given no longer than its job.
 func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 	for name, test := range map[string]struct {
 		deadline int64
@@ -64,7 +64,8 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 		"a long deadline":                   {deadline: 7200, want: 600},
 	} {
 		t.Run(name, func(t *testing.T) {
-			template := appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: test.kind, ActiveDeadlineSeconds: &test.deadline}}
+			template := appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: test.kind,
+				ActiveDeadlineSeconds: &test.deadline}}
 			if test.timeout != nil {
 				template.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: test.timeout}
 			}
@@ -75,7 +76,8 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 				if err := CheckList(list, nil); err != nil {
 					t.Fatal(err)
 				}
-				job := admitted(t, &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "a", ImagePullJobTemplate: template}}, false)
+				job := admitted(t, &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "a",
+					ImagePullJobTemplate: template}}, false)
 				if err := CheckJob(job, nil); err != nil || *job.Spec.PullPolicy.TimeoutSeconds != test.want {
 					t.Errorf("a single job: %v, timeout %d", err, *job.Spec.PullPolicy.TimeoutSeconds)
 				}
@@ -97,8 +99,10 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 
 // Whoever makes several mistakes is told of all of them, and nobody of what was stored before.
 func TestAllMistakesOfAJobAreTold(t *testing.T) {
-	job := &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "A b", ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
-		ImagePullPolicy: "Sometimes", CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Once", ActiveDeadlineSeconds: ptr(int64(-1))}}}}
+	job := &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "A b",
+		ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
+			ImagePullPolicy: "Sometimes", CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Once",
+				ActiveDeadlineSeconds: ptr(int64(-1))}}}}
 	mistakes := func(err error) int {
 		var list utilerrors.Aggregate
 		if !errors.As(err, &list) {
@@ -114,7 +118,8 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 	if err := CheckJob(slower, job); err != nil {
 		t.Errorf("only the parallelism changed: %v", err)
 	}
-	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"nginx", "docker.io/library/nginx:latest", "A b"}, ImagePullJobTemplate: job.Spec.ImagePullJobTemplate}}
+	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"nginx", "docker.io/library/nginx:latest",
+		"A b"}, ImagePullJobTemplate: job.Spec.ImagePullJobTemplate}}
 	if err := CheckList(list, nil); mistakes(err) != 5 {
 		t.Errorf("%v", err)
 	}

@@ -33,7 +33,8 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1beta1.ImagePullJob{}, &appsv1beta1.NodeImage{}).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1beta1.ImagePullJob{},
+		&appsv1beta1.NodeImage{}).
 		WithIndex(&appsv1beta1.NodeImage{}, ownersOf, indexOwners).Build()
 }
 
@@ -50,7 +51,8 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 			j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{} // IMG-076: all nodes
 		})
 		objects = append(objects, job)
-		images[fmt.Sprintf("image-%d", i)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", OwnerReferences: []corev1.ObjectReference{owner(name)}}}}
+		images[fmt.Sprintf("image-%d", i)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
+			OwnerReferences: []corev1.ObjectReference{owner(name)}}}}
 	}
 	c := fakeClient(t, objects...)
 	synctest.Test(t, func(t *testing.T) {
@@ -69,9 +71,11 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 			return names
 		}
 		for i := range nodes {
-			before := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: appsv1beta1.NodeImageSpec{Images: images}}
+			before := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)},
+				Spec: appsv1beta1.NodeImageSpec{Images: images}}
 			after := before.DeepCopy()
-			after.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"image-7": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Phase: "Succeeded"}}}}
+			after.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"image-7": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1",
+				Phase: "Succeeded"}}}}
 			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 			progressed := after.DeepCopy()
 			progressed.Status.ImageStatuses["image-7"].Tags[0].Progress = 50
@@ -101,7 +105,8 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
 		handle.Delete(t.Context(), event.DeleteEvent{Object: same}, q)
 		if got := settled(); len(got) != jobs || slices.Contains(got, narrow.Name) {
-			t.Errorf("IMG-075: a node that comes and goes concerns %d jobs, among them one that does not select it: %v", len(got), slices.Contains(got, narrow.Name))
+			t.Errorf("IMG-075: a node that comes and goes concerns %d jobs, among them one that does not select it: %v", len(got),
+				slices.Contains(got, narrow.Name))
 		}
 		touched.Labels = map[string]string{"pool": "web"}
 		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
@@ -119,7 +124,8 @@ func TestPodsThatAJobSelects(t *testing.T) {
 		j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 	}))
 	pod := func(node string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: warm().Namespace, Name: "web-0", Labels: labels}, Spec: corev1.PodSpec{NodeName: node}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: warm().Namespace, Name: "web-0", Labels: labels},
+			Spec: corev1.PodSpec{NodeName: node}}
 		for _, edit := range edits {
 			edit(p)
 		}
@@ -173,7 +179,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		j.ResourceVersion, j.Finalizers, j.Status = "", nil, appsv1beta1.ImagePullJobStatus{}
 		j.Spec.PullSecrets = []string{"login"}
 	})
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login", Labels: map[string]string{"gitops": "x"}}, Type: corev1.SecretTypeDockerConfigJson,
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login", Labels: map[string]string{"gitops": "x"}},
+		Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}, Immutable: ptr(true)}
 	objects := []client.Object{job, source}
 	for i := range 4 {
@@ -184,7 +191,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	c := fakeClient(t, objects...)
 	recorder := events.NewFakeRecorder(100)
 	now := noon
-	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(recorder), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(recorder),
+		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
 	loop := r.loop(nil)
 	key := client.ObjectKeyFromObject(job)
 	pass := func() {
@@ -212,7 +220,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 			}
 			if TagStatus(node, "app", "1") == nil {
 				active++
-				node.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Version: entry.Version, Phase: "Succeeded"}}}}
+				node.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1",
+					Version: entry.Version, Phase: "Succeeded"}}}}
 				if err := c.Status().Update(t.Context(), node); err != nil {
 					t.Fatal(err)
 				}
@@ -227,7 +236,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 				t.Fatalf("IMG-110, IMG-114, ND-067: %v %d", err, len(copied.Items))
 			}
 			s := &copied.Items[0]
-			if s.Annotations[pub.SecretSource] != "shop/login" || s.Annotations[pub.SecretReferences] != "shop/warm" || s.Type != source.Type || s.Labels["gitops"] != "" || s.Immutable != nil {
+			if s.Annotations[pub.SecretSource] != "shop/login" || s.Annotations[pub.SecretReferences] != "shop/warm" ||
+				s.Type != source.Type || s.Labels["gitops"] != "" || s.Immutable != nil {
 				t.Errorf("IMG-113, IMG-115, IMG-117: %+v", s)
 			}
 		})
@@ -246,7 +256,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 
 // IMG-114, IMG-116, IMG-119, IMG-120 (part): jobs share a copy, it follows its source, foreign secrets are not touched.
 func TestSecretsAreShared(t *testing.T) {
-	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockercfg,
+		Data: map[string][]byte{".dockercfg": []byte("{}"), "old": []byte("x")}}
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}
 	c := fakeClient(t, source, foreign)
 	s := secretsOn(c)
@@ -268,13 +279,15 @@ func TestSecretsAreShared(t *testing.T) {
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "config", Name: first[0].Name}, copied); err != nil {
 		t.Fatal(err)
 	}
-	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" || len(copied.Data) != 1 || string(copied.Data[".dockercfg"]) != `{"a":1}` {
+	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" || len(copied.Data) != 1 ||
+		string(copied.Data[".dockercfg"]) != `{"a":1}` {
 		t.Errorf("IMG-116: %+v", copied)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "warm"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Annotations[pub.SecretReferences] != "shop/cold" {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil ||
+		copied.Annotations[pub.SecretReferences] != "shop/cold" {
 		t.Errorf("IMG-120: %v %v", err, copied.Annotations)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "cold"}); err != nil {
@@ -287,7 +300,8 @@ func TestSecretsAreShared(t *testing.T) {
 		t.Errorf("IMG-119: %v", err)
 	}
 	own := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "config", []string{"foreign"} })
-	if refs, _, err := s.Sync(t.Context(), own); err != nil || len(refs) != 1 || refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
+	if refs, _, err := s.Sync(t.Context(), own); err != nil || len(refs) != 1 ||
+		refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
 		t.Errorf("IMG-111: %v %v", refs, err)
 	}
 }

@@ -42,7 +42,8 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	images, _ := Assigner{Job: warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "?" }), Now: noon, Random: func() float64 { return 0 }}.Assign(blank("n"))
+	images, _ := Assigner{Job: warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "?" }), Now: noon,
+		Random: func() float64 { return 0 }}.Assign(blank("n"))
 	if got := images["app"].Tags[0].ImagePullPolicy; got != appsv1beta1.PullAlways {
 		t.Errorf("IMG-014: %s", got)
 	}
@@ -52,7 +53,8 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 func TestDeadlinesFarAway(t *testing.T) {
 	for _, seconds := range []int64{9999999999, 99999999999, math.MaxInt64} {
 		node := tagged("n", result(appsv1beta1.ImagePhasePulling, 2))
-		if p := PlanJob(JobSnapshot{Job: warm(until(seconds)), Nodes: []*appsv1beta1.NodeImage{node}, Now: noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
+		if p := PlanJob(JobSnapshot{Job: warm(until(seconds)), Nodes: []*appsv1beta1.NodeImage{node},
+			Now: noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
 			t.Errorf("IMG-093 %d: %s", seconds, p.Status.Message)
 		}
 		node.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = &seconds
@@ -83,10 +85,12 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	}
 }
 
-// IMG-085, IMG-098: a node that dies while it pulls, or while it waits to, does not keep its slot for ever; one that comes back has it again.
+// IMG-085, IMG-098: a node that dies while it pulls, or while it waits to, does not keep its slot for ever; one that comes back has
+// it again.
 func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	for _, phase := range []appsv1beta1.ImagePullPhase{appsv1beta1.ImagePhasePulling, appsv1beta1.ImagePhaseWaiting} {
-		s := JobSnapshot{Job: warm(width(1)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("dead", result(phase, 2)), blank("next")}}
+		s := JobSnapshot{Job: warm(width(1)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("dead", result(phase, 2)),
+			blank("next")}}
 		s.NotReadySince = func(string) (time.Time, bool) { return time.Time{}, false }
 		if p := PlanJob(s); len(p.Assign) != 0 || p.After != time.Minute {
 			t.Errorf("alive: %v, again in %s", p.Assign, p.After)
@@ -102,7 +106,8 @@ func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	}
 }
 
-// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in bytes, and who has no room is told why.
+// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in bytes, and who has no
+// room is told why.
 func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	node := blank("n")
 	fill := func(namespace, sandbox string, most int) (n int, note string) {
@@ -130,10 +135,12 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 		}
 		return n, ""
 	}
-	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note, "1 node has no room for another image (at most 256 of one namespace)") {
+	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note,
+		"1 node has no room for another image (at most 256 of one namespace)") {
 		t.Errorf("%d, %s", n, note)
 	}
-	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note, "(at most 256 KiB of one namespace)") {
+	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note,
+		"(at most 256 KiB of one namespace)") {
 		t.Errorf("%d, %s", n, note)
 	}
 	if n, note := fill("shop", "", 200); n != 200 {
@@ -162,10 +169,12 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil || *p.BackoffLimit != 100 || *p.TTLSecondsAfterFinished != 31*24*3600 {
+	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil || *p.BackoffLimit != 100 ||
+		*p.TTLSecondsAfterFinished != 31*24*3600 {
 		t.Errorf("%+v", images["app"])
 	}
-	if err := CheckJob(job, nil); err == nil || !strings.Contains(err.Error(), "spec.sandboxConfig has 300001 bytes of labels and annotations, at most 4096 are allowed") {
+	if err := CheckJob(job, nil); err == nil || !strings.Contains(err.Error(),
+		"spec.sandboxConfig has 300001 bytes of labels and annotations, at most 4096 are allowed") {
 		t.Error(err)
 	}
 	if err := CheckJob(job, job); err != nil {

@@ -75,7 +75,8 @@ func (r *refusals) took(name string, err error) {
 	}
 }
 
-// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the connection to it, has no code of its own.
+// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the connection to it, has no code
+// of its own.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
 		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "message larger than max"))
@@ -91,7 +92,8 @@ type syncedSecrets struct {
 func setupJobs(mgr ctrl.Manager, options Options) error {
 	meters, secrets := newMeters(), options.API(mgr)
 	secrets.Own = nil
-	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")), Options: options,
+	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
+		Options: options,
 		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Random: rand.Float64, meters: meters}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
@@ -134,7 +136,8 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 	}
 	plan := PlanJob(s)
 	if !plan.Idle() {
-		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop", len(plan.Drop))
+		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop",
+			len(plan.Drop))
 	}
 	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, &s, plan); err != nil {
@@ -179,7 +182,10 @@ func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) (err error
 	for i := range owned.Items {
 		s.Owned = append(s.Owned, &owned.Items[i])
 	}
-	s.Owned = reconcile.Laid(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool { return slices.Contains(indexOwners(node), string(job.UID)) })
+	s.Owned = reconcile.Laid(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool {
+		return slices.Contains(indexOwners(node),
+			string(job.UID))
+	})
 	for i, node := range s.Nodes {
 		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
 	}
@@ -276,7 +282,8 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 		return nil, fmt.Errorf("spec.podSelector: %w", err)
 	}
 	var list corev1.PodList
-	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	var pods []rollout.Candidate
@@ -286,9 +293,11 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 		}
 	}
 	slices.SortFunc(pods, func(a, b rollout.Candidate) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })
-	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
+		appsv1beta1.GroupVersion.Group+"/") {
 		set := &appsv1beta1.CloneSet{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: owner.Name}, set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: owner.Name}, set,
+			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading CloneSet %s: %w", owner.Name, err)
 		}
 		rolling := set.Spec.UpdateStrategy.RollingUpdate
@@ -298,7 +307,8 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 		pods = rollout.SortForUpdate(pods, pods, rolling.PriorityStrategy, rolling.ScatterStrategy)
 	} else if owner != nil && owner.Kind == "SidecarSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		set := &appsv1beta1.SidecarSet{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: owner.Name}, set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: owner.Name}, set,
+			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("reading SidecarSet %s: %w", owner.Name, err)
 		}
 		strategy := &set.Spec.UpdateStrategy
@@ -324,7 +334,8 @@ func ordinal(name string) int {
 }
 
 func hasNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
 func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) (err error) {
@@ -379,7 +390,8 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 
 // statusDocument is a status as a merge patch: what is empty goes.
 func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
-	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired, "active": status.Active,
+	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
+		"active":    status.Active,
 		"succeeded": status.Succeeded, "failed": status.Failed, "message": status.Message, "failedNodes": nil}
 	if len(status.FailedNodes) > 0 {
 		document["failedNodes"] = status.FailedNodes
@@ -388,7 +400,8 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 }
 
 // change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085, IMG-213).
-func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage, decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
+func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
+	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
 	w := r.For(job)
 	for try := 1; ; try++ {
 		images, err := decide(node)

@@ -170,7 +170,8 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
 	if len(full) > 0 {
-		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s", plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
+		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s", plural.Of(len(full), "node")+plural.Form(len(full), " has",
+			" have"), p.room, full[0])
 	}
 	failed = append(failed, full...)
 	completed := false
@@ -275,7 +276,10 @@ func stale(owned []*appsv1beta1.NodeImage, name, tag string, job types.UID) []st
 	var names []string
 	for _, node := range owned {
 		for image, spec := range node.Spec.Images {
-			if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool { return (image != name || t.Tag != tag) && owns(&t, job) }) {
+			if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool {
+				return (image != name || t.Tag != tag) &&
+					owns(&t, job)
+			}) {
 				names = append(names, node.Name)
 				break
 			}
@@ -333,7 +337,8 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		}
 		entry := &image.Tags[i]
 		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
-		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind,
+		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(),
+			Kind:      jobKind,
 			Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
 		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}
@@ -365,7 +370,8 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 		next.Tags = nil
 		for _, t := range spec.Tags {
 			if (image != name || t.Tag != tag) && owns(&t, a.Job.UID) {
-				t.OwnerReferences = slices.DeleteFunc(slices.Clone(t.OwnerReferences), func(ref corev1.ObjectReference) bool { return ref.UID == a.Job.UID })
+				t.OwnerReferences = slices.DeleteFunc(slices.Clone(t.OwnerReferences),
+					func(ref corev1.ObjectReference) bool { return ref.UID == a.Job.UID })
 				if len(t.OwnerReferences) == 0 {
 					continue
 				}

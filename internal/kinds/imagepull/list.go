@@ -139,14 +139,17 @@ func PlanList(list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImageP
 func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1beta1.ImagePullJob {
 	yes := true
 	return &appsv1beta1.ImagePullJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: list.Namespace, GenerateName: list.Name + "-", Labels: map[string]string{pub.ControllerRevisionHash: hash},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ImageListPullJob", Name: list.Name, UID: list.UID,
+		ObjectMeta: metav1.ObjectMeta{Namespace: list.Namespace, GenerateName: list.Name + "-",
+			Labels: map[string]string{pub.ControllerRevisionHash: hash},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ImageListPullJob",
+				Name: list.Name, UID: list.UID,
 				Controller: &yes, BlockOwnerDeletion: &yes}}},
 		Spec: appsv1beta1.ImagePullJobSpec{Image: image, ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate)},
 	}
 }
 
-func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob, now time.Time) *appsv1beta1.ImageListPullJobStatus {
+func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob,
+	now time.Time) *appsv1beta1.ImageListPullJobStatus {
 	status := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: int32(len(list.Spec.Images))}
 	if status.StartTime == nil {
 		start := metav1.NewTime(now)
@@ -161,7 +164,8 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Active > 0 {
 			status.Active++
 		}
-		waits := s.Desired == 0 && s.CompletionTime == nil && list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever // for pods (IMG-092)
+		// for pods (IMG-092)
+		waits := s.Desired == 0 && s.CompletionTime == nil && list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 		if s.Desired == s.Failed+s.Succeeded && !waits {
 			status.Completed++
 		}
@@ -169,7 +173,8 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 			status.Succeeded++
 		}
 		if s.Failed > 0 {
-			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
+			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{ImagePullJob: child.Name,
+				Name:    image,
 				Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed, plural.Of(s.Desired, "node"), child.Name)})
 		}
 	}
@@ -241,14 +246,16 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 		return reconcile.Done{}, err
 	}
 	var owned appsv1beta1.ImagePullJobList
-	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace), client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
+	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace),
+		client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
 		return reconcile.Done{}, fmt.Errorf("listing the jobs of the list: %w", err)
 	}
 	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
 	for i := range owned.Items {
 		children = append(children, &owned.Items[i])
 	}
-	children = reconcile.Laid(r.Own, list.UID, children, func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
+	children = reconcile.Laid(r.Own, list.UID, children,
+		func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
 	plan := PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
@@ -291,7 +298,8 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 		return errors.Join(errs...)
 	}
 	status := plan.Status
-	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired, "active": status.Active,
+	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
+		"active":    status.Active,
 		"completed": status.Completed, "succeeded": status.Succeeded, "failedImageStatuses": nil}
 	if len(status.FailedImageStatuses) > 0 {
 		document["failedImageStatuses"] = status.FailedImageStatuses

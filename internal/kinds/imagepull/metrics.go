@@ -21,8 +21,10 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_jobs_running", Help: "ImagePullJobs that have not ended."}),
-		copies:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_secret_copies", Help: "Copies of pull secrets that node daemons may read."}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_jobs_running",
+			Help: "ImagePullJobs that have not ended."}),
+		copies: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_secret_copies",
+			Help: "Copies of pull secrets that node daemons may read."}),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_image_pull_job_nodes_total",
 			Help: "Nodes of ImagePullJobs that ended, by the kind that asked for the job, and by result."}, []string{"kind", "result"}),
 		jobs: map[types.NamespacedName]bool{},

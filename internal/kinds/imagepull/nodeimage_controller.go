@@ -86,7 +86,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf, indexOwners); err != nil {
 		return fmt.Errorf("indexing NodeImages by job: %w", err)
 	}
-	r := &NodeReconciler{API: options.API(mgr), Events: mgr.GetEventRecorder("nodeimage-controller"), Options: options, Random: rand.Float64}
+	r := &NodeReconciler{API: options.API(mgr), Events: mgr.GetEventRecorder("nodeimage-controller"), Options: options,
+		Random: rand.Float64}
 	r.Own = nil // jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
 	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.NodeImage{}).
@@ -273,7 +274,8 @@ const maxGone = 1000
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
 	job, err := r.job(ctx, namespace, name)
-	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
+	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && job.Status.CompletionTime == nil &&
+		job.DeletionTimestamp == nil
 }
 
 // inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped is looked up.
@@ -285,7 +287,8 @@ type inUse struct {
 const rememberUse = time.Minute
 
 // secretUsers reads a secret in the namespace of the node daemons; nothing is known of others.
-func (r *NodeReconciler) secretUsers(ctx context.Context, namespace, name string, owners map[string]bool) (using []string, exists, known bool) {
+func (r *NodeReconciler) secretUsers(ctx context.Context, namespace, name string, owners map[string]bool) (using []string, exists,
+	known bool) {
 	if namespace != r.Options.Namespace || !r.Options.Jobs {
 		return nil, false, false
 	}

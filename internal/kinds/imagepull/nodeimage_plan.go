@@ -34,8 +34,8 @@ type NodeSnapshot struct {
 	// NodeImage and Node are nil if they do not exist.
 	NodeImage *appsv1beta1.NodeImage
 	Node      *corev1.Node
-	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out. wanted is the UID that is asked
-	// about.
+	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out. wanted is the UID
+	// that is asked about.
 	JobUID func(namespace, name string, wanted types.UID) (uid types.UID, known bool)
 	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these stay (IMG-054). Without that
 	// a job whose nodes take longer than the TTL would begin anew with the first of them for ever.
@@ -176,7 +176,8 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 		}
 		for _, secret := range image.PullSecrets {
 			using, exists, known := s.SecretUsers(secret.Namespace, secret.Name, users)
-			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch && !slices.ContainsFunc(using, func(job string) bool { return users[job] })
+			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch && !slices.ContainsFunc(using,
+				func(job string) bool { return users[job] })
 			if !stale {
 				cleaned.PullSecrets = append(cleaned.PullSecrets, secret)
 			}
@@ -211,7 +212,8 @@ func isJob(ref corev1.ObjectReference) bool {
 // end is of the node's clock, and where that is behind, a job would have its image pulled again and again.
 func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
 	status := TagStatus(s.NodeImage, name, tag.Tag)
-	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version || status.CompletionTime == nil {
+	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version ||
+		status.CompletionTime == nil {
 		return false
 	}
 	since := status.CompletionTime.Time

@@ -24,14 +24,16 @@ func ptr[T any](v T) *T { return &v }
 func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
 
 func owner(job string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "ImagePullJob", Namespace: "shop", Name: job, UID: types.UID("uid-" + job)}
+	return corev1.ObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "ImagePullJob", Namespace: "shop", Name: job,
+		UID: types.UID("uid-" + job)}
 }
 
 // tagged is a NodeImage with app:1 owned by the job, asked for at noon.
 func tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.NodeImage {
 	n := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
-	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", Version: 2, CreatedAt: at(0), OwnerReferences: []corev1.ObjectReference{owner("warm")},
-		PullPolicy: &appsv1beta1.ImageTagPullPolicy{TTLSecondsAfterFinished: ptr(int32(60))}}}}}
+	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", Version: 2, CreatedAt: at(0),
+		OwnerReferences: []corev1.ObjectReference{owner("warm")},
+		PullPolicy:      &appsv1beta1.ImageTagPullPolicy{TTLSecondsAfterFinished: ptr(int32(60))}}}}}
 	for _, change := range changes {
 		change(n)
 	}
@@ -53,8 +55,10 @@ func result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.N
 }
 
 func warm(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
-	j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "warm", UID: "uid-warm", ResourceVersion: "1", Finalizers: []string{pub.PullJobProtection}},
-		Spec:   appsv1beta1.ImagePullJobSpec{Image: "docker.io/library/app:1", ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Always"}}},
+	j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "warm", UID: "uid-warm", ResourceVersion: "1",
+		Finalizers: []string{pub.PullJobProtection}},
+		Spec: appsv1beta1.ImagePullJobSpec{Image: "docker.io/library/app:1",
+			ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Always"}}},
 		Status: appsv1beta1.ImagePullJobStatus{StartTime: at(0)}}
 	for _, change := range changes {
 		change(j)
@@ -76,7 +80,8 @@ func never(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "Never"
 
 func nodeSnapshot(image *appsv1beta1.NodeImage, after time.Duration) NodeSnapshot {
 	return NodeSnapshot{Name: "n", NodeImage: image, Now: noon.Add(after), Delay: 30 * time.Second, Random: func() float64 { return 0.5 },
-		Node:        &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: *at(0)}}}},
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: *at(0)}}}},
 		JobUID:      func(_, name string, _ types.UID) (types.UID, bool) { return types.UID("uid-" + name), name != "unread" },
 		Busy:        func(_, _ string) bool { return false },
 		SecretUsers: func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/warm"}, true, true }}
@@ -105,16 +110,28 @@ func TestPlanNode(t *testing.T) {
 	}{
 		"IMG-051 a node that is ready":         {nil, 30 * time.Second, nil, "create", 0},
 		"IMG-051 a node that was ready before": {nil, 10 * time.Second, nil, "", 20 * time.Second},
-		"IMG-051 a node that is not ready":     {nil, time.Hour, func(s *NodeSnapshot) { s.Node.Status.Conditions[0].Status = "False" }, "", 0},
-		"IMG-050 a virtual node":               {nil, time.Hour, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"type": "virtual-kubelet"} }, "", 0},
-		"IMG-052 no node":                      {tagged("n"), 0, func(s *NodeSnapshot) { s.Node = nil }, "delete", 0},
-		"IMG-052 a node being deleted":         {tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = at(0) }, "delete", 0},
-		"IMG-052 a test's NodeImage": {tagged("n", answered, func(n *appsv1beta1.NodeImage) { n.Labels = map[string]string{pub.FakeNodeImage: ""} }), 0,
+		"IMG-051 a node that is not ready": {nil, time.Hour, func(s *NodeSnapshot) { s.Node.Status.Conditions[0].Status = "False" }, "",
+			0},
+		"IMG-050 a virtual node": {nil, time.Hour,
+			func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"type": "virtual-kubelet"} }, "", 0},
+		"IMG-052 no node":              {tagged("n"), 0, func(s *NodeSnapshot) { s.Node = nil }, "delete", 0},
+		"IMG-052 a node being deleted": {tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = at(0) }, "delete", 0},
+		"IMG-052 a test's NodeImage": {tagged("n", answered,
+			func(n *appsv1beta1.NodeImage) { n.Labels = map[string]string{pub.FakeNodeImage: ""} }), 0,
 			func(s *NodeSnapshot) { s.Node = nil }, "", 0},
-		"IMG-053 labels":         {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} }, "labels map[a:b]", 0},
-		"nothing to do":          {tagged("n", answered), 0, nil, "", 0},
-		"IMG-054 a no createdAt": {tagged("n", func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil }) }), 0, nil, "app gone", 0},
-		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "", true } }, "app gone", 0},
+		"IMG-053 labels": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} },
+			"labels map[a:b]", 0},
+		"nothing to do": {tagged("n", answered), 0, nil, "", 0},
+		"IMG-054 a no createdAt": {tagged("n", func(n *appsv1beta1.NodeImage) {
+			tags(n,
+				func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil })
+		}), 0, nil, "app gone", 0},
+		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+			s.JobUID = func(_, _ string,
+				_ types.UID) (types.UID, bool) {
+				return "", true
+			}
+		}, "app gone", 0},
 		"IMG-054 b another job of that name": {tagged("n", answered), 0, func(s *NodeSnapshot) {
 			s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "other", true }
 		}, "app gone", 0},
@@ -131,14 +148,20 @@ func TestPlanNode(t *testing.T) {
 				return map[string]types.UID{"cold": "uid-cold"}[name], true
 			}
 		}, "app: 1 of cold", 0},
-		"IMG-055 a user's tag":                     {tagged("n", answered, func(n *appsv1beta1.NodeImage) { tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = nil }) }), 0, nil, "", 0},
-		"IMG-054 d the TTL runs":                   {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
-		"IMG-062 not too soon":                     {tagged("n", result("Succeeded", 2)), 59 * time.Second, nil, "", 4 * time.Second},
-		"IMG-054 d the TTL is over":                {tagged("n", result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
-		"IMG-054 d the node's clock is behind":     {tagged("n", result("Succeeded", 2), ended(-time.Hour)), 10 * time.Second, nil, "", 50 * time.Second},
-		"IMG-054 d and then it is over":            {tagged("n", result("Succeeded", 2), ended(-time.Hour)), time.Minute, nil, "app gone", 0},
-		"a job that still counts the tag keeps it": {tagged("n", result("Succeeded", 2)), time.Minute, func(s *NodeSnapshot) { s.Busy = func(_, _ string) bool { return true } }, "", time.Minute},
-		"IMG-054 d another version":                {tagged("n", result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
+		"IMG-055 a user's tag": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n,
+				func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = nil })
+		}), 0, nil, "", 0},
+		"IMG-054 d the TTL runs":    {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
+		"IMG-062 not too soon":      {tagged("n", result("Succeeded", 2)), 59 * time.Second, nil, "", 4 * time.Second},
+		"IMG-054 d the TTL is over": {tagged("n", result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
+		"IMG-054 d the node's clock is behind": {tagged("n", result("Succeeded", 2), ended(-time.Hour)), 10 * time.Second, nil, "",
+			50 * time.Second},
+		"IMG-054 d and then it is over": {tagged("n", result("Succeeded", 2), ended(-time.Hour)), time.Minute, nil, "app gone",
+			0},
+		"a job that still counts the tag keeps it": {tagged("n", result("Succeeded", 2)), time.Minute,
+			func(s *NodeSnapshot) { s.Busy = func(_, _ string) bool { return true } }, "", time.Minute},
+		"IMG-054 d another version": {tagged("n", result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
 		"IMG-057, IMG-211 secrets that are gone": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
 			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, true }
 		}, "app: 1 of warm", 0},
@@ -148,8 +171,10 @@ func TestPlanNode(t *testing.T) {
 		"IMG-057 secrets that cannot be read": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
 			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, false }
 		}, "", 0},
-		"IMG-058 the node does not answer":               {tagged("n"), 10 * time.Minute, nil, "failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
-		"IMG-058 no answer to this version":              {tagged("n", result("Failed", 1)), 10 * time.Minute, nil, "failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
+		"IMG-058 the node does not answer": {tagged("n"), 10 * time.Minute, nil,
+			"failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
+		"IMG-058 no answer to this version": {tagged("n", result("Failed", 1)), 10 * time.Minute, nil,
+			"failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
 		"IMG-058, IMG-132, IMG-215 waiting is an answer": {tagged("n", result("Waiting", 2)), time.Hour, nil, "", 0},
 		"IMG-059, IMG-061 the deadline": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = ptr(int64(60)) })
@@ -206,7 +231,8 @@ func shownNode(p *NodePlan) string {
 	}
 	for _, g := range p.GaveUp {
 		s := p.Status
-		parts = append(parts, fmt.Sprintf("failed %s:%s %s, %d/%d/%d/%d/%d", g.Image, g.Tag, g.Message, s.Desired, s.Waiting, s.Pulling, s.Succeeded, s.Failed))
+		parts = append(parts, fmt.Sprintf("failed %s:%s %s, %d/%d/%d/%d/%d", g.Image, g.Tag, g.Message, s.Desired, s.Waiting, s.Pulling,
+			s.Succeeded, s.Failed))
 		if _, stale := s.ImageStatuses["stale"]; stale || s.ImageStatuses["app"].Tags[0].Version != 2 {
 			parts = append(parts, "wrong entries")
 		}
@@ -235,26 +261,43 @@ func TestPlanJob(t *testing.T) {
 		"IMG-081 the TTL is over": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
 			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
 		}), nil, time.Minute, "delete"},
-		"IMG-082 no finalizer yet":                           {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }), []*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
-		"IMG-073, IMG-085 one at a time, in the given order": {warm(), []*appsv1beta1.NodeImage{blank("z"), blank("a")}, 0, "assign z; 2=0+0+0 job is running, progress 0.0%"},
-		"IMG-083, IMG-084, IMG-212 slots in use":             {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%; after 1m0s"},
-		"IMG-083 another version is active":                  {warm(), []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 1)), blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
-		"IMG-098 a silent node gives its slot back":          {warm(), []*appsv1beta1.NodeImage{tagged("a"), blank("b")}, time.Minute, "assign b; 2=1+0+0 job is running, progress 0.0%"},
-		"IMG-017 paused":                                     {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0, "1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
-		"IMG-085 never negative":                             {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling), tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
-		"IMG-092, IMG-094 completed":                         {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0, "2=0+1+1 [b] job has completed"},
-		"IMG-092 no nodes":                                   {warm(), nil, 0, "0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
+		"IMG-082 no finalizer yet": {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }),
+			[]*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
+		"IMG-073, IMG-085 one at a time, in the given order": {warm(), []*appsv1beta1.NodeImage{blank("z"), blank("a")}, 0,
+			"assign z; 2=0+0+0 job is running, progress 0.0%"},
+		"IMG-083, IMG-084, IMG-212 slots in use": {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling),
+			tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%; after 1m0s"},
+		"IMG-083 another version is active": {warm(), []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 1)),
+			blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
+		"IMG-098 a silent node gives its slot back": {warm(), []*appsv1beta1.NodeImage{tagged("a"), blank("b")}, time.Minute,
+			"assign b; 2=1+0+0 job is running, progress 0.0%"},
+		"IMG-017 paused": {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0,
+			"1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
+		"IMG-085 never negative": {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling),
+			tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
+		"IMG-092, IMG-094 completed": {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0,
+			"2=0+1+1 [b] job has completed"},
+		"IMG-092 no nodes": {warm(), nil, 0,
+			"0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
 		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{}, []metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{}, []metav1.OwnerReference{{Kind: "CloneSet",
+				Controller: ptr(true)}}
 		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress: no pod that spec.podSelector matches is on a node; after 50s"},
-		"IMG-016, IMG-094 never":          {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0, "1=0+1+0 job is running, progress 100.0%"},
-		"IMG-094 never, no nodes":         {warm(never), nil, 0, "0=0+0+0 job is running, no progress: there are no nodes"},
-		"IMG-091 never pulls again":       {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour, "assign a; 1=0+0+0 job is running, progress 0.0%"},
-		"IMG-093 the deadline runs":       {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second, "1=1+0+0 job is running, progress 0.0%; after 50s"},
-		"IMG-093 the deadline is over":    {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"), tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds 60"},
-		"IMG-097 no room":                 {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0, "assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 node has no room for another image (at most 1024), such as full"},
-		"IMG-074 a node that came later":  {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0, "assign b; 2=0+1+0 job is running, progress 50.0%"},
-		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
+		"IMG-016, IMG-094 never": {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0,
+			"1=0+1+0 job is running, progress 100.0%"},
+		"IMG-094 never, no nodes": {warm(never), nil, 0, "0=0+0+0 job is running, no progress: there are no nodes"},
+		"IMG-091 never pulls again": {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour,
+			"assign a; 1=0+0+0 job is running, progress 0.0%"},
+		"IMG-093 the deadline runs": {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second,
+			"1=1+0+0 job is running, progress 0.0%; after 50s"},
+		"IMG-093 the deadline is over": {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"),
+			tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds 60"},
+		"IMG-097 no room": {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0,
+			"assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 node has no room for another image (at most 1024), such as full"},
+		"IMG-074 a node that came later": {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0,
+			"assign b; 2=0+1+0 job is running, progress 50.0%"},
+		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }),
+			[]*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -336,26 +379,31 @@ func TestSupplyAndDrop(t *testing.T) {
 func TestAssign(t *testing.T) {
 	assign := func(job *appsv1beta1.ImagePullJob, node *appsv1beta1.NodeImage, random float64) *appsv1beta1.ImageTagSpec {
 		t.Helper()
-		images, err := Assigner{Job: job, ExtraTTL: 300 * time.Second, Now: noon.Add(time.Hour), Random: func() float64 { return random }}.Assign(node)
+		images, err := Assigner{Job: job, ExtraTTL: 300 * time.Second, Now: noon.Add(time.Hour),
+			Random: func() float64 { return random }}.Assign(node)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return &images["app"].Tags[0]
 	}
 	first := assign(warm(), blank("a"), 0)
-	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(owner("warm"), first.OwnerReferences[0]) != "" || !first.CreatedAt.Equal(at(time.Hour)) {
+	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(owner("warm"), first.OwnerReferences[0]) != "" ||
+		!first.CreatedAt.Equal(at(time.Hour)) {
 		t.Errorf("IMG-086, IMG-087: %+v", first)
 	}
-	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 || *p.TimeoutSeconds != 600 || *p.BackoffLimit != 3 || p.ActiveDeadlineSeconds != nil {
+	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 || *p.TimeoutSeconds != 600 || *p.BackoffLimit != 3 ||
+		p.ActiveDeadlineSeconds != nil {
 		t.Errorf("IMG-090: %d %d %d", *p.TTLSecondsAfterFinished, *p.TimeoutSeconds, *p.BackoffLimit)
 	}
-	if again := assign(warm(), tagged("a", result("Failed", 7), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil }), 0); again.Version != 8 {
+	if again := assign(warm(), tagged("a", result("Failed", 7), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil }),
+		0); again.Version != 8 {
 		t.Errorf("IMG-086, IMG-144 a tag that was here before: version %d", again.Version)
 	}
 	second := assign(warm(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }), tagged("a", func(n *appsv1beta1.NodeImage) {
 		n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = ptr(int32(9999))
 	}), 0.5)
-	if second.Version != 3 || len(second.OwnerReferences) != 2 || *second.PullPolicy.TTLSecondsAfterFinished != 9999 || *second.PullPolicy.ActiveDeadlineSeconds != 30 {
+	if second.Version != 3 || len(second.OwnerReferences) != 2 || *second.PullPolicy.TTLSecondsAfterFinished != 9999 ||
+		*second.PullPolicy.ActiveDeadlineSeconds != 30 {
 		t.Errorf("IMG-086, IMG-088: %+v", second)
 	}
 	if p := assign(warm(until(30)), blank("a"), 0.5).PullPolicy; *p.TTLSecondsAfterFinished != 30+300+150 {
@@ -384,14 +432,16 @@ func TestAssign(t *testing.T) {
 func TestPlanList(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
-			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: ptr(int32(60)), ActiveDeadlineSeconds: ptr(int64(900))}}}}
+			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: ptr(int32(60)),
+				ActiveDeadlineSeconds: ptr(int64(900))}}}}
 	first := PlanList(list, nil, noon)
 	if len(first.Create) != 3 || !first.Relabel || first.Status.Desired != 3 || first.Status.StartTime == nil {
 		t.Fatalf("%+v", first)
 	}
 	var children []*appsv1beta1.ImagePullJob
 	for i, child := range first.Create {
-		if child.Spec.CompletionPolicy.TTLSecondsAfterFinished != nil || *child.Spec.CompletionPolicy.ActiveDeadlineSeconds != 900 || child.GenerateName != "all-" ||
+		if child.Spec.CompletionPolicy.TTLSecondsAfterFinished != nil || *child.Spec.CompletionPolicy.ActiveDeadlineSeconds != 900 ||
+			child.GenerateName != "all-" ||
 			child.Labels[pub.ControllerRevisionHash] != first.Hash || metav1.GetControllerOf(child).UID != "l" {
 			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: %+v", child)
 		}
@@ -404,8 +454,10 @@ func TestPlanList(t *testing.T) {
 	list.Labels = map[string]string{pub.ControllerRevisionHash: first.Hash}
 	list.Status = *first.Status
 	plan := PlanList(list, []*appsv1beta1.ImagePullJob{children[2], children[0], children[1]}, noon)
-	want := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: 3, Active: 1, Completed: 2, Succeeded: 1, FailedImageStatuses: []*appsv1beta1.FailedImageStatus{
-		{ImagePullJob: "all-0", Name: "b", Message: "1 of 2 nodes failed, see ImagePullJob all-0"}, {ImagePullJob: "all-1", Name: "a", Message: "1 of 2 nodes failed, see ImagePullJob all-1"}}}
+	want := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: 3, Active: 1, Completed: 2, Succeeded: 1,
+		FailedImageStatuses: []*appsv1beta1.FailedImageStatus{
+			{ImagePullJob: "all-0", Name: "b", Message: "1 of 2 nodes failed, see ImagePullJob all-0"}, {ImagePullJob: "all-1", Name: "a",
+				Message: "1 of 2 nodes failed, see ImagePullJob all-1"}}}
 	if diff := cmp.Diff(want, plan.Status); diff != "" || len(plan.Create)+len(plan.Delete) != 0 || plan.Relabel {
 		t.Errorf("IMG-154, IMG-229: %s %+v", diff, plan)
 	}

@@ -22,7 +22,8 @@ import (
 
 // IMG-086: whatever version a node has written into its own status, and whoever wrote the one in the spec, the next one is accepted.
 func TestVersionsOfAnySortAreFollowed(t *testing.T) {
-	for before, want := range map[int64]int64{-5: 0, -1: 0, 0: 1, 7: 8, math.MaxInt64 - 1: math.MaxInt64, math.MaxInt64: 0, math.MinInt64: 0} {
+	for before, want := range map[int64]int64{-5: 0, -1: 0, 0: 1, 7: 8, math.MaxInt64 - 1: math.MaxInt64, math.MaxInt64: 0,
+		math.MinInt64: 0} {
 		reported := tagged("n", result(appsv1beta1.ImagePhaseFailed, before), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
 		others := tagged("n", func(n *appsv1beta1.NodeImage) {
 			n.Spec.Images["app"].Tags[0].Version, n.Spec.Images["app"].Tags[0].OwnerReferences = before, nil
@@ -57,7 +58,8 @@ func TestRefusedNodesComeLast(t *testing.T) {
 			}
 			return c.Patch(ctx, o, p, opts...)
 		}})
-	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}),
+		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
 	loop := r.loop(nil)
 	pass := func() error {
 		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
@@ -103,13 +105,16 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 }
 
-// IMG-152, IMG-154: an image of a list that a policy refuses keeps neither the other images from being pulled nor the status from being written.
+// IMG-152, IMG-154: an image of a list that a policy refuses keeps neither the other images from being pulled nor the status from
+// being written.
 func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"forbidden", "b", "c"}}}
-	refusal := error(apierrors.NewForbidden(appsv1beta1.GroupVersion.WithResource("imagepulljobs").GroupResource(), "", errors.New("not from there")))
+	refusal := error(apierrors.NewForbidden(appsv1beta1.GroupVersion.WithResource("imagepulljobs").GroupResource(), "",
+		errors.New("not from there")))
 	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).
-		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
+			opts ...client.CreateOption) error {
 			image := o.(*appsv1beta1.ImagePullJob).Spec.Image
 			if image == "forbidden" && refusal != nil {
 				return refusal
@@ -155,17 +160,19 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// IMG-085 (part): a refusal leaves no doubt, so that nodes which refuse a job are not read from the API server, one after the other, at each of its passes;
-// a lost answer is looked up.
+// IMG-085 (part): a refusal leaves no doubt, so that nodes which refuse a job are not read from the API server, one after the
+// other, at each of its passes; a lost answer is looked up.
 func TestRefusalsAreNotLookedUp(t *testing.T) {
-	for reads, failure := range map[int]error{0: apierrors.NewInvalid(appsv1beta1.GroupVersion.WithKind("NodeImage").GroupKind(), "n", nil), 1: apierrors.NewTimeoutError("lost", 1)} {
+	for reads, failure := range map[int]error{0: apierrors.NewInvalid(appsv1beta1.GroupVersion.WithKind("NodeImage").GroupKind(), "n", nil),
+		1: apierrors.NewTimeoutError("lost", 1)} {
 		node, got := blank("n"), 0
 		node.ResourceVersion = ""
 		c := interceptor.NewClient(fakeClient(t, node).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
 			Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return failure
 			}})
-		live := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		live := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+			o client.Object, opts ...client.GetOption) error {
 			got++
 			return c.Get(ctx, key, o, opts...)
 		}})
@@ -183,7 +190,8 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 
 // Nothing is remembered of the writes of a list that is gone, or that another of its name has replaced.
 func TestAListThatIsGoneIsForgotten(t *testing.T) {
-	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "uid"}, Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
+	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "uid"},
+		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
 	for _, next := range []types.UID{"", "another"} {
 		c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list.DeepCopy()).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).Build()
 		r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{})}

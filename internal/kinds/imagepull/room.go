@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some 1.5 MiB with
-// what the node tells of it, and one tenant must leave room for the others (IMG-023, IMG-097).
+// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API server takes up to some
+// 1.5 MiB with what the node tells of it, and one tenant must leave room for the others (IMG-023, IMG-097).
 const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
 	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
@@ -66,8 +66,9 @@ func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	return size
 }
 
-// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their places among the owners, and of the secrets,
-// which do not tell whose they are, the same part as of the owners. What others do with an image is not counted against who uses it, too.
+// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their places among the owners,
+// and of the secrets, which do not tell whose they are, the same part as of the owners. What others do with an image is not counted
+// against who uses it, too.
 func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size int, has bool) {
 	share, all := appsv1beta1.ImageSpec{SandboxConfig: image.SandboxConfig}, 0
 	own := 0
@@ -103,8 +104,8 @@ func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
 	return s
 }
 
-// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass. The zero value is
-// empty, and nil remembers nothing.
+// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for that at each pass.
+// The zero value is empty, and nil remembers nothing.
 type Rooms struct {
 	mu sync.Mutex
 	of map[string]*roomOf
@@ -152,9 +153,11 @@ func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, ta
 func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
 	secrets []appsv1beta1.ReferenceObject) string {
 	present, has := node.Spec.Images[name]
-	lacking := slices.DeleteFunc(slices.Clone(secrets), func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
-	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking, Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
-		OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
+	lacking := slices.DeleteFunc(slices.Clone(secrets),
+		func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
+	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking,
+		Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
+			OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
 	switch {
 	case !has && len(node.Spec.Images) >= maxImages:
 		return fmt.Sprintf("at most %d", maxImages)

@@ -17,7 +17,8 @@ func BenchmarkJobOverFullNodes(b *testing.B) {
 		node.UID, node.ResourceVersion = node.UID+"-"+node.UID, fmt.Sprint(i)
 		node.Spec.Images = map[string]appsv1beta1.ImageSpec{}
 		for j := range 256 {
-			node.Spec.Images[fmt.Sprint("registry.example.com/image-", j)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
+			node.Spec.Images[fmt.Sprint("registry.example.com/image-",
+				j)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
 				OwnerReferences: []corev1.ObjectReference{{Namespace: fmt.Sprint("team-", j%4), Name: "job", UID: "uid"}}}}}
 		}
 		s.Nodes = append(s.Nodes, node)

@@ -35,8 +35,8 @@ type Secrets struct {
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who may not read the source, makes that
-// nobody can find a copy by trying names: node daemons may get any copy whose name they know (ND-066).
+// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who may not read the
+// source, makes that nobody can find a copy by trying names: node daemons may get any copy whose name they know (ND-066).
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
@@ -88,7 +88,8 @@ func secretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
 
 // Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
 // pull secrets that the job has to do without (IMG-116, IMG-123).
-func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string, err error) {
+func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
+	err error) {
 	key := client.ObjectKeyFromObject(job).String()
 	wanted := secretsOf(&job.Spec.ImagePullJobTemplate)
 	if len(wanted) == 0 {
@@ -117,7 +118,8 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 			return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
 		case source.Type != corev1.SecretTypeDockerConfigJson && source.Type != corev1.SecretTypeDockercfg:
 			// Nothing else is of use to node daemons, or any of their business.
-			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s", name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
+			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s", name.Name, source.Type,
+				corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
 			continue
 		}
 		if direct {
@@ -149,7 +151,8 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		// The right to list goes with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
 			namespace := &corev1.Namespace{}
-			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); apierrors.IsNotFound(e) || e == nil && namespace.DeletionTimestamp != nil {
+			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); apierrors.IsNotFound(e) || e == nil &&
+				namespace.DeletionTimestamp != nil {
 				return nil
 			}
 		}
@@ -211,7 +214,8 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 
 // provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
 // nil then, the copy that there is does, if there is one. The job becomes one of its users: else it would be nobody's who pulls with it.
-func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret, job string) (*corev1.Secret, error) {
+func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
+	job string) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
 	switch {
 	case len(present) == 0 && source == nil:
@@ -265,8 +269,10 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(source, n), Labels: map[string]string{pub.SecretCopy: "true"},
-				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job, pub.SecretMode: pub.SecretModeBatch}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(source, n),
+				Labels: map[string]string{pub.SecretCopy: "true"},
+				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job,
+					pub.SecretMode: pub.SecretModeBatch}},
 			Type: source.Type, Data: source.Data,
 		}
 		err := s.For("").CreateTyped(ctx, secret)
@@ -277,7 +283,8 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 			return nil, fmt.Errorf("copying pull secret %s to namespace %s: %w", key, s.Namespace, err)
 		}
 		present := &corev1.Secret{}
-		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil || present.Annotations[pub.SecretSource] == key.String() {
+		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil ||
+			present.Annotations[pub.SecretSource] == key.String() {
 			// Another job has just made it, and the cache is behind or it is not ready: the next try finds it.
 			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, fmt.Errorf("it was made just now"))
 		}

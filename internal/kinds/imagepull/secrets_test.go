@@ -24,7 +24,8 @@ import (
 )
 
 func login(namespace string, kind corev1.SecretType) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "login"}, Type: kind, Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "login"}, Type: kind,
+		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
 }
 
 // IMG-057, IMG-089, IMG-111, IMG-116, IMG-123: whatever the state of the pull secret is, the controllers of jobs and of NodeImages agree on
@@ -33,21 +34,28 @@ func TestSecretsComeToRest(t *testing.T) {
 	source := login("shop", corev1.SecretTypeDockerConfigJson)
 	copied := login("config", corev1.SecretTypeDockerConfigJson)
 	copied.Name = copyName(source, 0)
-	copied.Annotations = map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
+	copied.Annotations = map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other",
+		pub.SecretMode: pub.SecretModeBatch}
 	for name, test := range map[string]struct {
 		namespace string
 		objects   []client.Object
 		refs      int
 		told      string
 	}{
-		"the source is there":                                      {"shop", []client.Object{source}, 1, ""},
-		"the source is missing":                                    {"shop", nil, 0, "pull secret login does not exist in namespace shop"},
-		"the source is gone, another job's copy is there":          {"shop", []client.Object{copied}, 1, "pull secret login does not exist in namespace shop"},
-		"the job is in the namespace of the copies":                {"config", []client.Object{login("config", corev1.SecretTypeDockercfg)}, 1, ""},
-		"the job is there and the secret is missing":               {"config", nil, 0, "pull secret login does not exist in namespace config"},
-		"a token of a service account is no pull secret":           {"shop", []client.Object{login("shop", corev1.SecretTypeServiceAccountToken)}, 0, "pull secret login is of type kubernetes.io/service-account-token"},
-		"nor is anything else that node daemons have no use for":   {"shop", []client.Object{login("shop", corev1.SecretTypeOpaque)}, 0, "pull secret login is of type Opaque"},
-		"what became something else is not kept up to date either": {"shop", []client.Object{copied, login("shop", corev1.SecretTypeTLS)}, 0, "pull secret login is of type kubernetes.io/tls"},
+		"the source is there":   {"shop", []client.Object{source}, 1, ""},
+		"the source is missing": {"shop", nil, 0, "pull secret login does not exist in namespace shop"},
+		"the source is gone, another job's copy is there": {"shop", []client.Object{copied}, 1,
+			"pull secret login does not exist in namespace shop"},
+		"the job is in the namespace of the copies": {"config", []client.Object{login("config", corev1.SecretTypeDockercfg)},
+			1, ""},
+		"the job is there and the secret is missing": {"config", nil, 0,
+			"pull secret login does not exist in namespace config"},
+		"a token of a service account is no pull secret": {"shop", []client.Object{login("shop",
+			corev1.SecretTypeServiceAccountToken)}, 0, "pull secret login is of type kubernetes.io/service-account-token"},
+		"nor is anything else that node daemons have no use for": {"shop", []client.Object{login("shop", corev1.SecretTypeOpaque)}, 0,
+			"pull secret login is of type Opaque"},
+		"what became something else is not kept up to date either": {"shop", []client.Object{copied, login("shop", corev1.SecretTypeTLS)},
+			0, "pull secret login is of type kubernetes.io/tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := warm(func(j *appsv1beta1.ImagePullJob) {
@@ -62,19 +70,24 @@ func TestSecretsComeToRest(t *testing.T) {
 				objects = append(objects, object.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // as above
 			}
 			writes := 0
-			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-					writes++
-					return c.Patch(ctx, o, p, opts...)
-				}})
+			c := interceptor.NewClient(fakeClient(t, objects...).(client.WithWatch),
+				interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+					Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+						opts ...client.PatchOption) error {
+						writes++
+						return c.Patch(ctx, o, p, opts...)
+					}})
 			events, now := &told{}, noon
-			jobs := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(events), Secrets: secretsOn(c), Random: func() float64 { return 0 }}
-			nodes := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: jobs.Now}, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Random: jobs.Random}
+			jobs := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(events),
+				Secrets: secretsOn(c), Random: func() float64 { return 0 }}
+			nodes := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: jobs.Now}, Events: &told{},
+				Options: Options{Namespace: "config", Jobs: true}, Random: jobs.Random}
 			loop := jobs.loop(nil)
 			passes := func() {
 				t.Helper()
 				for range 3 {
-					for _, pass := range []func(context.Context, reconcile.Request) (reconcile.Result, error){loop.Reconcile, nodes.Reconcile} {
+					for _, pass := range []func(context.Context, reconcile.Request) (reconcile.Result, error){loop.Reconcile,
+						nodes.Reconcile} {
 						for _, key := range []client.ObjectKey{client.ObjectKeyFromObject(job), client.ObjectKeyFromObject(image)} {
 							if _, err := pass(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 								t.Fatal(err)
@@ -120,27 +133,30 @@ func TestNamesOfCopies(t *testing.T) {
 		for _, end := range []string{"a", ".b", "-b", "..b"} {
 			source := strings.Repeat("a", max(n-len(end), 0)) + strings.Replace(end, "..", ".", 1)
 			name := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: source}}, 0)
-			if errs := validation.IsDNS1123Subdomain(name); len(source) <= 253 && len(validation.IsDNS1123Subdomain(source)) == 0 && len(errs) > 0 {
+			if errs := validation.IsDNS1123Subdomain(name); len(source) <= 253 && len(validation.IsDNS1123Subdomain(source)) == 0 &&
+				len(errs) > 0 {
 				t.Errorf("%d %s: %s", n, end, fmt.Sprint(errs))
 			}
 		}
 	}
 }
 
-// IMG-113 (part), IMG-114 (part), ND-066 (part): who knows namespace and name of a pull secret, which stand in every pod that uses it, cannot tell the
-// name of its copy. Two tries make the same one; one of an earlier release, under a shorter name, is used on.
+// IMG-113 (part), IMG-114 (part), ND-066 (part): who knows namespace and name of a pull secret, which stand in every pod that uses
+// it, cannot tell the name of its copy. Two tries make the same one; one of an earlier release, under a shorter name, is used on.
 func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	source := func(uid types.UID) *corev1.Secret {
 		s := login("shop", corev1.SecretTypeDockerConfigJson)
 		s.UID = uid
 		return s
 	}
-	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0), copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"), 0)
+	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0), copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"),
+		0)
 	if first == second || len(first) < len("login-")+16 || first != copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0) {
 		t.Errorf("%s %s", first, second)
 	}
 	earlier := login("config", corev1.SecretTypeDockerConfigJson)
-	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login", pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
+	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login",
+		pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
 	c := fakeClient(t, source("u"), earlier)
 	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	refs, problems, err := (secretsOn(c)).Sync(t.Context(), job)
@@ -149,8 +165,8 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// IMG-120: a job that ends, or that names another secret, leaves its copy, and the last one takes it along; but not if another job came to use it since it
-// was read: that one would pull without credentials.
+// IMG-120: a job that ends, or that names another secret, leaves its copy, and the last one takes it along; but not if another job
+// came to use it since it was read: that one would pull without credentials.
 func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 	for name, leave := range map[string]func(*Secrets, *appsv1beta1.ImagePullJob) error{
 		"it ended": func(s *Secrets, job *appsv1beta1.ImagePullJob) error {
@@ -164,14 +180,15 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			meanwhile := func() {}
-			c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson)).(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
-				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					err := c.List(ctx, list, opts...)
-					happens := meanwhile
-					meanwhile = func() {}
-					happens()
-					return err
-				}})
+			c := interceptor.NewClient(fakeClient(t, login("shop", corev1.SecretTypeDockerConfigJson)).(client.WithWatch),
+				interceptor.Funcs{ //nolint:forcetypeassert // fakes watch
+					List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+						err := c.List(ctx, list, opts...)
+						happens := meanwhile
+						meanwhile = func() {}
+						happens()
+						return err
+					}})
 			s := secretsOn(c)
 			using := func(name string) *appsv1beta1.ImagePullJob {
 				return warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = name, []string{"login"} })

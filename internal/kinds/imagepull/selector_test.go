@@ -10,11 +10,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// IMG-034 (part), IMG-035 (part): selectors are read again for every job of the namespace at each event of a pod, and of a NodeImage, before the events
-// of others: 50,000 values took 15 ms for each job.
+// IMG-034 (part), IMG-035 (part): selectors are read again for every job of the namespace at each event of a pod, and of a
+// NodeImage, before the events of others: 50,000 values took 15 ms for each job.
 func TestSelectorsHaveFewTerms(t *testing.T) {
 	selector := func(values int) metav1.LabelSelector {
-		s := metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
+		s := metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",
+			Operator: metav1.LabelSelectorOpIn}}}
 		for i := range values {
 			s.MatchExpressions[0].Values = append(s.MatchExpressions[0].Values, fmt.Sprint("v", i))
 		}
@@ -34,7 +35,8 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 		if err := CheckJob(of(maxTerms-2), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := CheckJob(of(maxTerms-1), nil); err == nil || !strings.Contains(err.Error(), "spec."+name+" has 201 labels and values, at most 200 are allowed") {
+		if err := CheckJob(of(maxTerms-1), nil); err == nil || !strings.Contains(err.Error(),
+			"spec."+name+" has 201 labels and values, at most 200 are allowed") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := CheckJob(of(maxTerms-1), of(maxTerms-1)); err != nil {

@@ -11,15 +11,16 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither their tags, nor
-// their places among the owners of a tag, nor most of their secrets.
+// IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither
+// their tags, nor their places among the owners of a tag, nor most of their secrets.
 func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 	owner := func(namespace string, n int) corev1.ObjectReference {
 		return corev1.ObjectReference{Namespace: namespace, Name: fmt.Sprintf("%s-%d", strings.Repeat("j", 50), n)}
 	}
 	many := func(image *appsv1beta1.ImageSpec) {
 		for i := range 700 {
-			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), OwnerReferences: []corev1.ObjectReference{owner("hostile", i)}})
+			image.Tags = append(image.Tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i),
+				OwnerReferences: []corev1.ObjectReference{owner("hostile", i)}})
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -34,11 +35,13 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 		"secrets": {func(image *appsv1beta1.ImageSpec) {
 			for i := range 1500 {
 				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
-				image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: strings.Repeat("s", 100)})
+				image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
+					Name: strings.Repeat("s", 100)})
 			}
 		}},
 	} {
-		n, image := blank("n"), appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "own", OwnerReferences: []corev1.ObjectReference{owner("shop", 1)}}}}
+		n, image := blank("n"), appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "own",
+			OwnerReferences: []corev1.ObjectReference{owner("shop", 1)}}}}
 		tt.fill(&image)
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"shared": image}
 		if size := sizeOf("shared", &image); size <= maxBytesOfNamespace || size > maxBytes-1000 {
@@ -54,7 +57,8 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 func TestSecretsTakeRoom(t *testing.T) {
 	var secrets []appsv1beta1.ReferenceObject
 	for i := range 2000 {
-		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
+		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d",
+			strings.Repeat("s", 100), i)})
 	}
 	n := blank("n")
 	if why := noRoom(n, warm(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
@@ -91,7 +95,8 @@ func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 	for count, supplied := range map[int]bool{1: true, 32: false} {
 		s := JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{n}, Now: noon}
 		for i := range count {
-			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
+			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d",
+				strings.Repeat("s", 100), i)})
 		}
 		if plan := PlanJob(s); (len(plan.Supply) == 1) != supplied {
 			t.Errorf("%d secrets: %v are supplied", count, plan.Supply)

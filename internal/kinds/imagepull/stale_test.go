@@ -33,13 +33,15 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 	}
 	api := fakeClient(t, objects...)
 	reads := 0
-	live := interceptor.NewClient(api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
+	live := interceptor.NewClient(api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch,
+		key client.ObjectKey, o client.Object, opts ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
 		if key.Name == "gone" {
 			reads++
 		}
 		return c.Get(ctx, key, o, opts...)
 	}})
-	cached := interceptor.NewClient(api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
+	cached := interceptor.NewClient(api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch,
+		key client.ObjectKey, o client.Object, opts ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
 		switch object := o.(type) {
 		case *corev1.Node:
 			return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
@@ -51,7 +53,8 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		}
 		return c.Get(ctx, key, o, opts...)
 	}})
-	r := &NodeReconciler{API: &own.API{Client: cached, Live: live, Now: noon.Local}, Events: &told{}, Options: Options{Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
+	r := &NodeReconciler{API: &own.API{Client: cached, Live: live, Now: noon.Local}, Events: &told{}, Options: Options{Namespace: "config",
+		Jobs: true}, Random: func() float64 { return 0 }}
 	for i := range 20 {
 		key := client.ObjectKey{Name: fmt.Sprint("n", i)}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
@@ -61,7 +64,8 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		if err := api.Get(t.Context(), key, node); err != nil {
 			t.Fatalf("IMG-052: %v", err)
 		}
-		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 || len(tags[0].OwnerReferences) != 1 || tags[0].OwnerReferences[0].UID != "uid-again" {
+		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 || len(tags[0].OwnerReferences) != 1 ||
+			tags[0].OwnerReferences[0].UID != "uid-again" {
 			t.Fatalf("IMG-054: %+v", tags)
 		}
 	}

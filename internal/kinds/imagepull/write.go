@@ -21,7 +21,8 @@ func imagesPatch(node *appsv1beta1.NodeImage, images map[string]*appsv1beta1.Ima
 			if present := node.Spec.Images[name].SandboxConfig; present != nil {
 				before = present
 			}
-			entry["sandboxConfig"] = map[string]any{"labels": replacing(before.Labels, next.Labels), "annotations": replacing(before.Annotations, next.Annotations)}
+			entry["sandboxConfig"] = map[string]any{"labels": replacing(before.Labels, next.Labels),
+				"annotations": replacing(before.Annotations, next.Annotations)}
 		}
 		changes[name] = entry
 	}
@@ -52,6 +53,7 @@ func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatu
 	for name, image := range status.ImageStatuses {
 		images[name] = image
 	}
-	return map[string]any{"status": map[string]any{"imageStatuses": images, "desired": status.Desired, "waiting": status.Waiting, "pulling": status.Pulling,
+	return map[string]any{"status": map[string]any{"imageStatuses": images, "desired": status.Desired, "waiting": status.Waiting,
+		"pulling":   status.Pulling,
 		"succeeded": status.Succeeded, "failed": status.Failed}}
 }

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ND-135 (part): a pod concerns the controller while one of its containers waits for its key, and not when all are ready, whatever its other
-// conditions say.
+// ND-135 (part): a pod concerns the controller while one of its containers waits for its key, and not when all are ready, whatever
+// its other conditions say.
 func TestWhichPodsConcernTheController(t *testing.T) {
 	condition := func(of corev1.PodConditionType, status corev1.ConditionStatus) podOption {
 		return func(pod *corev1.Pod) {
@@ -19,11 +19,12 @@ func TestWhichPodsConcernTheController(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"launching":                     {launching([]int{2, 1}), true},
-		"its containers are ready":      {launching([]int{2, 1}, condition(corev1.ContainersReady, corev1.ConditionTrue)), false},
-		"they are not":                  {launching([]int{2, 1}, condition(corev1.ContainersReady, corev1.ConditionFalse)), true},
-		"it is scheduled":               {launching([]int{2, 1}, condition(corev1.PodScheduled, corev1.ConditionTrue)), true},
-		"scheduled, then ready":         {launching([]int{2, 1}, condition(corev1.PodScheduled, corev1.ConditionTrue), condition(corev1.ContainersReady, corev1.ConditionTrue)), false},
+		"launching":                {launching([]int{2, 1}), true},
+		"its containers are ready": {launching([]int{2, 1}, condition(corev1.ContainersReady, corev1.ConditionTrue)), false},
+		"they are not":             {launching([]int{2, 1}, condition(corev1.ContainersReady, corev1.ConditionFalse)), true},
+		"it is scheduled":          {launching([]int{2, 1}, condition(corev1.PodScheduled, corev1.ConditionTrue)), true},
+		"scheduled, then ready": {launching([]int{2, 1}, condition(corev1.PodScheduled, corev1.ConditionTrue),
+			condition(corev1.ContainersReady, corev1.ConditionTrue)), false},
 		"one runs":                      {launching([]int{2, 1}, running(true, 0)), true},
 		"both run":                      {launching([]int{2, 1}, running(true, 0, 1)), false},
 		"without priorities":            {&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}, false},

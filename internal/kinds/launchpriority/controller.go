@@ -74,7 +74,8 @@ var podEvents = predicate.Funcs{
 var barrierEvents = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, // either ours, or nobody waits for it
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[pub.LaunchReleased] != e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+			e.ObjectOld.GetAnnotations()[pub.LaunchReleased] != e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
 	},
 }

@@ -35,7 +35,8 @@ func onServer(funcs interceptor.Funcs, objects ...client.Object) (*Reconciler, c
 	server := fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).Build()
 	recorder := events.NewFakeRecorder(10)
 	get := funcs.Get
-	funcs.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	funcs.Get = func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+		options ...client.GetOption) error {
 		read := c.Get
 		if get != nil {
 			read = func(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -43,13 +44,15 @@ func onServer(funcs interceptor.Funcs, objects ...client.Object) (*Reconciler, c
 			}
 		}
 		err := read(ctx, key, object, options...)
-		if m, ok := object.(*metav1.PartialObjectMetadata); ok && err == nil && m.Kind == "ConfigMap" && m.Labels[pub.LaunchBarrier] != "true" {
+		if m, ok := object.(*metav1.PartialObjectMetadata); ok && err == nil && m.Kind == "ConfigMap" &&
+			m.Labels[pub.LaunchBarrier] != "true" {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
 		}
 		return err
 	}
 	c := interceptor.NewClient(server, funcs)
-	return &Reconciler{API: own.NewAPI(c, server, slim.Any, func() time.Time { return time.Unix(100, 0) }), Events: own.NewRecorder(recorder)}, server, recorder
+	return &Reconciler{API: own.NewAPI(c, server, slim.Any, func() time.Time { return time.Unix(100, 0) }),
+		Events: own.NewRecorder(recorder)}, server, recorder
 }
 
 func barrierOn(t *testing.T, server client.Client) *corev1.ConfigMap {
@@ -79,11 +82,12 @@ func TestConfigMapOfThatName(t *testing.T) {
 		event   string
 		after   time.Duration
 	}{
-		"none":                           {nil, fresh, "", 0},
-		"an earlier pod's":               {had("former", true), fresh, "", 0},
-		"an earlier pod's, no label":     {had("former", false), fresh, "", 0},
-		"its own, of the reference":      {had("u", false), map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "", 0},
-		"somebody else's, without label": {nobodys, map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "LaunchBlocked", whileRefused},
+		"none":                       {nil, fresh, "", 0},
+		"an earlier pod's":           {had("former", true), fresh, "", 0},
+		"an earlier pod's, no label": {had("former", false), fresh, "", 0},
+		"its own, of the reference":  {had("u", false), map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "", 0},
+		"somebody else's, without label": {nobodys, map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "LaunchBlocked",
+			whileRefused},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +120,8 @@ func TestConfigMapOfThatName(t *testing.T) {
 				t.Error(diff)
 			}
 			if test.event != "" {
-				if event := <-recorder.Events; !strings.Contains(event, test.event) || !strings.Contains(event, "p-barrier") || writes > 0 || len(got.OwnerReferences) > 0 || got.Labels != nil {
+				if event := <-recorder.Events; !strings.Contains(event, test.event) || !strings.Contains(event, "p-barrier") ||
+					writes > 0 || len(got.OwnerReferences) > 0 || got.Labels != nil {
 					t.Errorf("%s, %d writes, %+v", event, writes, got)
 				}
 				return
@@ -125,7 +130,8 @@ func TestConfigMapOfThatName(t *testing.T) {
 				t.Errorf("%d writes", writes)
 			}
 			owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}}
-			if diff := cmp.Diff(owner, got.OwnerReferences); diff != "" || got.Labels[pub.LaunchBarrier] != "true" || got.Annotations[pub.LaunchReleased] != "p_1" {
+			if diff := cmp.Diff(owner, got.OwnerReferences); diff != "" || got.Labels[pub.LaunchBarrier] != "true" ||
+				got.Annotations[pub.LaunchReleased] != "p_1" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -139,7 +145,8 @@ func TestReplacedPodWritesNothing(t *testing.T) {
 		"going": launching([]int{1, 0}, func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"f"}
 		})} {
-		for _, left := range []*corev1.ConfigMap{nil, {ObjectMeta: configMap("another", "p_1").ObjectMeta, Data: map[string]string{"p_1": "true"}}} {
+		for _, left := range []*corev1.ConfigMap{nil, {ObjectMeta: configMap("another", "p_1").ObjectMeta,
+			Data: map[string]string{"p_1": "true"}}} {
 			var objects []client.Object
 			if live != nil {
 				objects = append(objects, live.DeepCopy())
@@ -147,7 +154,8 @@ func TestReplacedPodWritesNothing(t *testing.T) {
 			if left != nil {
 				objects = append(objects, left.DeepCopy())
 			}
-			stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+				options ...client.GetOption) error {
 				if pod, ok := object.(*corev1.Pod); ok {
 					old.DeepCopyInto(pod)
 					return nil
@@ -178,7 +186,10 @@ func TestRefusedConfigMaps(t *testing.T) {
 		err   error
 		event bool
 	}{"a quota": {quota, true}, "a namespace that goes": {going, false}} {
-		r, _, recorder := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return test.err }}, launching([]int{1, 0}))
+		r, _, recorder := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption) error {
+			return test.err
+		}}, launching([]int{1, 0}))
 		_, err := r.Reconcile(t.Context(), request)
 		if (err != nil) != test.event || len(recorder.Events) > 0 != test.event {
 			t.Errorf("%s: %v, %d events", name, err, len(recorder.Events))
@@ -186,11 +197,14 @@ func TestRefusedConfigMaps(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForItsConfigMapAMinuteAtMost: a quota was used up for hours, so that the back-off is long. When there is room again no event tells; the pod
-// starts within a minute.
+// TestAPodWaitsForItsConfigMapAMinuteAtMost: a quota was used up for hours, so that the back-off is long. When there is room again
+// no event tells; the pod starts within a minute.
 func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "p-barrier", context.DeadlineExceeded)
-	r, _, _ := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return quota }}, launching([]int{1, 0}))
+	r, _, _ := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+		...client.CreateOption) error {
+		return quota
+	}}, launching([]int{1, 0}))
 	r.backOff = pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
 	if _, err := r.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("no quota")
@@ -200,8 +214,8 @@ func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 	}
 }
 
-// TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a ConfigMap of somebody else once, however often it is
-// looked at.
+// TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a ConfigMap of somebody else
+// once, however often it is looked at.
 func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: configMap("u", "").ObjectMeta}
 	foreign.OwnerReferences = nil
@@ -217,8 +231,10 @@ func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 		objects []client.Object
 		want    map[string]float64
 	}{
-		"created at the third try": {interceptor.Funcs{Create: create}, []client.Object{launching([]int{1, 0})}, map[string]float64{"Create": 1}},
-		"of somebody else":         {interceptor.Funcs{}, []client.Object{launching([]int{1, 0}), foreign}, map[string]float64{"Refuse": 1}},
+		"created at the third try": {interceptor.Funcs{Create: create}, []client.Object{launching([]int{1, 0})},
+			map[string]float64{"Create": 1}},
+		"of somebody else": {interceptor.Funcs{}, []client.Object{launching([]int{1, 0}), foreign},
+			map[string]float64{"Refuse": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _, recorder := onServer(test.funcs, test.objects...)

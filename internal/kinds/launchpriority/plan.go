@@ -103,7 +103,8 @@ func heldBy(pod *corev1.Pod) []held {
 func barrierOf(pod string, container *corev1.Container) (int, bool) {
 	for i := range container.Env {
 		env := &container.Env[i]
-		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil || env.ValueFrom.ConfigMapKeyRef.Name != pub.LaunchBarrierName(pod) {
+		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil ||
+			env.ValueFrom.ConfigMapKeyRef.Name != pub.LaunchBarrierName(pod) {
 			continue
 		}
 		if priority, ok := pub.LaunchBarrierPriority(env.ValueFrom.ConfigMapKeyRef.Key); ok {
@@ -116,7 +117,8 @@ func barrierOf(pod string, container *corev1.Container) (int, bool) {
 // restarts tells whether kubelet starts the container again after that end.
 func restarts(pod *corev1.Pod, container *corev1.Container, exitCode int32) bool {
 	for i := range container.RestartPolicyRules {
-		if codes := container.RestartPolicyRules[i].ExitCodes; codes != nil && slices.Contains(codes.Values, exitCode) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+		if codes := container.RestartPolicyRules[i].ExitCodes; codes != nil && slices.Contains(codes.Values,
+			exitCode) == (codes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
 			return true
 		}
 	}

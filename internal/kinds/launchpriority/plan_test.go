@@ -22,7 +22,8 @@ func launching(priorities []int, options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for i, priority := range priorities {
 		name := string(rune('a' + i))
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier",
+			fmt.Sprintf("p_%d", priority))}})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
 	}
@@ -74,7 +75,8 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	onExit := func(operator corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) corev1.ContainerRestartRule {
-		return corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: codes}}
+		return corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: codes}}
 	}
 	foreign, unlabelled, going := configMap("u", ""), configMap("u", ""), configMap("u", "p_0")
 	foreign.OwnerReferences, unlabelled.Labels, unlabelled.Annotations = nil, nil, nil
@@ -86,7 +88,8 @@ func TestPlan(t *testing.T) {
 		barrier *metav1.PartialObjectMetadata
 		want    Plan
 	}{
-		"ND-136, ND-137: the first key comes with the ConfigMap": {launching(ordered, func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }), nil,
+		"ND-136, ND-137: the first key comes with the ConfigMap": {launching(ordered,
+			func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }), nil,
 			Plan{Action: Create, Keys: []string{"p_0"}, Added: []string{"p_0"},
 				Why: "ConfigMap p-barrier comes with p_0: a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
 		"ND-122: running is not started": {launching(ordered, running(false, 0)), configMap("u", "p_0"),
@@ -101,15 +104,19 @@ func TestPlan(t *testing.T) {
 			Plan{Keys: []string{"p_0", "p_-1", "p_-2"}, Complete: true, Why: "a (0), b (-1), c (-2) may start"}},
 		"ND-121: equal ones together": {launching([]int{0, 5, 5}, running(true, 1)), configMap("u", "p_5"),
 			Plan{Keys: []string{"p_5"}, Why: "b (5), c (5) may start, a (0) wait for c (5) to be ready"}},
-		"a key is not taken back when a container of higher priority falls back": {launching(ordered, running(false, 0), running(true, 1)), configMap("u", "p_0,p_-1"),
+		"a key is not taken back when a container of higher priority falls back": {launching(ordered, running(false, 0), running(true, 1)),
+			configMap("u", "p_0,p_-1"),
 			Plan{Keys: []string{"p_0", "p_-1"}, Why: "a (0), b (-1) may start, c (-2) wait for a (0) to be ready"}},
 		"ND-135: nothing if all are ready": {launching(ordered, running(true, 0, 1, 2), func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
 		}), nil, Plan{}},
-		"ND-135: nothing for a completed pod":    {launching(ordered, finished, running(false, 0, 1, 2)), nil, Plan{}},
-		"ND-143: nothing for a finished pod":     {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), nil, Plan{}},
-		"ND-143: nothing for a pod that goes":    {launching(ordered, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), nil, Plan{}},
-		"ND-143: nothing for a pod that is done": {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), nil, Plan{}},
+		"ND-135: nothing for a completed pod": {launching(ordered, finished, running(false, 0, 1, 2)), nil, Plan{}},
+		"ND-143: nothing for a finished pod": {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), nil,
+			Plan{}},
+		"ND-143: nothing for a pod that goes": {launching(ordered, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), nil,
+			Plan{}},
+		"ND-143: nothing for a pod that is done": {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), nil,
+			Plan{}},
 		"ND-139: an earlier pod's ConfigMap": {launching(ordered), configMap("former", "p_0,p_-1,p_-2"),
 			Plan{Action: Reset, Keys: []string{"p_0"}, Added: []string{"p_0"},
 				Why: "ConfigMap p-barrier is left from an earlier pod and starts anew with p_0: a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
@@ -118,34 +125,44 @@ func TestPlan(t *testing.T) {
 				Why: "ConfigMap p-barrier gets p_-1: a (0), b (-1) may start, c (-2) wait for b (-1) to be ready"}},
 		"ND-140: one that comes again is not done": {launching(ordered, ended(0, corev1.RestartPolicyAlways, 0)), configMap("u", "p_0"),
 			Plan{Keys: []string{"p_0"}, Why: "a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
-		"ND-140: its own policy counts": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyAlways, 0), policy(corev1.ContainerRestartPolicyNever)), configMap("u", "p_1"),
-			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true, Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
-		"ND-140: and its rules": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0), policy(corev1.ContainerRestartPolicyNever, onExit("In", 0, 3))), configMap("u", "p_1"),
+		"ND-140: its own policy counts": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyAlways, 0),
+			policy(corev1.ContainerRestartPolicyNever)), configMap("u", "p_1"),
+			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true,
+				Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
+		"ND-140: and its rules": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0), policy(corev1.ContainerRestartPolicyNever,
+			onExit("In", 0, 3))), configMap("u", "p_1"),
 			Plan{Keys: []string{"p_1"}, Why: "a (1) may start, b (0) wait for a (1) to be ready"}},
-		"ND-140: rules for other codes": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0), policy(corev1.ContainerRestartPolicyNever, onExit("NotIn", 0))), configMap("u", "p_1"),
-			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true, Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
+		"ND-140: rules for other codes": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0),
+			policy(corev1.ContainerRestartPolicyNever, onExit("NotIn", 0))), configMap("u", "p_1"),
+			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true,
+				Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
 		"one that failed for good is told": {launching([]int{1, 0}, ended(2, corev1.RestartPolicyNever, 0)), configMap("u", "p_1"),
-			Plan{Keys: []string{"p_1"}, Why: "a (1) may start, b (0) wait for a (1) to be ready", Blocked: "b (0) never start: a (1) failed and will not be restarted"}},
+			Plan{Keys: []string{"p_1"}, Why: "a (1) may start, b (0) wait for a (1) to be ready",
+				Blocked: "b (0) never start: a (1) failed and will not be restarted"}},
 		"ND-142: a lost ConfigMap has the keys that it had": {launching(ordered, running(false, 0), running(true, 1)), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_0", "p_-1"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1: a (0), b (-1) may start, c (-2) wait for a (0) to be ready"}},
 		"ND-142: a completed pod gets all keys when one needs it": {launching(ordered, finished, running(true, 0, 2)), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1", "p_-2"}, Added: []string{"p_0", "p_-1", "p_-2"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1, p_-2: a (0), b (-1), c (-2) may start"}},
-		"ND-142: one that crashed before has run": {launching(ordered, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 }), nil,
+		"ND-142: one that crashed before has run": {launching(ordered,
+			func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 }), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_0", "p_-1"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1: a (0), b (-1) may start, c (-2) wait for a (0), b (-1) to be ready"}},
 		"ND-142: it is being deleted": {launching(ordered, running(true, 0)), going,
 			Plan{Keys: []string{"p_0", "p_-1"}, Restores: true, After: whileDeleted,
 				Why: "ConfigMap p-barrier is being deleted and comes again after that: a (0), b (-1) may start, c (-2) wait for b (-1) to be ready"}},
 		"ND-144: nobody's ConfigMap": {launching([]int{1, 0}), foreign,
-			Plan{Action: Refuse, Keys: []string{"p_1"}, After: whileRefused, Why: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
+			Plan{Action: Refuse, Keys: []string{"p_1"}, After: whileRefused,
+				Why:     "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
 				Blocked: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start"}},
 		"ND-144: another kind's ConfigMap": {launching([]int{1, 0}, running(true, 0)), elsewhere,
-			Plan{Action: Refuse, Keys: []string{"p_1", "p_0"}, Restores: true, After: whileRefused, Why: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
+			Plan{Action: Refuse, Keys: []string{"p_1", "p_0"}, Restores: true, After: whileRefused,
+				Why:     "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
 				Blocked: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start"}},
 		"one that the reference wrote gets our label": {launching([]int{1, 0}), unlabelled,
-			Plan{Action: Release, Keys: []string{"p_1"}, Added: []string{"p_1"}, Why: "ConfigMap p-barrier gets p_1: a (1) may start, b (0) wait for a (1) to be ready"}},
+			Plan{Action: Release, Keys: []string{"p_1"}, Added: []string{"p_1"},
+				Why: "ConfigMap p-barrier gets p_1: a (1) may start, b (0) wait for a (1) to be ready"}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -100,7 +100,8 @@ func (w *world) restart() {
 			})
 		},
 	})
-	w.r = &Reconciler{API: own.NewAPI(cached, w.server, slim.Any, func() time.Time { return w.now }), Events: own.NewRecorder(events.NewFakeRecorder(1000))}
+	w.r = &Reconciler{API: own.NewAPI(cached, w.server, slim.Any, func() time.Time { return w.now }),
+		Events: own.NewRecorder(events.NewFakeRecorder(1000))}
 }
 
 // sameUID refuses, as a real server does and the fake one does not, a patch that names the UID of an earlier object of that name.
@@ -167,7 +168,8 @@ func (w *world) kubelet(i int, crashes bool) {
 	status, key := &pod.Status.ContainerStatuses[i], pod.Spec.Containers[i].Env[0].ValueFrom.ConfigMapKeyRef.Key
 	switch {
 	case status.Ready && crashes && w.random.IntN(3) == 0:
-		*status = corev1.ContainerStatus{Name: status.Name, RestartCount: status.RestartCount + 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
+		*status = corev1.ContainerStatus{Name: status.Name, RestartCount: status.RestartCount + 1,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}
 	case status.State.Running != nil:
 		status.Ready = true
 	case status.State.Waiting != nil:
@@ -179,7 +181,8 @@ func (w *world) kubelet(i int, crashes bool) {
 		priority, _ := pub.LaunchBarrierPriority(key)
 		for j := range pod.Spec.Containers {
 			other := &pod.Spec.Containers[j]
-			if above, _ := pub.LaunchBarrierPriority(other.Env[0].ValueFrom.ConfigMapKeyRef.Key); above > priority && !w.begun[other.Name] && !w.begun[status.Name] {
+			if above, _ := pub.LaunchBarrierPriority(other.Env[0].ValueFrom.ConfigMapKeyRef.Key); above > priority &&
+				!w.begun[other.Name] && !w.begun[status.Name] {
 				w.t.Fatalf("%s (%d) starts before %s (%d)", status.Name, priority, other.Name, above)
 			}
 		}

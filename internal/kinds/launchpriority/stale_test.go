@@ -25,7 +25,8 @@ func formers() *corev1.ConfigMap {
 // containers would start by it, and its owner would be gone.
 func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 	cached := launching([]int{1, 0})
-	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+		options ...client.GetOption) error {
 		if pod, ok := object.(*corev1.Pod); ok {
 			cached.DeepCopyInto(pod)
 			return nil
@@ -50,8 +51,8 @@ func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 	}
 }
 
-// A write that the server refuses is an error or a reason to look again, and never passes for done; what became of one without an answer is looked
-// up, and a refusal is certain.
+// A write that the server refuses is an error or a reason to look again, and never passes for done; what became of one without an
+// answer is looked up, and a refusal is certain.
 func TestWritesThatFail(t *testing.T) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	for name, tt := range map[string]struct {
@@ -66,7 +67,8 @@ func TestWritesThatFail(t *testing.T) {
 		"no answer":              {errors.New("cut off"), false, "cut off", true},
 		"none":                   {nil, false, "", false},
 	} {
-		fails := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		fails := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			options ...client.PatchOption) error {
 			if tt.err != nil {
 				return tt.err
 			}
@@ -74,11 +76,13 @@ func TestWritesThatFail(t *testing.T) {
 		}}
 		r, _, _ := onServer(fails, launching([]int{1, 0}), formers())
 		result, err := r.Reconcile(t.Context(), request)
-		if tt.failed == "" && err != nil || tt.failed != "" && (err == nil || !strings.Contains(err.Error(), tt.failed)) || (result.RequeueAfter == own.RetrySoon) != tt.again {
+		if tt.failed == "" && err != nil || tt.failed != "" && (err == nil || !strings.Contains(err.Error(), tt.failed)) ||
+			(result.RequeueAfter == own.RetrySoon) != tt.again {
 			t.Errorf("%s: %v, %v", name, result, err)
 		}
 		unsure := false
-		r.Own.Live = interceptor.NewClient(r.Live.(client.WithWatch), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
+		r.Own.Live = interceptor.NewClient(r.Live.(client.WithWatch), interceptor.Funcs{Get: func(_ context.Context, _ client.WithWatch,
+			_ client.ObjectKey, o client.Object, _ ...client.GetOption) error { //nolint:forcetypeassert // fakes watch
 			unsure = unsure || o.GetObjectKind().GroupVersionKind().Kind == "ConfigMap"
 			return errors.New("asked")
 		}})

@@ -38,7 +38,8 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 		}
 	case Release:
 		maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(plan.Added, key) })
-		body, err := reconcile.MergePatch(s.Barrier, map[string]any{"labels": labels, "annotations": annotations}, map[string]any{"data": data})
+		body, err := reconcile.MergePatch(s.Barrier, map[string]any{"labels": labels, "annotations": annotations},
+			map[string]any{"data": data})
 		if err != nil {
 			return err
 		}
@@ -52,8 +53,10 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 			Path  string `json:"path"`
 			Value any    `json:"value"`
 		}
-		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
-			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}})
+		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion",
+			s.Barrier.ResourceVersion},
+			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences",
+				owner}, {"add", "/data", data}})
 		if err != nil {
 			return fmt.Errorf("encoding a patch: %w", err)
 		}

@@ -62,7 +62,8 @@ func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
 		return nil
 	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
+		appsv1beta1.GroupVersion.Group+"/") {
 		return nil
 	}
 	patch := &podpatch.Patch{}

@@ -78,7 +78,8 @@ func TestGateIsOpenedOnce(t *testing.T) {
 func TestAGateWaitsAMinuteAtMost(t *testing.T) {
 	pod, failed := gated(nil), errors.New("no answer")
 	c := fake.NewClientBuilder().WithObjects(pod).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+			...client.SubResourcePatchOption) error {
 			return failed
 		},
 	}).Build()

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestAPodOfTheNewSidecarSetIsNotTakenBack: a pod is created from the SidecarSet as it was just changed, and the manager sees it before it sees the change.
-// The sidecar is not restarted with the former image, and once more with the new one (SS-193, SS-210).
+// TestAPodOfTheNewSidecarSetIsNotTakenBack: a pod is created from the SidecarSet as it was just changed, and the manager sees it
+// before it sees the change. The sidecar is not restarted with the former image, and once more with the new one (SS-193, SS-210).
 func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -43,8 +43,8 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one, is seen before the manager sees the rollback.
-// It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
+// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one, is seen before the
+// manager sees the rollback. It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
 func TestARollbackIsNotTakenBack(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -78,8 +78,8 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of them comes up for a moment. The upgrade is not
-// taken for complete, and the next pod not begun (SS-215, SS-231).
+// TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of them comes up for a
+// moment. The upgrade is not taken for complete, and the next pod not begun (SS-215, SS-231).
 func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	s := simulate(1, makeSet(), 1)
 	if err := s.Settle(50); err != nil {
@@ -127,15 +127,17 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	}
 }
 
-// TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for less now. What kubelet said of the former size
-// is no reason to call the pod one that cannot be upgraded (SS-W02).
+// TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for less now. What
+// kubelet said of the former size is no reason to call the pod one that cannot be upgraded (SS-W02).
 func TestAResizeThatWasRefusedBefore(t *testing.T) {
 	s := at(makeSet(sized("2")), makeSet(sized("2")), 1, every(func(pod *corev1.Pod) {
 		pod.Generation = 7
 		pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"x","updateTimestamp":"2030-01-01T00:00:00Z"}}`
 		pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`},
-			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, ObservedGeneration: 6})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable,
+			Status: corev1.ConditionTrue, Message: `{"mesh":true}`},
+			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+				ObservedGeneration: 6})
 	}))
 	s.Features.Resize = true
 	if v := Make(s).Verdicts[0]; v.Reason != ReasonUpgrading || v.Upgradable != nil {

@@ -119,7 +119,9 @@ func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) er
 		}
 		*done = true
 		if v.Action == Reset {
-			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed", "reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended") // SS-262
+			// SS-262
+			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed",
+				"reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended")
 		}
 	}
 	if v.Upgradable == nil && !v.Forget {
@@ -138,14 +140,17 @@ func (a *application) failed(v *PodVerdict, err error) {
 		return
 	}
 	if v.Action == Reset {
-		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed", fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err)) // SS-262
+		// SS-262
+		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed",
+			fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err))
 		return
 	}
-	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))
+	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v",
+		v.Pod.Namespace, v.Pod.Name, err))
 }
 
-// change sends the patches of a verdict, each on the version that the one before left. A conflict is answered with a fresh read and, if what
-// was decided still holds, another try (SS-229).
+// change sends the patches of a verdict, each on the version that the one before left. A conflict is answered with a fresh read
+// and, if what was decided still holds, another try (SS-229).
 func (a *application) change(ctx context.Context, v *PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {

@@ -23,8 +23,8 @@ import (
 
 var allAtOnce = strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })
 
-// TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of, and is tried again
-// (SS-230, SS-253 (part)).
+// TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of,
+// and is tried again (SS-230, SS-253 (part)).
 func TestOnePodFails(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 3)
 	refuse := true
@@ -52,8 +52,8 @@ func TestOnePodFails(t *testing.T) {
 	}
 }
 
-// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for ever: once it was refused the others come
-// first (SS-230).
+// TestOnePodFailsAtATime: a pod that is refused again and again does not take up all of maxUnavailable for ever: once it was
+// refused the others come first (SS-230).
 func TestOnePodFailsAtATime(t *testing.T) {
 	s := simulate(1, makeSet(), 3)
 	refuse, tried := true, 0
@@ -77,7 +77,8 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Error(tried, diff, s.describe())
 	}
 	refuse = false
-	if err := s.Settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" || s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
+	if err := s.Settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" ||
+		s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
 		t.Error(err, s.describe())
 	}
 }
@@ -98,10 +99,12 @@ func TestOneResetFails(t *testing.T) {
 	for _, pod := range s.pods() {
 		images[pod.Name] = imageOf(pod, "proxy-1") + " " + imageOf(pod, "proxy-2")
 	}
-	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"}, images); diff != "" {
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"},
+		images); diff != "" {
 		t.Error(diff, s.describe())
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
+	if !strings.Contains(strings.Join(s.events, "\n"),
+		"pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
 		t.Errorf("%v", s.events)
 	}
 	refuse = false
@@ -110,8 +113,8 @@ func TestOneResetFails(t *testing.T) {
 	}
 }
 
-// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the pod says so, until the
-// SidecarSet asks for less (SS-W02).
+// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade, and the
+// pod says so, until the SidecarSet asks for less (SS-W02).
 func TestResize(t *testing.T) {
 	s := simulate(1, makeSet(sized("1")), 2)
 	s.features.Resize = true
@@ -146,8 +149,8 @@ func TestResize(t *testing.T) {
 	is("less", "4 4", "true true", 1)
 }
 
-// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that down, and the user wants the former
-// ones again: the pod gets them, although its record never told of others (SS-231, SS-W02).
+// TestResizeThatIsTakenBackHalfWay: a pod was given other resources, the manager died before it wrote that down, and the user wants
+// the former ones again: the pod gets them, although its record never told of others (SS-231, SS-W02).
 func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	s := simulate(1, makeSet(sized("1")), 1)
 	s.features.Resize = true
@@ -225,8 +228,8 @@ func TestFreeBeforeConflict(t *testing.T) {
 	}
 }
 
-// TestNameTaken: a revision whose name is taken by one of a former SidecarSet of that name is waited for; one with other content counts as a
-// collision (SS-185).
+// TestNameTaken: a revision whose name is taken by one of a former SidecarSet of that name is waited for; one with other content
+// counts as a collision (SS-185).
 func TestNameTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mutate func(*appsv1.ControllerRevision)
@@ -256,14 +259,16 @@ func TestNameTaken(t *testing.T) {
 				collisions = *status.CollisionCount
 			}
 			latest, ok := s.Get(revisionKey(status.LatestRevision)).(*appsv1.ControllerRevision)
-			if collisions != tt.want || !ok || !SameContent(latest.Data.Raw, stored("proxy:1", 1).Data.Raw) || (status.LatestRevision != r.Name) != (tt.want > 0) {
+			if collisions != tt.want || !ok || !SameContent(latest.Data.Raw, stored("proxy:1", 1).Data.Raw) ||
+				(status.LatestRevision != r.Name) != (tt.want > 0) {
 				t.Errorf("status %+v", status)
 			}
 		})
 	}
 }
 
-// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the others (SS-230, SS-D07).
+// TestOnePodPanics: what nobody thought of in one pod ends neither the manager, with the webhooks in it, nor the upgrade of the
+// others (SS-230, SS-D07).
 func TestOnePodPanics(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
 	if err := s.Settle(50); err != nil {
@@ -278,7 +283,8 @@ func TestOnePodPanics(t *testing.T) {
 	plan := Make(*snapshot)
 	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
 	result := s.pass.Applier.Apply(t.Context(), plan)
-	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") || !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
+	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") || !strings.Contains(strings.Join(s.events, "\n"),
+		"FailedUpgradePod") {
 		t.Errorf("%v %q", result.Err, s.events)
 	}
 	if got := imageOf(s.pods()[1], "proxy"); got != "proxy:2" {
@@ -294,7 +300,8 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") || s.set().Status.ObservedGeneration != 0 {
+	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") ||
+		s.set().Status.ObservedGeneration != 0 {
 		t.Errorf("%q %+v", s.events, s.set().Status)
 	}
 	refuse = false
@@ -303,7 +310,8 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestCacheThatNeverShowsAWrite: a cache that does not show what was written holds up nothing, and nothing is written twice for it (SS-193).
+// TestCacheThatNeverShowsAWrite: a cache that does not show what was written holds up nothing, and nothing is written twice for it
+// (SS-193).
 func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	s := simulate(1, makeSet(), 2)
 	s.Manage() // its writes are never delivered
@@ -326,19 +334,23 @@ func TestCacheThatNeverShowsAWrite(t *testing.T) {
 func TestCondition(t *testing.T) {
 	former := metav1.NewTime(planTime.Add(-time.Hour))
 	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status, Reason: "r", Message: message, LastTransitionTime: former}}}}
+		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status,
+			Reason: "r", Message: message, LastTransitionTime: former}}}}
 	}
 	tests := map[string]struct {
 		pod        *corev1.Pod
 		upgradable *bool
 		want       string
 	}{
-		"the first, true":                 {&corev1.Pod{}, &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
-		"the first, false":                {&corev1.Pod{}, &isFalse, `False UpdateImmutableField {"mesh":false} now`},
-		"beside another":                  {with("True", `{"other":true}`), &isFalse, `False UpdateImmutableField {"mesh":false,"other":true} now`},
-		"another keeps it false":          {with("False", `{"mesh":false,"other":false}`), &isTrue, `False UpdateImmutableField {"mesh":true,"other":false} before`},
-		"unreadable":                      {with("False", `{`), &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
-		"taken out":                       {with("False", `{"mesh":false,"other":true}`), nil, `True AllSidecarsetUpgradable {"other":true} now`},
+		"the first, true":  {&corev1.Pod{}, &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
+		"the first, false": {&corev1.Pod{}, &isFalse, `False UpdateImmutableField {"mesh":false} now`},
+		"beside another": {with("True", `{"other":true}`), &isFalse,
+			`False UpdateImmutableField {"mesh":false,"other":true} now`},
+		"another keeps it false": {with("False", `{"mesh":false,"other":false}`), &isTrue,
+			`False UpdateImmutableField {"mesh":true,"other":false} before`},
+		"unreadable": {with("False", `{`), &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
+		"taken out": {with("False", `{"mesh":false,"other":true}`), nil,
+			`True AllSidecarsetUpgradable {"other":true} now`},
 		"taken out where it is not":       {with("False", `{"other":false}`), nil, ""},
 		"taken out where is no condition": {&corev1.Pod{}, nil, ""},
 	}
@@ -443,17 +455,19 @@ func TestEventsOfPods(t *testing.T) {
 	status.Status.MatchedPods = 3
 	spec := set.DeepCopy()
 	spec.Generation++
-	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) || !setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
+	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) || !setEvents.Update(event.UpdateEvent{ObjectOld: set,
+		ObjectNew: spec}) {
 		t.Error("SS-190: the status is no event, the spec is")
 	}
 	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
-	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) || namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
+	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) ||
+		namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
 		t.Error("SS-191: labels of namespaces are events")
 	}
 }
 
-// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09). Those that are not older than the SidecarSet
-// escaped the webhook: they are told apart, named first, and called for by a warning.
+// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09). Those that are not older
+// than the SidecarSet escaped the webhook: they are told apart, named first, and called for by a warning.
 func TestMissingPods(t *testing.T) {
 	created := metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	set := makeSet(func(set *appsv1beta1.SidecarSet) { set.CreationTimestamp = created })
@@ -468,8 +482,10 @@ func TestMissingPods(t *testing.T) {
 			pod.CreationTimestamp = metav1.NewTime(created.Add(after))
 		}
 	}
-	pods := []*corev1.Pod{makePod(set, "injected", running), makePod(set, "bare", bare(-time.Second)), makePod(set, "done", bare(0), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }),
-		makePod(set, "alien", bare(0), labelled("app", "other")), makePod(set, "elsewhere", bare(0), func(pod *corev1.Pod) { pod.Namespace = "elsewhere" })}
+	pods := []*corev1.Pod{makePod(set, "injected", running), makePod(set, "bare", bare(-time.Second)), makePod(set, "done", bare(0),
+		func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }),
+		makePod(set, "alien", bare(0), labelled("app", "other")), makePod(set, "elsewhere", bare(0),
+			func(pod *corev1.Pod) { pod.Namespace = "elsewhere" })}
 	count := func() map[string]Missing {
 		return MissingPods([]*appsv1beta1.SidecarSet{set, scoped}, func(do func(*corev1.Pod) bool) {
 			for _, pod := range pods {
@@ -478,16 +494,19 @@ func TestMissingPods(t *testing.T) {
 		}, map[string]map[string]string{"elsewhere": {"team": "a"}}, "")
 	}
 	got := count()
-	if diff := cmp.Diff(map[string]Missing{"mesh": {2, 1, []string{"elsewhere/elsewhere", "default/bare"}}, "scoped": {1, 0, []string{"elsewhere/elsewhere"}}}, got); diff != "" {
+	if diff := cmp.Diff(map[string]Missing{"mesh": {2, 1, []string{"elsewhere/elsewhere", "default/bare"}}, "scoped": {1, 0,
+		[]string{"elsewhere/elsewhere"}}}, got); diff != "" {
 		t.Error(diff)
 	}
-	if text := got["mesh"].String(); !strings.Contains(text, "2 pods ") || !strings.Contains(text, "(1 of them is not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
+	if text := got["mesh"].String(); !strings.Contains(text, "2 pods ") || !strings.Contains(text,
+		"(1 of them is not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
 		t.Error(text)
 	}
 	for n := range 20 {
 		pods = append(pods, makePod(set, fmt.Sprintf("late-%02d", 19-n), bare(time.Minute)))
 	}
-	if got := count()["mesh"]; got.Pods != 22 || got.Escaped != 21 || len(got.Examples) != 10 || got.Examples[0] != "default/late-00" || got.Examples[9] != "default/late-09" {
+	if got := count()["mesh"]; got.Pods != 22 || got.Escaped != 21 || len(got.Examples) != 10 || got.Examples[0] != "default/late-00" ||
+		got.Examples[9] != "default/late-09" {
 		t.Errorf("%+v", got)
 	}
 	for _, test := range []struct {

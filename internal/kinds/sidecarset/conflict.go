@@ -14,8 +14,8 @@ import (
 // meets is said of another SidecarSet; what to do otherwise follows.
 const meets = "whose selectors can match the same pods: make the selectors disjoint in a key that both name, or"
 
-// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Selectors that are not valid match
-// nothing.
+// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067). Selectors that are not
+// valid match nothing.
 func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -85,7 +85,9 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 	for i := range set.Spec.Volumes.List {
 		volume := &set.Spec.Volumes.List[i]
 		if their := theirs[volume.Name]; their != nil && !equality.Semantic.DeepEqual(their, volume) {
-			errs = append(errs, field.Invalid(path.Index(i), volume.Name, fmt.Sprintf("volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike", volume.Name, other.Name, meets)))
+			errs = append(errs, field.Invalid(path.Index(i), volume.Name,
+				fmt.Sprintf("volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike", volume.Name,
+					other.Name, meets)))
 		}
 	}
 	return errs
@@ -105,7 +107,8 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 		for key := range patch.Annotations {
 			their, ok := theirs[key]
 			if ok && their != retain && patch.PatchPolicy != retain && (their == overwrite || patch.PatchPolicy == overwrite) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy, fmt.Sprintf("annotation %s is in conflict with sidecarset %s, %s leave it to one of the two", key, other.Name, meets)))
+				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy,
+					fmt.Sprintf("annotation %s is in conflict with sidecarset %s, %s leave it to one of the two", key, other.Name, meets)))
 			}
 		}
 	}

@@ -131,8 +131,8 @@ func (r *reconciler) podEvents() handler.Funcs {
 	}
 }
 
-// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for as long as they live, and each pass would
-// look at all of them to find nothing (SS-005, SS-261).
+// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for as long as they live,
+// and each pass would look at all of them to find nothing (SS-005, SS-261).
 func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {
@@ -158,7 +158,8 @@ func concerns(before, after *corev1.Pod) bool {
 		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
 		return true
 	}
-	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash, pub.SidecarSetHashWithoutImage, pub.SidecarSetInPlaceUpdateState,
+	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash, pub.SidecarSetHashWithoutImage,
+		pub.SidecarSetInPlaceUpdateState,
 		pub.SidecarSetWorkingHotUpgradeContainer, pub.RuntimeContainersMeta} {
 		if before.Annotations[key] != after.Annotations[key] {
 			return true
@@ -172,7 +173,8 @@ func concerns(before, after *corev1.Pod) bool {
 	}
 	image := func(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
 	return before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
-		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) || !slices.EqualFunc(before.Spec.InitContainers, after.Spec.InitContainers, image) ||
+		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) || !slices.EqualFunc(before.Spec.InitContainers,
+		after.Spec.InitContainers, image) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }

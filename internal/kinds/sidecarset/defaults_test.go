@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SS-010 (part), SS-011, SS-012, SS-013 (part), SS-014, SS-015, SS-D11: exactly these defaults; a second time nothing changes; what nobody knows stays.
+// SS-010 (part), SS-011, SS-012, SS-013 (part), SS-014, SS-015, SS-D11: exactly these defaults; a second time nothing changes; what
+// nobody knows stays.
 func TestDefaults(t *testing.T) {
 	for name, test := range map[string]struct{ given, want string }{
 		"a set of nothing (SS-010)": {`{}`, `{updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, revisionHistoryLimit: 10}`},
@@ -99,7 +100,8 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 
 // SS-013: as Kubernetes itself does.
 func TestPullPolicy(t *testing.T) {
-	for image, want := range map[string]string{"i": "Always", "i:latest": "Always", "i:1": "IfNotPresent", "host:5000/i": "Always", "host:5000/i:1": "IfNotPresent",
+	for image, want := range map[string]string{"i": "Always", "i:latest": "Always", "i:1": "IfNotPresent", "host:5000/i": "Always",
+		"host:5000/i:1":                       "IfNotPresent",
 		"i@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "i:latest@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "": "Always"} {
 		if got := pullPolicy(image); string(got) != want {
 			t.Errorf("%q: %s", image, got)

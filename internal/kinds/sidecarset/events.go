@@ -13,7 +13,8 @@ func (p *Pass) announce(plan *Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
 		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
-			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"), plural.Form(plan.NotUpgradable, "its", "their"))
+			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"), plural.Form(plan.NotUpgradable, "its",
+				"their"))
 		if plan.Differences != "" {
 			notUpgradable += " What differs, by number of pods: " + plan.Differences
 		}
@@ -45,7 +46,8 @@ func (p *Pass) announce(plan *Plan) {
 	}
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
 	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.unmatchedWhys,
-		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched) // the numbers shrink one by one
+		// the numbers shrink one by one
+		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched)
 }
 
 // say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.

@@ -115,12 +115,14 @@ func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
 	}
 }
 
-// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet selects (SS-085, SS-W09).
+// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet
+// selects (SS-085, SS-W09).
 func TestMissingPodsOfTheSystem(t *testing.T) {
 	set := makeSet()
 	stamp(set)
 	var pods []*corev1.Pod
-	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "own": {}, "shop": {"control-plane": "other"}}
+	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "own": {},
+		"shop": {"control-plane": "other"}}
 	for namespace := range namespaces {
 		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
 	}

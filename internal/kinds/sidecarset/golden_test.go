@@ -52,10 +52,13 @@ func TestGoldenHashes(t *testing.T) {
 		set           *appsv1beta1.SidecarSet
 		hash, without string
 	}{
-		"containers": {parse(t, shipper), "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", "w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"},
-		"init containers without a native one do not count (SS-019)": {plain, "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579",
+		"containers": {parse(t, shipper), "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579",
 			"w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"},
-		"a native sidecar": {with, "4c5xwd9wf9w429zfc449298cz2d526z2d97dv9b49fd4w664xbd7wvd47wzv84b4", "4cvv6xdcd8c7fb8zfvbx4xz4bc98f8b8798744v94wdd24vw9dcx66646wf22w8v"},
+		"init containers without a native one do not count (SS-019)": {plain,
+			"bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579",
+			"w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"},
+		"a native sidecar": {with, "4c5xwd9wf9w429zfc449298cz2d526z2d97dv9b49fd4w664xbd7wvd47wzv84b4",
+			"4cvv6xdcd8c7fb8zfvbx4xz4bc98f8b8798744v94wdd24vw9dcx66646wf22w8v"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := json.Marshal(test.set)
@@ -77,8 +80,8 @@ func TestGoldenHashes(t *testing.T) {
 	}
 }
 
-// SS-017, SS-018: what is hashed, byte by byte: both lists or one, null for an absent one, the fields of a container in the order of its type and then those
-// of sidecars, without those that are empty, and with the escapes of encoding/json.
+// SS-017, SS-018: what is hashed, byte by byte: both lists or one, null for an absent one, the fields of a container in the order
+// of its type and then those of sidecars, without those that are empty, and with the escapes of encoding/json.
 func TestWhatIsHashed(t *testing.T) {
 	const policies = `"upgradeStrategy":{"upgradeType":"HotUpgrade","hotUpgradeEmptyImage":"e"},"shareVolumePolicy":{"type":"enabled"}`
 	const whole = `{"name":"a","IMAGEcommand":["\u003c\u003e\u0026"],"env":[{"name":"E","value":"é\""}],"resources":{"limits":{"cpu":"1"}},"imagePullPolicy":"Always","podInjectPolicy":"AfterAppContainer",` + policies +
@@ -98,14 +101,16 @@ func TestWhatIsHashed(t *testing.T) {
 		shareVolumePolicy: {type: enabled}, upgradeStrategy: {hotUpgradeEmptyImage: e, upgradeType: HotUpgrade}, podInjectPolicy: AfterAppContainer, imagePullPolicy: Always, resources: {limits: {cpu: "1"}}, ports: [], args: [],
 		env: [{value: "é\"", name: E}], command: ["<>&"], image: "i:1", name: a}`
 	for name, test := range map[string]struct{ spec, want string }{
-		"one of all fields":                     {`containers: [` + container + `]`, `{"containers":[` + whole + `]}`},
-		"no containers, a native sidecar":       {`initContainers: [{name: net, image: "i:1", restartPolicy: Always}]`, `{"containers":null,"initContainers":[NATIVE]}`},
+		"one of all fields": {`containers: [` + container + `]`, `{"containers":[` + whole + `]}`},
+		"no containers, a native sidecar": {`initContainers: [{name: net, image: "i:1", restartPolicy: Always}]`,
+			`{"containers":null,"initContainers":[NATIVE]}`},
 		"no containers, a plain init container": {`initContainers: [{name: net, image: "i:1"}]`, `{"containers":null}`},
 		"a plain one beside a native one":       {`containers: [], initContainers: [{name: net, image: "i:1"}, {name: net, image: "i:1", restartPolicy: Always}]`, `{"containers":[],"initContainers":[PLAIN,NATIVE]}`},
 	} {
 		set := parse(t, `{spec: {volumes: [{name: v}], `+test.spec+`}}`)
 		for images, of := range map[bool]func(*appsv1beta1.SidecarSetSpec) (string, error){true: Hash, false: HashWithoutImage} {
-			text := strings.NewReplacer("NATIVE", input(bare, images, true), "PLAIN", input(bare, images, false), whole, input(whole, images, false)).Replace(test.want)
+			text := strings.NewReplacer("NATIVE", input(bare, images, true), "PLAIN", input(bare, images, false), whole, input(whole,
+				images, false)).Replace(test.want)
 			sum := sha256.Sum256([]byte(text))
 			want := []byte(hex.EncodeToString(sum[:]))
 			for i := range want {
@@ -148,7 +153,8 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Content(spec)
-	if err != nil || string(again) != string(content) || !strings.Contains(string(content), `"fromTheFuture":{"x":1}`) || !strings.Contains(string(content), `"later":true`) {
+	if err != nil || string(again) != string(content) || !strings.Contains(string(content), `"fromTheFuture":{"x":1}`) ||
+		!strings.Contains(string(content), `"later":true`) {
 		t.Errorf("%s\n%s, %v", content, again, err)
 	}
 	if spec.Selector == nil || spec.InitContainers != nil || set.Spec.Containers[0].Name != "shipper" {
@@ -167,7 +173,8 @@ func TestRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Records{"old": {Hash: "h1", SidecarSetName: "old"}, "log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), Hash: "h2",
+	want := Records{"old": {Hash: "h1", SidecarSetName: "old"}, "log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4,
+		5, 0, time.UTC)), Hash: "h2",
 		SidecarSetName: "log-shipper", SidecarList: []string{"shipper"}, ControllerRevision: "log-shipper-7cd976bcb"}}
 	if diff := cmp.Diff(want, records); diff != "" {
 		t.Error(diff)
@@ -188,7 +195,8 @@ func TestRecords(t *testing.T) {
 	if got := InjectedList(" b,,a", "c", "a"); got != "a,b,c" {
 		t.Errorf("list %q", got)
 	}
-	if got := ReadInjectedList(InjectedList(strings.Repeat("a,", 1000)+strings.Join(numbers(1000), ","), "zz", "zy")); !slices.Contains(got, "zz") || !slices.Contains(got, "zy") || len(got) > pub.MaxSidecarSets {
+	if got := ReadInjectedList(InjectedList(strings.Repeat("a,", 1000)+strings.Join(numbers(1000), ","), "zz", "zy")); !slices.Contains(got,
+		"zz") || !slices.Contains(got, "zy") || len(got) > pub.MaxSidecarSets {
 		t.Errorf("of a list that a user made long: %v", got)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
@@ -199,7 +207,8 @@ func TestRecords(t *testing.T) {
 // SS-D07: anybody may write null into an annotation of a pod; what was read can be written to all the same.
 func TestAnnotationsOfNull(t *testing.T) {
 	for name, s := range map[string]Snapshot{
-		"the state of updates": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetInPlaceUpdateState, "null"))),
+		"the state of updates": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetInPlaceUpdateState,
+			"null"))),
 		"the records": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetHash, "null"),
 			annotated(pub.SidecarSetHashWithoutImage, `{"mesh":null}`))),
 		"the working containers": at(makeSet(containers(hot("proxy", "proxy:2"))), makeSet(containers(hot("proxy", "proxy:1"))), 1,
@@ -235,7 +244,8 @@ func TestNames(t *testing.T) {
 	if got := PodNames(&set.Spec); !slices.Equal(got, []string{"hot-1", "hot-2", "native", "z"}) {
 		t.Errorf("%v", got)
 	}
-	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) || IsNative(&corev1.Container{}) {
+	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) ||
+		IsNative(&corev1.Container{}) {
 		t.Error("native sidecars are not told apart")
 	}
 }

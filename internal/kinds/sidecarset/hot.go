@@ -29,7 +29,8 @@ type hotChange struct {
 
 // hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has to be waited for first
 // (SS-240, SS-241, SS-D05).
-func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (change *hotChange, waiting string) {
+func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (change *hotChange,
+	waiting string) {
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	works, standby := working[c.Name], standbyOf(c.Name, working)
 	switch {

@@ -54,7 +54,8 @@ func TestHotUpgrade(t *testing.T) {
 			map[string]string{two: "proxy:2", "version/" + two: "42", "versionalt/" + two: "1", "versionalt/" + one: "42"}, ""},
 		"SS-240 both fail: the one that does not work": {pair("proxy:0", "proxy:1", two), "proxy:2", Upgrade,
 			map[string]string{one: "proxy:2", "version/" + one: "42", "versionalt/" + one: "0", "versionalt/" + two: "42"}, one},
-		"SS-240 the other half has the image already": {pair("proxy:2", "empty:1", one, one, two), "proxy:2", Upgrade, map[string]string{}, ""},
+		"SS-240 the other half has the image already": {pair("proxy:2", "empty:1", one, one, two), "proxy:2", Upgrade, map[string]string{},
+			""},
 		"SS-D05 back to what the other half still runs": {pair("proxy:2", "proxy:bad", two, one), "proxy:2", Upgrade,
 			map[string]string{two: "empty:1", "version/" + two: "0", "versionalt/" + one: "0"}, one},
 		"SS-242 done: the other half gets the empty image": {pair("proxy:1", "proxy:2", two, one, two), "proxy:2", Reset,
@@ -78,7 +79,8 @@ func TestHotUpgrade(t *testing.T) {
 				got[c["name"].(string)] = c["image"].(string)
 			}
 			for key, value := range annotations {
-				for prefix, short := range map[string]string{pub.SidecarSetVersionPrefix: "version/", pub.SidecarSetVersionAltPrefix: "versionalt/"} {
+				for prefix, short := range map[string]string{pub.SidecarSetVersionPrefix: "version/",
+					pub.SidecarSetVersionAltPrefix: "versionalt/"} {
 					if container, ok := strings.CutPrefix(key, prefix); ok {
 						got[short+container] = value
 					}
@@ -106,8 +108,8 @@ func TestHotUpgrade(t *testing.T) {
 	}
 }
 
-// TestHotUpgradeWaits: a pod inside a hot upgrade is not ready and takes up the budget; resets need the type RollingUpdate and no pause, no budget, and
-// end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
+// TestHotUpgradeWaits: a pod inside a hot upgrade is not ready and takes up the budget; resets need the type RollingUpdate and no
+// pause, no budget, and end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
 func TestHotUpgradeWaits(t *testing.T) {
 	set := func(change func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
 		return makeSet(containers(hot("proxy", "proxy:2")), change)
@@ -121,23 +123,33 @@ func TestHotUpgradeWaits(t *testing.T) {
 			state(pod)
 		}
 	}
-	starts, done := updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1")), updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"))
+	starts, done := updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1")), updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1",
+		"proxy-2"))
 	tests := map[string]struct {
 		now     *appsv1beta1.SidecarSet
 		options []func(int, *corev1.Pod)
 		want    []string
 	}{
-		"SS-244 it takes up the budget":   {set(nothing), []func(int, *corev1.Pod){only(0, starts)}, []string{"p0 wait NotReady", "p1 wait MaxUnavailable"}},
-		"SS-192 a reset ends the round":   {set(nothing), []func(int, *corev1.Pod){only(0, done)}, []string{"p0 reset HotUpgradeDone", "p1 wait ResetFirst"}},
-		"SS-242 resets need no budget":    {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable, u.Partition = number(0), number(2) })), []func(int, *corev1.Pod){every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
-		"SS-243 not while paused":         {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
-		"SS-243 not with NotUpdate":       {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
-		"SS-242 the app is not ready yet": {set(nothing), []func(int, *corev1.Pod){every(done, notReady, containerReady("app", false))}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-244 it takes up the budget": {set(nothing), []func(int, *corev1.Pod){only(0, starts)}, []string{"p0 wait NotReady",
+			"p1 wait MaxUnavailable"}},
+		"SS-192 a reset ends the round": {set(nothing), []func(int, *corev1.Pod){only(0, done)}, []string{"p0 reset HotUpgradeDone",
+			"p1 wait ResetFirst"}},
+		"SS-242 resets need no budget": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+			u.MaxUnavailable,
+				u.Partition = number(0), number(2)
+		})), []func(int, *corev1.Pod){every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
+		"SS-243 not while paused": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })),
+			[]func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-243 not with NotUpdate": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-242 the app is not ready yet": {set(nothing), []func(int, *corev1.Pod){every(done, notReady, containerReady("app", false))},
+			[]string{"p0 wait NotReady", "p1 wait NotReady"}},
 		"SS-245 and the pods cannot be upgraded": {set(func(set *appsv1beta1.SidecarSet) {
 			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
 		}),
-			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))}, []string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}},
-		"SS-203, SS-D07 no word of which half works": {set(nothing), []func(int, *corev1.Pod){only(0, annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
+			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))}, []string{"p0 wait NotUpgradable",
+				"p1 wait NotUpgradable"}},
+		"SS-203, SS-D07 no word of which half works": {set(nothing), []func(int, *corev1.Pod){only(0,
+			annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
 			only(1, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] })}, nil},
 	}
 	for name, tt := range tests {
@@ -150,8 +162,8 @@ func TestHotUpgradeWaits(t *testing.T) {
 	}
 }
 
-// TestEmptyImageOfPodsThatStay: a new hotUpgradeEmptyImage restarts nothing in pods that cannot be upgraded; a hot upgrade that was under way
-// is ended with it all the same (SS-211, SS-242, SS-245).
+// TestEmptyImageOfPodsThatStay: a new hotUpgradeEmptyImage restarts nothing in pods that cannot be upgraded; a hot upgrade that was
+// under way is ended with it all the same (SS-211, SS-242, SS-245).
 func TestEmptyImageOfPodsThatStay(t *testing.T) {
 	now := func() *appsv1beta1.SidecarSet {
 		return makeSet(containers(hot("proxy", "proxy:2")), func(set *appsv1beta1.SidecarSet) {
@@ -201,8 +213,8 @@ func TestResetOfFinishedPods(t *testing.T) {
 	}
 }
 
-// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither reset again and
-// again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
+// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither
+// reset again and again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
 func TestImagesThatAWebhookRewrites(t *testing.T) {
 	rewrite := func(pod *corev1.Pod) {
 		for i := range pod.Spec.Containers {

@@ -35,8 +35,8 @@ func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	}), err
 }
 
-// Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be changed. Time and features are filled in by
-// the pass.
+// Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be changed. Time and features
+// are filled in by the pass.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*Snapshot, error) {
 	snapshot := &Snapshot{Set: set, RevisionNamespace: k.Namespace}
 	var err error
@@ -49,13 +49,15 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*Snap
 		}
 	}
 	var revisions appsv1.ControllerRevisionList
-	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace), client.MatchingLabels{pub.SidecarSetName: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace), client.MatchingLabels{pub.SidecarSetName: set.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
 	for i := range revisions.Items {
 		snapshot.Revisions = append(snapshot.Revisions, &revisions.Items[i])
 	}
-	snapshot.Revisions = reconcile.Laid(k.Own, set.UID, snapshot.Revisions, func(r *appsv1.ControllerRevision) bool { return r.Labels[pub.SidecarSetName] == set.Name })
+	snapshot.Revisions = reconcile.Laid(k.Own, set.UID, snapshot.Revisions,
+		func(r *appsv1.ControllerRevision) bool { return r.Labels[pub.SidecarSetName] == set.Name })
 	return snapshot, nil
 }
 

@@ -41,7 +41,8 @@ func (m *meters) all() []prometheus.Collector {
 // observe shows a plan, and what was done of it.
 func (m *meters) observe(plan *Plan, done map[Action]int) {
 	name := plan.SidecarSet.Name
-	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods), "updated": int(plan.Status.UpdatedPods), "ready": int(plan.Status.ReadyPods),
+	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods), "updated": int(plan.Status.UpdatedPods),
+		"ready":         int(plan.Status.ReadyPods),
 		"updated_ready": int(plan.Status.UpdatedReadyPods), "not_upgradable": plan.NotUpgradable} {
 		m.pods.WithLabelValues(name, state).Set(float64(n))
 	}

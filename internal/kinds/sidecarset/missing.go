@@ -23,8 +23,8 @@ import (
 // missingEvery is how often all pods are looked through for those that were never injected.
 const missingEvery = time.Minute
 
-// Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while injection was paused, or while the
-// webhook was not called (SS-006, SS-W09).
+// Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while injection was paused, or
+// while the webhook was not called (SS-006, SS-W09).
 type Missing struct {
 	// Pods is how many there are.
 	Pods int
@@ -61,8 +61,8 @@ func (m Missing) String() string {
 		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
-// worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than their SidecarSet is
-// what everybody expects, that of others is a warning.
+// worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
+// their SidecarSet is what everybody expects, that of others is a warning.
 func (m Missing) worth(told Missing) string {
 	switch {
 	case m.Escaped > told.Escaped:
@@ -73,9 +73,10 @@ func (m Missing) worth(told Missing) string {
 	return ""
 }
 
-// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known, and install is the
-// one of the manager: like those of the system its pods never reach the webhook (SS-085).
-func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string, install string) map[string]Missing {
+// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of those that are known,
+// and install is the one of the manager: like those of the system its pods never reach the webhook (SS-085).
+func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string,
+	install string) map[string]Missing {
 	type looker struct {
 		*planner
 		escaped, older few
@@ -93,7 +94,8 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 		}
 	}
 	each(func(pod *corev1.Pod) bool {
-		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install || namespaces[pod.Namespace]["control-plane"] == "openkruise" {
+		if !Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install ||
+			namespaces[pod.Namespace]["control-plane"] == "openkruise" {
 			return true
 		}
 		var injected []string
@@ -101,9 +103,10 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			injected = ReadInjectedList(list)
 		}
 		for _, l := range lookers {
-			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) || slices.ContainsFunc(injected, func(name string) bool {
-				return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
-			}) {
+			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) ||
+				slices.ContainsFunc(injected, func(name string) bool {
+					return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
+				}) {
 				continue
 			}
 			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(&l.Set.CreationTimestamp) {
@@ -117,7 +120,8 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	counts := map[string]Missing{}
 	for _, l := range lookers {
 		named := append(l.escaped.first, l.older.first...)
-		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count, Examples: named[:min(examples, len(named))]}
+		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count, Examples: named[:min(examples,
+			len(named))]}
 	}
 	return counts
 }

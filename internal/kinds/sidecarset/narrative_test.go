@@ -42,7 +42,8 @@ func (n *tale) then(title string, changes ...func(*appsv1beta1.SidecarSet)) {
 		n.t.Fatal(err)
 	}
 	status := n.set().Status
-	fmt.Fprintf(&n.text, "\nAt rest: %d pods, %d updated, %d ready, %d both.\n", status.MatchedPods, status.UpdatedPods, status.ReadyPods, status.UpdatedReadyPods)
+	fmt.Fprintf(&n.text, "\nAt rest: %d pods, %d updated, %d ready, %d both.\n", status.MatchedPods, status.UpdatedPods, status.ReadyPods,
+		status.UpdatedReadyPods)
 	for _, pod := range n.pods() {
 		var runs []string
 		for i := range pod.Spec.Containers {
@@ -84,11 +85,13 @@ func TestNarratives(t *testing.T) {
 			n.then("back to proxy:1", imageNow("proxy", "proxy:1"))
 		}},
 		"SS-D23 partition": {makeSet(all), 3, func(n *tale) {
-			n.then("proxy:2 in one of three", imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(2) }))
+			n.then("proxy:2 in one of three", imageNow("proxy", "proxy:2"),
+				strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(2) }))
 			n.then("in all", strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = nil }))
 		}},
 		"paused and resumed": {makeSet(), 2, func(n *tale) { // SS-220
-			n.then("proxy:2 while paused", imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }))
+			n.then("proxy:2 while paused", imageNow("proxy", "proxy:2"),
+				strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }))
 			n.then("resumed", strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = false }))
 		}},
 		"a bad image stops the rollout and is mended": {makeSet(), 3, func(n *tale) { // SS-212, SS-218

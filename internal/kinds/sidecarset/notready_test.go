@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// SS-228: the first that is written of an upgrade is the new image; until then the pod serves, and afterwards its readiness is what kubelet finds. Whatever the
-// pod has to be held by stays as it is: conditions, gates, lifecycle, and no grace annotation comes.
+// SS-228: the first that is written of an upgrade is the new image; until then the pod serves, and afterwards its readiness is what
+// kubelet finds. Whatever the pod has to be held by stays as it is: conditions, gates, lifecycle, and no grace annotation comes.
 func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 	gates := []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady}
 	for name, gated := range map[string]bool{"pods with gates": true, "pods without": false} {
@@ -46,7 +46,8 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 				if !first[w.Key.Name] {
 					first[w.Key.Name] = true
 					if !readiness.Ready(old) || imageOf(old, "proxy") != "proxy:1" || imageOf(now, "proxy") != "proxy:2" {
-						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old), imageOf(old, "proxy"), imageOf(now, "proxy"))
+						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old), imageOf(old,
+							"proxy"), imageOf(now, "proxy"))
 					}
 				}
 			}

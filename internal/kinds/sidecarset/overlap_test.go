@@ -24,17 +24,22 @@ func TestOverlap(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		"equal":                              {`{matchLabels: {a: b}}`, `{matchLabels: {a: b}}`, true},
-		"different values":                   {`{matchLabels: {a: b}}`, `{matchLabels: {a: c}}`, false},
-		"different keys":                     {`{matchLabels: {a: b}}`, `{matchLabels: {c: d}}`, true},
-		"Exists on another key (SS-062)":     {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: c, operator: Exists}]}`, true},
-		"NotIn and Exists of a key (SS-062)": {`{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`, `{matchExpressions: [{key: a, operator: Exists}]}`, true},
-		"In within NotIn":                    {`{matchExpressions: [{key: a, operator: In, values: [x, y]}]}`, `{matchExpressions: [{key: a, operator: NotIn, values: [x, y, z]}]}`, false},
-		"In partly in NotIn":                 {`{matchExpressions: [{key: a, operator: In, values: [x, y]}]}`, `{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`, true},
-		"In and DoesNotExist":                {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: a, operator: DoesNotExist}]}`, false},
-		"Exists and DoesNotExist":            {`{matchExpressions: [{key: a, operator: Exists}]}`, `{matchExpressions: [{key: a, operator: DoesNotExist}]}`, false},
-		"NotIn and DoesNotExist":             {`{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`, `{matchExpressions: [{key: a, operator: DoesNotExist}]}`, true},
-		"DoesNotExist on another key":        {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: c, operator: DoesNotExist}]}`, true},
+		"equal":                          {`{matchLabels: {a: b}}`, `{matchLabels: {a: b}}`, true},
+		"different values":               {`{matchLabels: {a: b}}`, `{matchLabels: {a: c}}`, false},
+		"different keys":                 {`{matchLabels: {a: b}}`, `{matchLabels: {c: d}}`, true},
+		"Exists on another key (SS-062)": {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: c, operator: Exists}]}`, true},
+		"NotIn and Exists of a key (SS-062)": {`{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`,
+			`{matchExpressions: [{key: a, operator: Exists}]}`, true},
+		"In within NotIn": {`{matchExpressions: [{key: a, operator: In, values: [x, y]}]}`,
+			`{matchExpressions: [{key: a, operator: NotIn, values: [x, y, z]}]}`, false},
+		"In partly in NotIn": {`{matchExpressions: [{key: a, operator: In, values: [x, y]}]}`,
+			`{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`, true},
+		"In and DoesNotExist": {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: a, operator: DoesNotExist}]}`, false},
+		"Exists and DoesNotExist": {`{matchExpressions: [{key: a, operator: Exists}]}`,
+			`{matchExpressions: [{key: a, operator: DoesNotExist}]}`, false},
+		"NotIn and DoesNotExist": {`{matchExpressions: [{key: a, operator: NotIn, values: [x]}]}`,
+			`{matchExpressions: [{key: a, operator: DoesNotExist}]}`, true},
+		"DoesNotExist on another key": {`{matchLabels: {a: b}}`, `{matchExpressions: [{key: c, operator: DoesNotExist}]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := selector(t, test.a), selector(t, test.b)
@@ -59,8 +64,9 @@ func TestOverlap(t *testing.T) {
 func TestOverlapIsExact(t *testing.T) {
 	keys, named, values := []string{"a", "b"}, []string{"x", "y"}, []string{"x", "y", "z"}
 	requirement := rapid.Custom(func(t *rapid.T) metav1.LabelSelectorRequirement {
-		r := metav1.LabelSelectorRequirement{Key: rapid.SampledFrom(keys).Draw(t, "key"), Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{
-			metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist}).Draw(t, "operator")}
+		r := metav1.LabelSelectorRequirement{Key: rapid.SampledFrom(keys).Draw(t, "key"),
+			Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{
+				metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist}).Draw(t, "operator")}
 		if r.Operator == metav1.LabelSelectorOpIn || r.Operator == metav1.LabelSelectorOpNotIn {
 			r.Values = rapid.SliceOfNDistinct(rapid.SampledFrom(named), 1, 2, rapid.ID[string]).Draw(t, "values")
 		}

@@ -94,9 +94,10 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return outcome, errors.Join(result.Err, err)
 }
 
-// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come back then. Caches of pods and of SidecarSets
-// lag apart, and webhooks may have known a change before; a pod that has what that gives must not be taken back. One live read tells, which the next plan
-// is made from. One that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
+// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come back then. Caches of
+// pods and of SidecarSets lag apart, and webhooks may have known a change before; a pod that has what that gives must not be taken
+// back. One live read tells, which the next plan is made from. One that does not exist any more upgrades nothing, and the next plan
+// waits for the cache to show that.
 func (p *Pass) overtaken(ctx context.Context, plan *Plan) (after time.Duration, err error) {
 	if !slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Action == Upgrade }) {
 		return 0, nil

@@ -26,12 +26,13 @@ func Plain(c *appsv1beta1.SidecarContainer) (map[string]any, error) {
 	return document, nil
 }
 
-// PodTemplate returns containers and volumes as the document of a pod template, which the API server can judge (SS-034). A SidecarSet without
-// regular containers gets one with the returned name (SS-D12); else the name is empty.
+// PodTemplate returns containers and volumes as the document of a pod template, which the API server can judge (SS-034). A
+// SidecarSet without regular containers gets one with the returned name (SS-D12); else the name is empty.
 func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, placeholder string, err error) {
 	pod := map[string]any{"restartPolicy": "Always", "serviceAccountName": "default"}
 	taken := occupied(spec)
-	for name, list := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers, "initContainers": spec.InitContainers} {
+	for name, list := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers,
+		"initContainers": spec.InitContainers} {
 		documents := []any{}
 		for i := range list {
 			document, err := Plain(&list[i])

@@ -72,7 +72,8 @@ type PodVerdict struct {
 	Message string
 	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of an upgrade or a reset.
 	Change func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error)
-	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is said when that is done (SS-230).
+	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is said when that is done
+	// (SS-230).
 	Upgradable *bool
 	// Forget takes the SidecarSet out of the pod's condition (SS-261).
 	Forget bool
@@ -209,8 +210,8 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 	})
 }
 
-// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID of the SidecarSet, the new one. It is
-// empty if it may be (SS-230).
+// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID of the SidecarSet, the
+// new one. It is empty if it may be (SS-230).
 func (p *planner) heldBack(uid types.UID) string {
 	if p.Known == nil {
 		return ""
@@ -271,7 +272,8 @@ func (p *planner) prepare() {
 // decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server alone would not.
 func (p *planner) decodes() error {
 	spec := &p.Set.Spec
-	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers, "initContainers": spec.InitContainers} {
+	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers,
+		"initContainers": spec.InitContainers} {
 		for i := range containers {
 			if err := containers[i].DecodeError(); err != nil {
 				return fmt.Errorf("spec.%s[%d]: %w", list, i, err)
@@ -301,7 +303,8 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods, s.UpdatedReadyPods)
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods,
+		s.UpdatedReadyPods)
 }
 
 // told is the plan with these of its verdicts.

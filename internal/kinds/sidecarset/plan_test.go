@@ -23,7 +23,8 @@ var planTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 func running(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n", corev1.PodRunning, nil, nil
 	status := func(c corev1.Container) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name + c.Image,
+		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name +
+			c.Image,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	}
 	for _, c := range pod.Spec.Containers {
@@ -135,34 +136,48 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 		options []func(int, *corev1.Pod)
 		want    []string
 	}{
-		"SS-218 one at a time by default": {makeSet(two), 3, nil, []string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
+		"SS-218 one at a time by default": {makeSet(two), 3, nil, []string{"p0 upgrade Outdated", "p1 wait MaxUnavailable",
+			"p2 wait MaxUnavailable"}},
 		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("34%") }), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
 		"SS-219 not ready pods are free of charge": {makeSet(two), 3, []func(int, *corev1.Pod){only(2, notReady)},
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 upgrade Outdated"}},
 		"SS-219 with maxUnavailable 0 only not ready pods": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) }), 2, []func(int, *corev1.Pod){only(1, notReady)},
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
-		"SS-217 partition keeps the last": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition, u.MaxUnavailable = number(2), number(9) }), 3, nil,
+		"SS-217 partition keeps the last": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+			u.Partition,
+				u.MaxUnavailable = number(2), number(9)
+		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
-		"SS-217 a percentage leaves one to move": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition, u.MaxUnavailable = text("99%"), number(9) }), 3, nil,
+		"SS-217 a percentage leaves one to move": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+			u.Partition,
+				u.MaxUnavailable = text("99%"), number(9)
+		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
-		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = text("100%") }), 2, nil, []string{"p0 wait Partition", "p1 wait Partition"}},
+		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = text("100%") }), 2, nil,
+			[]string{"p0 wait Partition", "p1 wait Partition"}},
 		"SS-217, SS-D23 what waits does not fill the partition": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) }), 2,
-			[]func(int, *corev1.Pod){only(0, annotated(pub.SidecarSetHashWithoutImage, `{"mesh":"other"}`))}, []string{"p0 wait NotUpgradable", "p1 wait Partition"}},
-		"SS-210 the selector of updates": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 2, []func(int, *corev1.Pod){only(1, labelled("canary", "yes"))},
+			[]func(int, *corev1.Pod){only(0, annotated(pub.SidecarSetHashWithoutImage,
+				`{"mesh":"other"}`))}, []string{"p0 wait NotUpgradable", "p1 wait Partition"}},
+		"SS-210 the selector of updates": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 2,
+			[]func(int, *corev1.Pod){only(1, labelled("canary", "yes"))},
 			[]string{"p0 wait NotSelected", "p1 upgrade Outdated"}},
 		"SS-210 one that cannot be used selects none": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 		}), 1, nil, []string{"p0 wait NotSelected"}},
 		"SS-211 pods outside the selector are not examined": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 1,
-			[]func(int, *corev1.Pod){every(annotated(pub.SidecarSetHashWithoutImage, `{"mesh":"other"}`))}, []string{"p0 wait NotSelected"}},
-		"SS-220 paused":    {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), 1, nil, []string{"p0 wait Paused"}},
+			[]func(int, *corev1.Pod){every(annotated(pub.SidecarSetHashWithoutImage,
+				`{"mesh":"other"}`))}, []string{"p0 wait NotSelected"}},
+		"SS-220 paused": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), 1, nil,
+			[]string{"p0 wait Paused"}},
 		"SS-192 NotUpdate": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType }), 1, nil, []string{"p0 wait NotUpdate"}},
 		"SS-212 an earlier upgrade under way": {makeSet(two), 1, []func(int, *corev1.Pod){every(
-			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
+			annotated(pub.SidecarSetInPlaceUpdateState,
+				`{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 wait Upgrading"}},
 		"SS-212 a failing one is rolled over": {makeSet(two), 1, []func(int, *corev1.Pod){every(notReady, containerReady("proxy", false),
-			annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
+			annotated(pub.SidecarSetInPlaceUpdateState,
+				`{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 upgrade Outdated"}},
 		"SS-182 records of old releases are read": {makeSet(two), 1, []func(int, *corev1.Pod){func(_ int, pod *corev1.Pod) {
 			for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
@@ -170,20 +185,26 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 				pod.Annotations[key] = fmt.Sprintf(`{"mesh":%q}`, records["mesh"].Hash)
 			}
 		}}, []string{"p0 upgrade Outdated"}},
-		"SS-D07 records that nobody can read": {makeSet(two), 1, []func(int, *corev1.Pod){every(annotated(pub.SidecarSetHash, `{`))}, []string{"p0 wait UnreadableRecord"}},
+		"SS-D07 records that nobody can read": {makeSet(two), 1, []func(int, *corev1.Pod){every(annotated(pub.SidecarSetHash, `{`))},
+			[]string{"p0 wait UnreadableRecord"}},
 		"SS-D07 metadata that cannot be merged": {makeSet(two, func(set *appsv1beta1.SidecarSet) {
 			set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy, Annotations: map[string]string{"j": `{"a":1}`}}}
 		}), 1, []func(int, *corev1.Pod){every(annotated("j", "text"))}, []string{"p0 wait MetadataNotMergeable"}},
-		"SS-256 the sidecar of a job that is done": {makeSet(two), 2, []func(int, *corev1.Pod){every(func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }),
-			only(0, func(pod *corev1.Pod) {
-				pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
-			})}, []string{"p0 wait Finished", "p1 upgrade Outdated"}},
+		"SS-256 the sidecar of a job that is done": {makeSet(two), 2,
+			[]func(int, *corev1.Pod){every(func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }),
+				only(0, func(pod *corev1.Pod) {
+					pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+				})}, []string{"p0 wait Finished", "p1 upgrade Outdated"}},
 		"SS-083, SS-200 only active and matching pods that have the containers": {makeSet(two), 5, []func(int, *corev1.Pod){
-			only(0, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }), only(1, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
-			only(2, labelled("app", "other")), only(3, func(pod *corev1.Pod) { pod.Spec.Containers[0].Name = "renamed" })}, []string{"p4 upgrade Outdated"}},
-		"SS-006 a pod that was never injected": {makeSet(two), 1, []func(int, *corev1.Pod){every(func(pod *corev1.Pod) { delete(pod.Annotations, pub.SidecarSetInjectedList) })}, nil},
+			only(0, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }), only(1,
+				func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
+			only(2, labelled("app", "other")), only(3,
+				func(pod *corev1.Pod) { pod.Spec.Containers[0].Name = "renamed" })}, []string{"p4 upgrade Outdated"}},
+		"SS-006 a pod that was never injected": {makeSet(two), 1,
+			[]func(int, *corev1.Pod){every(func(pod *corev1.Pod) { delete(pod.Annotations, pub.SidecarSetInjectedList) })}, nil},
 		"SS-213 by weight": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
-			u.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 9, MatchSelector: *selector}}}
+			u.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 9,
+				MatchSelector: *selector}}}
 		}), 2, []func(int, *corev1.Pod){only(1, labelled("canary", "yes"))}, []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 		"a SidecarSet that did not pass the webhook": {nil, 1, nil, []string{"p0 wait NoHash"}},
 	}
@@ -215,7 +236,8 @@ func TestNamespaceSelector(t *testing.T) {
 	for name, tt := range map[string]struct {
 		known map[string]map[string]string
 		want  int32
-	}{"matches": {map[string]map[string]string{"default": {"team": "a"}}, 1}, "does not": {map[string]map[string]string{"default": {"team": "b"}}, 0}, "unknown": {nil, 0}} {
+	}{"matches": {map[string]map[string]string{"default": {"team": "a"}},
+		1}, "does not": {map[string]map[string]string{"default": {"team": "b"}}, 0}, "unknown": {nil, 0}} {
 		t.Run(name, func(t *testing.T) {
 			s := at(makeSet(func(set *appsv1beta1.SidecarSet) {
 				set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
@@ -277,11 +299,12 @@ func patched(t *testing.T, s Snapshot) (document map[string]any, annotations map
 	return patch.Spec, patch.Metadata.Annotations
 }
 
-// TestWhatAnUpgradeWrites: images of our containers that differ, and annotations; entries of others stay, and the times are new (SS-225, SS-226,
-// SS-227, SS-229, SS-231, SS-W01a).
+// TestWhatAnUpgradeWrites: images of our containers that differ, and annotations; entries of others stay, and the times are new
+// (SS-225, SS-226, SS-227, SS-229, SS-231, SS-W01a).
 func TestWhatAnUpgradeWrites(t *testing.T) {
 	metadata := func(set *appsv1beta1.SidecarSet) {
-		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"retained": "ours", "added": "x"}},
+		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"retained": "ours",
+			"added": "x"}},
 			{PatchPolicy: appsv1beta1.SidecarSetOverwritePatchPolicy, Annotations: map[string]string{"over": "new"}}}
 	}
 	others := every(annotated("retained", "theirs"), func(pod *corev1.Pod) {
@@ -291,19 +314,22 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 		pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"old","updateTimestamp":"2029-01-01T00:00:00Z","lastContainerStatuses":{"agent":{"imageID":"former"}}},"other":{"revision":"kept"}}`
 	})
 	both := func(image string) *appsv1beta1.SidecarSet {
-		return makeSet(metadata, containers(cold("agent", "agent:1"), cold("proxy", image)), inits(nativeSidecar("net:"+image[len(image)-1:]), cold("boot", "boot:1")))
+		return makeSet(metadata, containers(cold("agent", "agent:1"), cold("proxy", image)),
+			inits(nativeSidecar("net:"+image[len(image)-1:]), cold("boot", "boot:1")))
 	}
 	s := at(both("proxy:2"), both("proxy:1"), 1, others)
 	spec, annotations := patched(t, s)
 	entry := func(name, image string) []any { return []any{map[string]any{"name": name, "image": image}} }
-	if diff := cmp.Diff(map[string]any{"containers": entry("proxy", "proxy:2"), "initContainers": entry("net", "net:2")}, spec); diff != "" {
+	if diff := cmp.Diff(map[string]any{"containers": entry("proxy", "proxy:2"), "initContainers": entry("net", "net:2")},
+		spec); diff != "" {
 		t.Error(diff)
 	}
 	records, err := ReadRecords(annotations[pub.SidecarSetHash])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Records{"other": {Hash: "h"}, "mesh": {Hash: s.Set.Annotations[pub.SidecarSetHash], SidecarSetName: "mesh", SidecarList: []string{"agent", "net", "proxy"},
+	want := Records{"other": {Hash: "h"}, "mesh": {Hash: s.Set.Annotations[pub.SidecarSetHash], SidecarSetName: "mesh",
+		SidecarList:        []string{"agent", "net", "proxy"},
 		ControllerRevision: Make(s).Status.LatestRevision, UpdateTimestamp: metav1.NewTime(planTime)}}
 	if diff := cmp.Diff(want.String(), records.String()); diff != "" {
 		t.Error(diff)
@@ -313,18 +339,23 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	mesh := states["mesh"]
-	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] || !mesh.UpdateTimestamp.Time.Equal(planTime) || states["other"].Revision != "kept" ||
-		mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" || mesh.LastContainerStatuses["net"].ImageID != "id:net:1" || mesh.LastContainerStatuses["agent"].ImageID != "former" {
+	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] || !mesh.UpdateTimestamp.Time.Equal(planTime) ||
+		states["other"].Revision != "kept" ||
+		mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" || mesh.LastContainerStatuses["net"].ImageID != "id:net:1" ||
+		mesh.LastContainerStatuses["agent"].ImageID != "former" {
 		t.Errorf("%+v", states)
 	}
-	for key, value := range map[string]string{"retained": "", "added": "x", "over": "new", pub.SidecarSetHashWithoutImage: "", pub.SidecarSetInjectedList: ""} {
+	for key, value := range map[string]string{"retained": "", "added": "x", "over": "new", pub.SidecarSetHashWithoutImage: "",
+		pub.SidecarSetInjectedList: ""} {
 		if annotations[key] != value {
 			t.Errorf("annotation %s is %q", key, annotations[key])
 		}
 	}
 
-	already := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, running))
-	if spec, annotations := patched(t, already); len(spec) != 0 || !strings.Contains(annotations[pub.SidecarSetHash], already.Set.Annotations[pub.SidecarSetHash]) {
+	already := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1,
+		every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, running))
+	if spec, annotations := patched(t, already); len(spec) != 0 || !strings.Contains(annotations[pub.SidecarSetHash],
+		already.Set.Annotations[pub.SidecarSetHash]) {
 		t.Errorf("SS-227: %v %v", spec, annotations)
 	}
 	if plan := Make(at(makeSet(metadata), makeSet(), 1)); len(plan.Verdicts) != 1 || plan.Verdicts[0].Change != nil {
@@ -336,7 +367,8 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	record := func(entry string) func(*corev1.Pod) {
-		return annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{"proxy":`+entry+`}}}`)
+		return annotated(pub.SidecarSetInPlaceUpdateState,
+			`{"mesh":{"updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{"proxy":`+entry+`}}}`)
 	}
 	spec := func(image string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image }
@@ -351,21 +383,32 @@ func TestConsistency(t *testing.T) {
 		options []func(*corev1.Pod)
 		want    bool
 	}{
-		"no upgrade":                              {nil, true},
-		"a state that nobody can read":            {[]func(*corev1.Pod){annotated(pub.SidecarSetInPlaceUpdateState, "{")}, false},
-		"a status is missing":                     {[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1] }}, false},
-		"the reference's record, still the old":   {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`)}, false},
-		"the reference's record, the new runs":    {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), id("new")}, true},
-		"the same image ID, a normalised name":    {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), statusImage("docker.io/library/proxy:2")}, true},
-		"the tag latest, normalised":              {[]func(*corev1.Pod){spec("proxy"), record(`{"imageID":"id:proxy:1"}`), statusImage("docker.io/library/proxy:latest")}, true},
-		"another container of the same image ID":  {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1","containerID":"before","image":"proxy:1"}`)}, true},
-		"the same container of the same image ID": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:1"}`), container("c")}, false},
-		"an upgrade that another one overtook":    {[]func(*corev1.Pod){spec("proxy:3"), record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:2"}`), id("id:proxy:2"), statusImage("proxy:2")}, false},
-		"by digest, runs":                         {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("docker-pullable://example.com/proxy@" + digest)}, true},
-		"by digest, another":                      {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
-		"by digest, another repository":           {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/other@" + digest)}, false},
-		"by digest, normalised":                   {[]func(*corev1.Pod){spec("proxy@" + digest), id("docker.io/library/proxy@" + digest)}, true},
-		"by digest, the runtime tells the name":   {[]func(*corev1.Pod){spec("proxy@" + digest), id("sha256:config"), statusImage("docker.io/library/proxy@" + digest)}, true},
+		"no upgrade":                            {nil, true},
+		"a state that nobody can read":          {[]func(*corev1.Pod){annotated(pub.SidecarSetInPlaceUpdateState, "{")}, false},
+		"a status is missing":                   {[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1] }}, false},
+		"the reference's record, still the old": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`)}, false},
+		"the reference's record, the new runs": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), id("new")},
+			true},
+		"the same image ID, a normalised name": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`),
+			statusImage("docker.io/library/proxy:2")}, true},
+		"the tag latest, normalised": {[]func(*corev1.Pod){spec("proxy"), record(`{"imageID":"id:proxy:1"}`),
+			statusImage("docker.io/library/proxy:latest")}, true},
+		"another container of the same image ID": {[]func(*corev1.Pod){spec("proxy:2"),
+			record(`{"imageID":"id:proxy:1","containerID":"before","image":"proxy:1"}`)}, true},
+		"the same container of the same image ID": {[]func(*corev1.Pod){spec("proxy:2"),
+			record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:1"}`), container("c")}, false},
+		"an upgrade that another one overtook": {[]func(*corev1.Pod){spec("proxy:3"),
+			record(`{"imageID":"id:proxy:1","containerID":"c","image":"proxy:2"}`), id("id:proxy:2"), statusImage("proxy:2")}, false},
+		"by digest, runs": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
+			id("docker-pullable://example.com/proxy@" + digest)}, true},
+		"by digest, another": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest),
+			id("example.com/proxy@sha256:" + strings.Repeat("0", 64))}, false},
+		"by digest, another repository": {[]func(*corev1.Pod){spec("example.com/proxy@" + digest), id("example.com/other@" +
+			digest)}, false},
+		"by digest, normalised": {[]func(*corev1.Pod){spec("proxy@" + digest), id("docker.io/library/proxy@" + digest)},
+			true},
+		"by digest, the runtime tells the name": {[]func(*corev1.Pod){spec("proxy@" + digest), id("sha256:config"),
+			statusImage("docker.io/library/proxy@" + digest)}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -398,12 +441,14 @@ func TestConsistency(t *testing.T) {
 
 // TestStatus counts; there is nothing else in the status (SS-204, SS-205, SS-216, SS-263).
 func TestStatus(t *testing.T) {
-	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Generation = 7 }), makeSet(), 3, only(1, notReady))
+	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Generation = 7 }), makeSet(), 3,
+		only(1, notReady))
 	now := makePod(s.Set, "new", running)
 	late := makePod(s.Set, "late", running, notReady)
 	s.Pods = append(s.Pods, now, late)
 	got := Make(s).Status
-	want := appsv1beta1.SidecarSetStatus{ObservedGeneration: 7, MatchedPods: 5, UpdatedPods: 2, ReadyPods: 3, UpdatedReadyPods: 1, LatestRevision: got.LatestRevision}
+	want := appsv1beta1.SidecarSetStatus{ObservedGeneration: 7, MatchedPods: 5, UpdatedPods: 2, ReadyPods: 3, UpdatedReadyPods: 1,
+		LatestRevision: got.LatestRevision}
 	if diff := cmp.Diff(want, got); diff != "" || got.LatestRevision == "" {
 		t.Error(diff)
 	}
@@ -430,11 +475,13 @@ func TestResources(t *testing.T) {
 		resize bool
 		want   string
 	}{
-		"a value":                    {sized("2"), true, "p0 upgrade Outdated"},
-		"a value, switched off":      {sized("2"), false, "p0 wait NotUpgradable"},
-		"a limit that was not":       {sized("2", limited), true, "p0 wait NotUpgradable"},
-		"something else, too":        {sized("2", func(c *appsv1beta1.SidecarContainer) { c.Command = []string{"x"} }), true, "p0 wait NotUpgradable"},
-		"image and value":            {sized("2", func(c *appsv1beta1.SidecarContainer) { c.Image = "proxy:2" }), true, "p0 upgrade Outdated"},
+		"a value":               {sized("2"), true, "p0 upgrade Outdated"},
+		"a value, switched off": {sized("2"), false, "p0 wait NotUpgradable"},
+		"a limit that was not":  {sized("2", limited), true, "p0 wait NotUpgradable"},
+		"something else, too": {sized("2", func(c *appsv1beta1.SidecarContainer) { c.Command = []string{"x"} }), true,
+			"p0 wait NotUpgradable"},
+		"image and value": {sized("2", func(c *appsv1beta1.SidecarContainer) { c.Image = "proxy:2" }), true,
+			"p0 upgrade Outdated"},
 		"the class of the pod":       {sized("0"), true, "p0 wait NotUpgradable"},
 		"resources that are derived": {sized("2", func(c *appsv1beta1.SidecarContainer) { c.ResourcesPolicy = &appsv1beta1.ResourcesPolicy{} }), true, "p0 wait NotUpgradable"},
 	}
@@ -462,7 +509,8 @@ func TestResources(t *testing.T) {
 	s.Features.Resize = true
 	pod := s.Pods[0]
 	pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible, Message: "too big"},
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+		Reason: corev1.PodReasonInfeasible, Message: "too big"},
 		corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
 	if v := Make(s).Verdicts[0]; v.Reason != ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
 		t.Errorf("a resize that never fits: %+v", v)

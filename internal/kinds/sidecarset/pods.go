@@ -32,8 +32,8 @@ type podInfo struct {
 	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215); busy says the same of one that
 	// is ready, so that the pod waits (SS-212).
 	behind, busy string
-	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet, be it to the latest hash or to a
-	// former one.
+	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet, be it to the latest
+	// hash or to a former one.
 	underway bool
 	// held: only resources are missing (SS-W02). If it is ready, it serves until another upgrade restarts its containers.
 	held bool
@@ -247,7 +247,8 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 }
 
 func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
-	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage, Overtaken: s.Overtaken}
+	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage,
+		Overtaken: s.Overtaken}
 }
 
 func digestOf(image string) string {
@@ -354,7 +355,8 @@ func mainFinished(pod *corev1.Pod) bool {
 		}
 		mains++
 		status := findStatus(pod.Status.ContainerStatuses, c.Name)
-		if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
+		if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != 0 &&
+			pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
 			return false
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status follows the other pods all the same, as
-// fast as ever (CS-076, SS-204, SS-230).
+// TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status follows the other pods all
+// the same, as fast as ever (CS-076, SS-204, SS-230).
 func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce), 2)
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
@@ -68,15 +68,18 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	s.Events(1 << 20)
 	s.node.Step("web-1")
 	s.Events(1 << 20)
-	if result, err := loop.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil && loop.BackOff().When(request) > time.Second {
+	if result, err := loop.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil &&
+		loop.BackOff().When(request) > time.Second {
 		t.Errorf("%+v %v: the status waits for an hour", result, err)
 	}
 }
 
-// TestARefusedPodIsNotTriedAtEveryEvent: the other pods of a SidecarSet come and go, and every event calls for a pass. A pod that a policy refuses is
-// tried again after a second and then less and less often, says so meanwhile, and is tried at once when the SidecarSet changes (SS-230).
+// TestARefusedPodIsNotTriedAtEveryEvent: the other pods of a SidecarSet come and go, and every event calls for a pass. A pod that a
+// policy refuses is tried again after a second and then less and less often, says so meanwhile, and is tried at once when the
+// SidecarSet changes (SS-230).
 func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
-	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": makeSet(allAtOnce), "a hot upgrade": makeSet(allAtOnce, containers(hot("proxy", "proxy:1")))} {
+	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": makeSet(allAtOnce), "a hot upgrade": makeSet(allAtOnce,
+		containers(hot("proxy", "proxy:1")))} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, set, 2)
 			if err := s.Settle(50); err != nil {
@@ -129,7 +132,8 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 			s.Change(podKey("web-0"), func(o client.Object) {
 				pod := o.(*corev1.Pod)
 				pod.Labels["app"] = "other"
-				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable,
+					Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
 			})
 		},
 	} {
@@ -180,7 +184,8 @@ func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestARevisionThatIsRefusedIsNotTriedAtEveryEvent: nor is a revision that cannot be stored, or deleted, as long as the SidecarSet stays as it is (SS-183).
+// TestARevisionThatIsRefusedIsNotTriedAtEveryEvent: nor is a revision that cannot be stored, or deleted, as long as the SidecarSet
+// stays as it is (SS-183).
 func TestARevisionThatIsRefusedIsNotTriedAtEveryEvent(t *testing.T) {
 	for _, verb := range []string{"create", "delete"} {
 		t.Run(verb, func(t *testing.T) { refusedRevision(t, verb) })

@@ -46,10 +46,12 @@ func given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
 	})
 }
 
-// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the QoS class (SS-W02).
+// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the
+// QoS class (SS-W02).
 func TestResizesOfSidecars(t *testing.T) {
 	guaranteed := every(func(pod *corev1.Pod) {
-		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"), Limits: list("cpu", "1", "memory", "1Gi")}
+		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"), Limits: list("cpu", "1",
+			"memory", "1Gi")}
 	})
 	for name, tt := range map[string]struct {
 		former, now func(*appsv1beta1.SidecarSet)
@@ -65,20 +67,27 @@ func TestResizesOfSidecars(t *testing.T) {
 		"limits alone of a Guaranteed pod": {asks(nil, list("cpu", "1", "memory", "1Gi")), asks(nil, list("cpu", "2", "memory", "1Gi")),
 			given(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")), guaranteed,
 			&corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi")}},
-		"a Guaranteed pod stays so": {asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")), asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "1Gi")),
+		"a Guaranteed pod stays so": {asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")),
+			asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "1Gi")),
 			given(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")), guaranteed, nil},
-		"memory alone, and an autoscaler gave cpu": {asks(list("cpu", "100m", "memory", "1Gi"), nil), asks(list("cpu", "100m", "memory", "2Gi"), nil), given(list("cpu", "500m", "memory", "1Gi"), nil), nil,
+		"memory alone, and an autoscaler gave cpu": {asks(list("cpu", "100m", "memory", "1Gi"), nil), asks(list("cpu", "100m", "memory",
+			"2Gi"), nil), given(list("cpu", "500m", "memory", "1Gi"), nil), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "2Gi")}},
-		"memory alone, and an autoscaler gave cpu and its limit": {asks(nil, list("cpu", "1", "memory", "1Gi")), asks(nil, list("cpu", "1", "memory", "2Gi")),
+		"memory alone, and an autoscaler gave cpu and its limit": {asks(nil, list("cpu", "1", "memory", "1Gi")), asks(nil, list("cpu", "1",
+			"memory", "2Gi")),
 			given(list("cpu", "3", "memory", "1Gi"), list("cpu", "3", "memory", "1Gi")), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "2Gi"), Limits: list("cpu", "3", "memory", "2Gi")}},
-		"cpu, and an autoscaler gave cpu": {asks(list("cpu", "100m"), nil), asks(list("cpu", "200m"), nil), given(list("cpu", "500m"), nil), nil,
+		"cpu, and an autoscaler gave cpu": {asks(list("cpu", "100m"), nil), asks(list("cpu", "200m"), nil), given(list("cpu", "500m"), nil),
+			nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "200m")}},
-		"a limit below the request that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "100m"), list("cpu", "500m")), given(list("cpu", "800m"), list("cpu", "1")), nil,
+		"a limit below the request that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "100m"),
+			list("cpu", "500m")), given(list("cpu", "800m"), list("cpu", "1")), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "100m"), Limits: list("cpu", "500m")}},
-		"a request above the limit that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "600m"), list("cpu", "1")), given(list("cpu", "100m"), list("cpu", "500m")), nil,
+		"a request above the limit that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "600m"),
+			list("cpu", "1")), given(list("cpu", "100m"), list("cpu", "500m")), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "600m"), Limits: list("cpu", "1")}},
-		"nothing that the pod has not": {asks(list("cpu", "100m"), nil), asks(list("cpu", "500m"), nil), given(list("cpu", "500m"), nil), nil,
+		"nothing that the pod has not": {asks(list("cpu", "100m"), nil), asks(list("cpu", "500m"), nil), given(list("cpu", "500m"), nil),
+			nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "500m")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +142,8 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 	return s.pods()[0].Spec.Containers[0].Resources
 }
 
-// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources (SS-231, SS-242).
+// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources
+// (SS-231, SS-242).
 func TestAResetForgetsNoResize(t *testing.T) {
 	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 1)
 	if err := s.Settle(50); err != nil {
@@ -203,8 +213,9 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 	}
 }
 
-// TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an autoscaler gives cpu: the former memory comes
-// back, and the cpu stays (SS-231, SS-W02). The revision that it was taken back from is kept until then (SS-187).
+// TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an autoscaler gives cpu:
+// the former memory comes back, and the cpu stays (SS-231, SS-W02). The revision that it was taken back from is kept until then
+// (SS-187).
 func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	of := func(memory string) func(*appsv1beta1.SidecarSet) {
 		return asks(list("cpu", "100m", "memory", memory), nil)
@@ -212,7 +223,8 @@ func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	half := makeSet(of("2Gi"))
 	stamp(half)
 	s := at(makeSet(of("1Gi")), makeSet(of("1Gi")), 1, given(list("cpu", "500m", "memory", "2Gi"), nil),
-		every(annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"resizing":["`+half.Annotations[pub.SidecarSetHash]+`"],"updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
+		every(annotated(pub.SidecarSetInPlaceUpdateState,
+			`{"mesh":{"resizing":["`+half.Annotations[pub.SidecarSetHash]+`"],"updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
 	s.Set.Spec.RevisionHistoryLimit = new(int32(1))
 	p := &planner{Snapshot: Snapshot{Set: half, RevisionNamespace: "kruise-system"}}
 	if err := p.revisions(); err != nil {

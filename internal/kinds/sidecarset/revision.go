@@ -24,7 +24,8 @@ func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 		{"initContainers", spec.InitContainers, len(spec.InitContainers) == 0, revision.CanonicalAs[[]appsv1beta1.SidecarContainerSpec]},
 		{"volumes", spec.Volumes, spec.Volumes.IsZero(), revision.CanonicalAs[[]corev1.Volume]},
 		{"imagePullSecrets", spec.ImagePullSecrets, len(spec.ImagePullSecrets) == 0, revision.CanonicalAs[[]corev1.LocalObjectReference]},
-		{"patchPodMetadata", spec.PatchPodMetadata, len(spec.PatchPodMetadata) == 0, revision.CanonicalAs[[]appsv1beta1.SidecarSetPatchPodMetadata]},
+		{"patchPodMetadata", spec.PatchPodMetadata, len(spec.PatchPodMetadata) == 0,
+			revision.CanonicalAs[[]appsv1beta1.SidecarSetPatchPodMetadata]},
 	} {
 		held[part.name] = nil
 		if part.empty {

@@ -42,7 +42,10 @@ func (p *planner) revisions() error {
 	if err != nil {
 		return err
 	}
-	history := revision.NewHistory(p.owned(), func(stored *appsv1.ControllerRevision, data []byte) bool { return SameContent(stored.Data.Raw, data) })
+	history := revision.NewHistory(p.owned(), func(stored *appsv1.ControllerRevision,
+		data []byte) bool {
+		return SameContent(stored.Data.Raw, data)
+	})
 	p.stored = history.Stored
 	p.Status.CollisionCount = p.Set.Status.CollisionCount
 	same := history.Find(content)

@@ -55,18 +55,24 @@ func TestRevisions(t *testing.T) {
 		change func(*appsv1beta1.SidecarSet)
 		want   string
 	}{
-		"SS-184 the first":                         {nil, nil, "new 1"},
-		"SS-184 the next":                          {[]*appsv1.ControllerRevision{stored("proxy:1", 4)}, nil, "new 5"},
-		"SS-184 nothing new":                       {[]*appsv1.ControllerRevision{stored("proxy:1", 1), stored("proxy:2", 2)}, nil, "none"},
-		"SS-184 back to an older one":              {[]*appsv1.ControllerRevision{stored("proxy:2", 1), stored("proxy:1", 2)}, nil, "raised to 3"},
-		"SS-184 the same in other words":           {[]*appsv1.ControllerRevision{stored("proxy:2", 1, func(r *appsv1.ControllerRevision) { r.Data.Raw = append([]byte(" "), r.Data.Raw...) })}, nil, "none"},
-		"SS-185 a name that is taken":              {[]*appsv1.ControllerRevision{stored("proxy:2", 1, taken)}, nil, "new 2 after 1 collision"},
-		"SS-186 a version for it":                  {[]*appsv1.ControllerRevision{stored("proxy:2", 1)}, func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "r2" }, "called r2"},
-		"SS-186 it has the version":                {[]*appsv1.ControllerRevision{stored("proxy:2", 1, named("r2"))}, func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "r2" }, "none"},
-		"SS-186 an emptied version stays":          {[]*appsv1.ControllerRevision{stored("proxy:2", 1, named("r2"))}, nil, "none"},
-		"SS-188 one of somebody else":              {[]*appsv1.ControllerRevision{stored("proxy:2", 7, ownedBy("other"))}, nil, "new 1"},
-		"SS-188 one of nobody":                     {[]*appsv1.ControllerRevision{stored("proxy:2", 7, ownedBy(""))}, nil, "none"},
-		"SS-019 only what a revision holds counts": {[]*appsv1.ControllerRevision{stored("proxy:2", 1)}, strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), "none"},
+		"SS-184 the first":   {nil, nil, "new 1"},
+		"SS-184 the next":    {[]*appsv1.ControllerRevision{stored("proxy:1", 4)}, nil, "new 5"},
+		"SS-184 nothing new": {[]*appsv1.ControllerRevision{stored("proxy:1", 1), stored("proxy:2", 2)}, nil, "none"},
+		"SS-184 back to an older one": {[]*appsv1.ControllerRevision{stored("proxy:2", 1), stored("proxy:1", 2)}, nil,
+			"raised to 3"},
+		"SS-184 the same in other words": {[]*appsv1.ControllerRevision{stored("proxy:2", 1,
+			func(r *appsv1.ControllerRevision) { r.Data.Raw = append([]byte(" "), r.Data.Raw...) })}, nil, "none"},
+		"SS-185 a name that is taken": {[]*appsv1.ControllerRevision{stored("proxy:2", 1, taken)}, nil,
+			"new 2 after 1 collision"},
+		"SS-186 a version for it": {[]*appsv1.ControllerRevision{stored("proxy:2", 1)},
+			func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "r2" }, "called r2"},
+		"SS-186 it has the version": {[]*appsv1.ControllerRevision{stored("proxy:2", 1, named("r2"))},
+			func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "r2" }, "none"},
+		"SS-186 an emptied version stays": {[]*appsv1.ControllerRevision{stored("proxy:2", 1, named("r2"))}, nil, "none"},
+		"SS-188 one of somebody else":     {[]*appsv1.ControllerRevision{stored("proxy:2", 7, ownedBy("other"))}, nil, "new 1"},
+		"SS-188 one of nobody":            {[]*appsv1.ControllerRevision{stored("proxy:2", 7, ownedBy(""))}, nil, "none"},
+		"SS-019 only what a revision holds counts": {[]*appsv1.ControllerRevision{stored("proxy:2", 1)},
+			strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), "none"},
 		"SS-183 metadata counts": {[]*appsv1.ControllerRevision{stored("proxy:2", 1)}, func(set *appsv1beta1.SidecarSet) {
 			set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"a": "b"}}}
 		}, "new 2"},
@@ -111,8 +117,10 @@ func TestNewRevision(t *testing.T) {
 	r := Make(Snapshot{Set: set, RevisionNamespace: "kruise-system"}).NewRevision
 	yes := true
 	want := metav1.ObjectMeta{Namespace: "kruise-system", Name: r.Name, Annotations: set.Annotations,
-		Labels:          map[string]string{"team": "a", pub.RevisionHash: r.Name[len("mesh-"):], pub.SidecarSetName: "mesh", pub.SidecarSetCustomVersion: "r1"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "SidecarSet", Name: "mesh", UID: "u", Controller: &yes, BlockOwnerDeletion: &yes}}}
+		Labels: map[string]string{"team": "a", pub.RevisionHash: r.Name[len("mesh-"):], pub.SidecarSetName: "mesh",
+			pub.SidecarSetCustomVersion: "r1"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "SidecarSet", Name: "mesh", UID: "u",
+			Controller: &yes, BlockOwnerDeletion: &yes}}}
 	if diff := cmp.Diff(want, r.ObjectMeta); diff != "" {
 		t.Error(diff)
 	}
@@ -138,14 +146,17 @@ func TestHistory(t *testing.T) {
 		pod    string // the revision that a pod has
 		want   []int
 	}{
-		"ten by default":                {func(*appsv1beta1.SidecarSet) {}, "", []int{1, 2}},
-		"a limit":                       {limit(3), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
-		"0 acts as 1":                   {limit(0), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
-		"less than 0 acts as 1":         {limit(-5), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
-		"a pod has it":                  {limit(11), "proxy:1", []int{2}},
-		"by name, for new pods":         {both(limit(11), inject(appsv1beta1.SidecarSetInjectRevision{RevisionName: new(stored("proxy:1", 1).Name)})), "", []int{2}},
-		"by version, the newest of it":  {both(limit(10), inject(appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")})), "", []int{1, 3}},
-		"all others are gone, one more": {both(limit(1), inject(appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")})), "proxy:1", []int{3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		"ten by default":        {func(*appsv1beta1.SidecarSet) {}, "", []int{1, 2}},
+		"a limit":               {limit(3), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		"0 acts as 1":           {limit(0), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		"less than 0 acts as 1": {limit(-5), "", []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		"a pod has it":          {limit(11), "proxy:1", []int{2}},
+		"by name, for new pods": {both(limit(11), inject(appsv1beta1.SidecarSetInjectRevision{RevisionName: new(stored("proxy:1",
+			1).Name)})), "", []int{2}},
+		"by version, the newest of it": {both(limit(10), inject(appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")})), "",
+			[]int{1, 3}},
+		"all others are gone, one more": {both(limit(1), inject(appsv1beta1.SidecarSetInjectRevision{CustomVersion: new("v")})), "proxy:1",
+			[]int{3, 4, 5, 6, 7, 8, 9, 10, 11}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +204,8 @@ func TestUndecodable(t *testing.T) {
 		pod.Annotations[key] = "{"
 	}
 	pod.Annotations[pub.SidecarSetInjectedList] = "mesh"
-	if plan := Make(Snapshot{Set: good, Revisions: []*appsv1.ControllerRevision{garbage}, Pods: []*corev1.Pod{pod}}); len(plan.Verdicts) != 1 {
+	if plan := Make(Snapshot{Set: good, Revisions: []*appsv1.ControllerRevision{garbage},
+		Pods: []*corev1.Pod{pod}}); len(plan.Verdicts) != 1 {
 		t.Error(plan)
 	}
 }
@@ -206,7 +218,8 @@ func TestVersionThatIsNoLabel(t *testing.T) {
 		t.Errorf("%+v %s", plan.ChangeRevision, plan)
 	}
 	plan = Make(at(makeSet(wrong, imageNow("proxy", "proxy:2")), makeSet(), 1))
-	if _, labelled := plan.NewRevision.Labels[pub.SidecarSetCustomVersion]; labelled || len(plan.Verdicts) != 1 || plan.Verdicts[0].Action != Upgrade {
+	if _, labelled := plan.NewRevision.Labels[pub.SidecarSetCustomVersion]; labelled || len(plan.Verdicts) != 1 ||
+		plan.Verdicts[0].Action != Upgrade {
 		t.Errorf("%v %s", plan.NewRevision.Labels, plan)
 	}
 }
@@ -214,7 +227,8 @@ func TestVersionThatIsNoLabel(t *testing.T) {
 // TestRevisionOfPodsThatDoNotNameIt is kept: admission does not name what is not stored yet (SS-181, SS-187).
 func TestRevisionOfPodsThatDoNotNameIt(t *testing.T) {
 	limit := int32(1)
-	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = &limit }), makeSet(), 1)
+	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = &limit }), makeSet(),
+		1)
 	records, err := ReadRecords(s.Pods[0].Annotations[pub.SidecarSetHash])
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,8 @@ func cold(name, image string) appsv1beta1.SidecarContainer {
 
 func hot(name, image string) appsv1beta1.SidecarContainer {
 	c := cold(name, image)
-	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1"}
+	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade,
+		HotUpgradeEmptyImage: "empty:1"}
 	return c
 }
 
@@ -262,7 +263,8 @@ func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 
 // makePod is a pod of the application as the webhook leaves it.
 func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"},
+		Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
 	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
 		resources := *c.Resources.DeepCopy()
@@ -289,7 +291,8 @@ func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.P
 	}
 	for i := range set.Spec.InitContainers {
 		c := set.Spec.InitContainers[i].Container
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Env: marked})
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image,
+			RestartPolicy: c.RestartPolicy, Env: marked})
 	}
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app", Image: "app:1"})
 	if len(working) > 0 {

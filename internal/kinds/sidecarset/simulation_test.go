@@ -82,19 +82,22 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	if w.Subresource != "" {
 		return
 	}
-	if now := r.set(); now != nil && p.Set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != p.hash && p.examine(old).record.Hash == now.Annotations[pub.SidecarSetHash] && p.examine(new).record.Hash == p.hash {
+	if now := r.set(); now != nil && p.Set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != p.hash &&
+		p.examine(old).record.Hash == now.Annotations[pub.SidecarSetHash] && p.examine(new).record.Hash == p.hash {
 		r.fail("%s was made with what the SidecarSet has now, and gets what it had before", w.Key.Name)
 	}
 	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
 		used, ours := 0, 0
 		for _, pod := range p.matched {
-			if was.serves() && pod.serves() { // of those that stay in service as many as there are may be given something else (SS-219 (part))
+			// of those that stay in service as many as there are may be given something else (SS-219 (part))
+			if was.serves() && pod.serves() {
 				continue
 			}
 			if pod.updated && !pod.available() {
 				used++
 			}
-			if r.disturbed[pod.Pod.UID] && pod.underway && (pod.updated || pod.upgradable) && pod.Pod.UID != old.UID { // the others wait for nothing
+			// the others wait for nothing
+			if r.disturbed[pod.Pod.UID] && pod.underway && (pod.updated || pod.upgradable) && pod.Pod.UID != old.UID {
 				ours++
 			}
 		}
@@ -144,7 +147,8 @@ func (r *upgradeRun) recovered() {
 	}
 }
 
-// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004 (part), SS-225 (part), SS-250 (part)).
+// onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004 (part), SS-225 (part),
+// SS-250 (part)).
 func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
 	names := PodNames(&p.Set.Spec)
@@ -276,7 +280,8 @@ func (r *upgradeRun) upset() {
 	case 1:
 		r.change(func(set *appsv1beta1.SidecarSet) {
 			u := &set.Spec.UpdateStrategy
-			u.Type = []appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType, appsv1beta1.RollingUpdateSidecarSetStrategyType}[r.Rand.IntN(2)]
+			u.Type = []appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType,
+				appsv1beta1.RollingUpdateSidecarSetStrategyType}[r.Rand.IntN(2)]
 		})
 	case 2:
 		r.change(func(set *appsv1beta1.SidecarSet) {
@@ -307,8 +312,9 @@ func theirs(pod *corev1.Pod) {
 	pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"other":{"revision":"kept","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`
 }
 
-// TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and annotations of ours
-// changes, all pods arrive, and then nothing is written (SS-193 (part), SS-210 (part), SS-219 (part), SS-225 (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part), SS-D02 (part)).
+// TestSimulatedUpgrades: whatever happens, no more pods are unavailable by upgrades than allowed, nothing but images and
+// annotations of ours changes, all pods arrive, and then nothing is written (SS-193 (part), SS-210 (part), SS-219 (part), SS-225
+// (part), SS-229 (part), SS-230 (part), SS-240 to SS-244, SS-250 (part), SS-D02 (part)).
 func TestSimulatedUpgrades(t *testing.T) {
 	simulation.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
@@ -406,7 +412,8 @@ func (r *upgradeRun) end() string {
 			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
 			// The empty image may be one of a former spec, which is left where it is (SS-242 (part)).
-			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" || alt != "0" ||
+			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" ||
+				alt != "0" ||
 				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
 				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())
 			}
@@ -417,7 +424,8 @@ func (r *upgradeRun) end() string {
 			return fmt.Sprintf("pod %s is not matched and still listed%s", pod.Name, r.describe())
 		}
 	}
-	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || int(status.UpdatedReadyPods) != len(p.matched)-stay || stay == 0 && status.ReadyPods != status.MatchedPods ||
+	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || int(status.UpdatedReadyPods) != len(p.matched)-stay ||
+		stay == 0 && status.ReadyPods != status.MatchedPods ||
 		status.ObservedGeneration != r.set().Generation {
 		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
 	}

@@ -70,7 +70,8 @@ func aboutOf(set *appsv1beta1.SidecarSet) string {
 
 // of returns what is known about pods under that SidecarSet and those labels of namespaces.
 func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
-	about := fmt.Sprint(s.Set.UID, s.Set.Generation, s.Set.Annotations[pub.SidecarSetHash], s.Set.Annotations[pub.SidecarSetHashWithoutImage], s.Namespaces)
+	about := fmt.Sprint(s.Set.UID, s.Set.Generation, s.Set.Annotations[pub.SidecarSetHash],
+		s.Set.Annotations[pub.SidecarSetHashWithoutImage], s.Namespaces)
 	if k.about != about {
 		k.about, k.pods = about, nil
 	}

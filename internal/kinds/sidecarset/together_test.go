@@ -24,8 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what this manager's shows. Its pods get the
-// sidecars when they are made.
+// workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what this manager's shows.
+// Its pods get the sidecars when they are made.
 type workload struct {
 	s    *simulated
 	pass *cloneset.Pass
@@ -62,7 +62,8 @@ func appImage(version int) func(*appsv1beta1.CloneSet) {
 func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
-	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}}, Random: rand.New(rand.NewPCG(1,
+		1)).IntN,
 		Applier: podapply.Applier{API: api, Events: w}}
 }
 
@@ -111,8 +112,9 @@ func (c sidecars) Create(ctx context.Context, object client.Object, options ...c
 	return c.Client.Create(ctx, object, options...)
 }
 
-// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the same time, with caches that lag,
-// conflicts, lost answers and managers that die. Both arrive, no pod is replaced, and then neither writes (SS-250, SS-229, SS-D01).
+// TestBesideCloneSet: the real controllers of CloneSets and SidecarSets update the same pods in place at the same time, with caches
+// that lag, conflicts, lost answers and managers that die. Both arrive, no pod is replaced, and then neither writes (SS-250,
+// SS-229, SS-D01).
 func TestBesideCloneSet(t *testing.T) {
 	for seed := uint64(1); seed <= 60; seed++ {
 		t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {
@@ -125,7 +127,8 @@ func TestBesideCloneSet(t *testing.T) {
 			s.others = func() bool {
 				before := len(s.Writes)
 				w.manage()
-				return len(s.Writes) > before || w.due.After(s.Now()) && func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
+				return len(s.Writes) > before || w.due.After(s.Now()) &&
+					func() bool { s.Pass(w.due.Sub(s.Now())); w.due = time.Time{}; return true }()
 			}
 			if err := s.Settle(500); err != nil {
 				t.Fatal(err)
@@ -178,7 +181,8 @@ func TestBesideCloneSet(t *testing.T) {
 					working = w["proxy"]
 				}
 				if !uids[pod.UID] || imageOf(pod, "app") != "app:99" || imageOf(pod, working) != "proxy:last" || !readiness.Ready(pod) {
-					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, imageOf(pod, "app"), imageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
+					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, imageOf(pod, "app"), imageOf(pod, working),
+						readiness.Ready(pod), uids[pod.UID])
 				}
 			}
 			s.Writes = nil

@@ -25,8 +25,9 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 		for i := range p.Set.Spec.InitContainers {
 			c := &p.Set.Spec.InitContainers[i]
 			if IsNative(&c.Container) && imageOf(pod.Pod, c.Name) != c.Image {
-				p.verdict(pod, Wait, ReasonNativeSidecars, "native sidecar %s is not upgraded in place: the gate SidecarSetInPlaceUpdateNativeSidecar is off, "+
-					"or the server is too old", c.Name)
+				p.verdict(pod, Wait, ReasonNativeSidecars,
+					"native sidecar %s is not upgraded in place: the gate SidecarSetInPlaceUpdateNativeSidecar is off, "+
+						"or the server is too old", c.Name)
 				return false
 			}
 		}
@@ -226,8 +227,8 @@ func withQuantities(a, b corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something else than when the pod was injected, or
-// upgraded last. What others gave it stays, such as an autoscaler, as far as it does not contradict that.
+// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something else than when the pod
+// was injected, or upgraded last. What others gave it stays, such as an autoscaler, as far as it does not contradict that.
 func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	changes := map[string]corev1.ResourceRequirements{}
 	before, known := p.given(pod)
@@ -242,7 +243,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			change = corev1.ResourceRequirements{}
 			for _, former := range before {
 				differs := inplace.Lacking(want, former[spec.Name])
-				change.Limits, change.Requests = withQuantities(change.Limits, differs.Limits), withQuantities(change.Requests, differs.Requests)
+				change.Limits, change.Requests = withQuantities(change.Limits, differs.Limits), withQuantities(change.Requests,
+					differs.Requests)
 			}
 		}
 		change = coherent(change, want, container.Resources)
@@ -268,8 +270,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 	return changes
 }
 
-// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to last, and those of an upgrade that was begun;
-// it is not known if a revision is not kept.
+// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to last, and those of an
+// upgrade that was begun; it is not known if a revision is not kept.
 func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequirements, known bool) {
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
@@ -308,10 +310,11 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	return all, true
 }
 
-// coherent adds to a change what the server would refuse it without: the request that is wanted, where the present one is above the new limit, and the
-// limit, where the present one is below the new request.
+// coherent adds to a change what the server would refuse it without: the request that is wanted, where the present one is above the
+// new limit, and the limit, where the present one is below the new request.
 func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
-	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits), Requests: withQuantities(have.Requests, change.Requests)}
+	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits), Requests: withQuantities(have.Requests,
+		change.Requests)}
 	for name, limit := range after.Limits {
 		request, requested := after.Requests[name]
 		if !requested || request.Cmp(limit) <= 0 {
@@ -372,7 +375,8 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 		if container == nil || status == nil || status.Resources == nil || status.State.Running == nil {
 			continue
 		}
-		if lacking := inplace.Lacking(inplace.Quantities(container.Resources), *status.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
+		if lacking := inplace.Lacking(inplace.Quantities(container.Resources),
+			*status.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
 			return fmt.Sprintf("container %s does not have its resources yet", name)
 		}
 	}

@@ -140,7 +140,8 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	for i, c := range changes {
 		names[i] = c.container
 	}
-	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "), strings.Join(names, ", "))
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "),
+		strings.Join(names, ", "))
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
 		if !Active(now) || !fresh.matched || mainFinished(now) {
@@ -151,7 +152,8 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 			return nil, errChanged
 		}
 		patch := &podpatch.Patch{}
-		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, pub.SidecarSetState{Revision: fresh.record.Hash, Resizing: fresh.resizing}, at)
+		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, pub.SidecarSetState{Revision: fresh.record.Hash,
+			Resizing: fresh.resizing}, at)
 	}
 }
 
@@ -212,7 +214,8 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 // walk takes candidates in their order as far as partition and maxUnavailable allow (SS-217 to SS-219).
 func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	candidates = p.inOrder(candidates)
-	slices.SortStableFunc(candidates, func(a, b *podInfo) int { // who is down because of an upgrade costs nothing, and partition must not keep it down
+	// who is down because of an upgrade costs nothing, and partition must not keep it down
+	slices.SortStableFunc(candidates, func(a, b *podInfo) int {
 		switch down := a.down(); {
 		case down == b.down():
 			return 0
@@ -233,7 +236,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	})
 	l.count(candidates)
 	used := l.used
-	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
+	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates),
+		l.partition, l.maxUnavailable, l.used)
 	chosen, ended := 0, false
 	for i, pod := range candidates {
 		switch {
@@ -268,7 +272,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
 		p.HeldBackReason = ReasonMaxUnavailable
-		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded", plural.Of(len(candidates)-kept, "ready pod"))
+		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded", plural.Of(len(candidates)-kept,
+			"ready pod"))
 	}
 }
 
@@ -283,8 +288,10 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
-			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil || fresh.busy != "" ||
-				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
+			if pod.UID != decided.Pod.UID || !Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil ||
+				fresh.busy != "" ||
+				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash ||
+				fresh.upgradable != decided.upgradable ||
 				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, errChanged
 			}
@@ -318,8 +325,9 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 		if err != nil {
 			return nil, err
 		}
-		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash, SidecarSetName: p.Set.Name,
-			SidecarList: Names(&p.Set.Spec), ControllerRevision: p.Status.LatestRevision}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash,
+			SidecarSetName: p.Set.Name,
+			SidecarList:    Names(&p.Set.Spec), ControllerRevision: p.Status.LatestRevision}
 		if key == pub.SidecarSetHashWithoutImage {
 			if records[p.Set.Name].Hash == p.hashWithoutImage {
 				continue
@@ -386,7 +394,8 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 }
 
 // images writes images into the patch, and into the state what the changed containers ran before (SS-226, SS-231).
-func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState, now time.Time) error {
+func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState,
+	now time.Time) error {
 	working := WorkingContainers{}
 	if len(hot) > 0 {
 		var err error
@@ -437,7 +446,8 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			status = &corev1.ContainerStatus{}
 		}
 		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
-		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image,
+			RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
 	states[p.Set.Name] = state

@@ -55,7 +55,8 @@ func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	var before field.ErrorList
 	if old != nil {
 		before = judge(old, env).errs
-		if equality.Semantic.DeepEqual(old.Spec.PatchPodMetadata, set.Spec.PatchPodMetadata) { // a key that is not allowed any more gets no other value
+		// a key that is not allowed any more gets no other value
+		if equality.Semantic.DeepEqual(old.Spec.PatchPodMetadata, set.Spec.PatchPodMetadata) {
 			before = append(before, env.whiteList(old)...)
 		}
 		verdict.Errors = validateChange(set, old)
@@ -107,7 +108,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters", validation.DNS1035LabelMaxLength)))
 	}
 	if spec.Selector == nil { // SS-032
-		p.add(field.Required(path.Child("selector"), "no selector defined for SidecarSet: say by their labels which pods get its containers"))
+		p.add(field.Required(path.Child("selector"),
+			"no selector defined for SidecarSet: say by their labels which pods get its containers"))
 	} else {
 		p.add(validateSelector(spec.Selector, path.Child("selector"))...)
 	}
@@ -115,12 +117,15 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 		p.add(validateSelector(spec.NamespaceSelector, path.Child("namespaceSelector"))...)
 	}
 	if len(spec.Containers)+len(spec.InitContainers) == 0 { // SS-033
-		p.add(field.Required(path.Child("containers"), "no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
+		p.add(field.Required(path.Child("containers"),
+			"no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
 	}
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
-	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace { // SS-040
-		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type, "The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
+	// SS-040
+	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
+		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type,
+			"The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
 	if spec.CustomVersion != "" { // SS-051
@@ -138,7 +143,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		errs = append(errs, field.Invalid(path, selector, "empty selector is not valid for sidecarset. It would match everything: name at least one label"))
+		errs = append(errs, field.Invalid(path, selector,
+			"empty selector is not valid for sidecarset. It would match everything: name at least one label"))
 	}
 	return errs
 }
@@ -151,7 +157,8 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 	case appsv1beta1.RollingUpdateSidecarSetStrategyType:
 	default:
 		p.add(field.NotSupported(path.Child("type"), strategy.Type,
-			[]appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType, appsv1beta1.RollingUpdateSidecarSetStrategyType}))
+			[]appsv1beta1.SidecarSetUpdateStrategyType{appsv1beta1.NotUpdateSidecarSetStrategyType,
+				appsv1beta1.RollingUpdateSidecarSetStrategyType}))
 	}
 	if strategy.Selector != nil {
 		p.add(validateSelector(strategy.Selector, path.Child("selector"))...)
@@ -223,7 +230,8 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 		}
 		for key, value := range patch.Annotations {
 			if seen[key] {
-				p.add(field.Invalid(at.Child("annotations").Key(key), value, fmt.Sprintf("patch annotation[%s] already exist in another entry of patchPodMetadata: set it once", key)))
+				p.add(field.Invalid(at.Child("annotations").Key(key), value,
+					fmt.Sprintf("patch annotation[%s] already exist in another entry of patchPodMetadata: set it once", key)))
 			}
 			seen[key] = true
 			if patch.PatchPolicy == appsv1beta1.SidecarSetMergePatchJSONPatchPolicy && !isObject(value) {
@@ -247,7 +255,8 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 	}
 	name, version := value(revision.RevisionName), value(revision.CustomVersion)
 	if name == "" && version == "" {
-		return append(errs, field.Invalid(path, revision, "revisionName and customVersion cannot be empty simultaneously: one of them says which revision new pods get"))
+		return append(errs, field.Invalid(path, revision,
+			"revisionName and customVersion cannot be empty simultaneously: one of them says which revision new pods get"))
 	}
 	switch before := formerRevision(old); {
 	case before != nil && value(before.RevisionName) == name && value(before.CustomVersion) == version:
@@ -292,14 +301,16 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 		kind, ok := before[c.Name]
 		switch {
 		case !ok:
-			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name, fmt.Sprintf("container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it", c.Name)))
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name,
+				fmt.Sprintf("container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it", c.Name)))
 		case kind != "" && kind != c.UpgradeStrategy.UpgradeType:
 			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
 				fmt.Sprintf("container %s upgradeType is immutable: it is %s", c.Name, kind)))
 		}
 	}
 	if base := pub.SidecarSetBase; set.Annotations[base] != old.Annotations[base] {
-		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base], fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base, old.Annotations[base])))
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base],
+			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base, old.Annotations[base])))
 	}
 	return errs
 }

@@ -43,7 +43,8 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 			p.add(validateTransferred(c.TransferEnv, at.Child("transferEnv"))...)
 			native := !list.regular && IsNative(&c.Container)
 			if native && !env.NativeSidecars { // SS-257
-				p.add(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy, "this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
+				p.add(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy,
+					"this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
 			}
 			if c.ResourcesPolicy != nil {
 				p.add(validateResources(c, at, list.regular || native)...)
@@ -58,10 +59,12 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 // validatePlace is what the reference checks of regular containers (SS-035).
 func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType && c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
-		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy, "unsupported pod inject policy: must be BeforeAppContainer or AfterAppContainer"))
+		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy,
+			"unsupported pod inject policy: must be BeforeAppContainer or AfterAppContainer"))
 	}
 	if !isSwitch(c.ShareVolumePolicy.Type) {
-		errs = append(errs, field.Invalid(at.Child("shareVolumePolicy", "type"), c.ShareVolumePolicy.Type, "unsupported share volume policy: must be enabled or disabled"))
+		errs = append(errs, field.Invalid(at.Child("shareVolumePolicy", "type"), c.ShareVolumePolicy.Type,
+			"unsupported share volume policy: must be enabled or disabled"))
 	}
 	return errs
 }
@@ -69,9 +72,11 @@ func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 // validateKinds is what the reference does not check at all (SS-035).
 func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if policy := c.ShareVolumeDevicePolicy; policy != nil && policy.Type != "" && !isSwitch(policy.Type) {
-		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type, "unsupported share volume policy: must be enabled or disabled"))
+		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type,
+			"unsupported share volume policy: must be enabled or disabled"))
 	}
-	if kind := c.UpgradeStrategy.UpgradeType; kind != appsv1beta1.SidecarContainerColdUpgrade && kind != appsv1beta1.SidecarContainerHotUpgrade {
+	if kind := c.UpgradeStrategy.UpgradeType; kind != appsv1beta1.SidecarContainerColdUpgrade &&
+		kind != appsv1beta1.SidecarContainerHotUpgrade {
 		errs = append(errs, field.NotSupported(at.Child("upgradeStrategy", "upgradeType"), kind,
 			[]appsv1beta1.SidecarContainerUpgradeType{appsv1beta1.SidecarContainerColdUpgrade, appsv1beta1.SidecarContainerHotUpgrade}))
 	}
@@ -113,7 +118,8 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 		}
 		labels, key, ok := SourcePath(ref.FieldPath)
 		if !ok { // SS-D21
-			errs = append(errs, field.Invalid(at.Child("fieldPath"), ref.FieldPath, "unsupported: must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
+			errs = append(errs, field.Invalid(at.Child("fieldPath"), ref.FieldPath,
+				"unsupported: must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
 			continue
 		}
 		if !labels {
@@ -137,7 +143,8 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 		case from != nil && from.FieldRef == nil:
 			errs = append(errs, field.Required(at.Child("sourceContainerNameFrom", "fieldRef"), "must be given"))
 		case from == nil && transfer.SourceContainerName == "":
-			errs = append(errs, field.Required(at.Child("sourceContainerName"), "sourceContainerName or sourceContainerNameFrom must say from where"))
+			errs = append(errs, field.Required(at.Child("sourceContainerName"),
+				"sourceContainerName or sourceContainerNameFrom must say from where"))
 		}
 	}
 	return errs
@@ -162,7 +169,8 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 	if policy.TargetContainersNameRegex == "" {
 		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), "", `invalid empty regex: ".*" is all containers`))
 	} else if _, err := regexp.Compile(policy.TargetContainersNameRegex); err != nil {
-		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), policy.TargetContainersNameRegex, fmt.Sprintf("invalid regex pattern: %v", err)))
+		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), policy.TargetContainersNameRegex,
+			fmt.Sprintf("invalid regex pattern: %v", err)))
 	}
 	limits, requests, expressions := policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests, path.Child("resourcesExpr")
 	if limits == nil && requests == nil {
@@ -191,11 +199,13 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 func validateHot(c *appsv1beta1.SidecarContainer, at *field.Path, names map[string]bool, regular bool) (errs field.ErrorList) {
 	path := at.Child("upgradeStrategy")
 	if !regular {
-		return field.ErrorList{field.Invalid(path.Child("upgradeType"), c.UpgradeStrategy.UpgradeType, "init containers, native sidecars among them, cannot be upgraded by a second container")}
+		return field.ErrorList{field.Invalid(path.Child("upgradeType"), c.UpgradeStrategy.UpgradeType,
+			"init containers, native sidecars among them, cannot be upgraded by a second container")}
 	}
 	switch empty := c.UpgradeStrategy.HotUpgradeEmptyImage; empty {
 	case "":
-		errs = append(errs, field.Required(path.Child("hotUpgradeEmptyImage"), "HotUpgrade needs the image of the container that stands by"))
+		errs = append(errs, field.Required(path.Child("hotUpgradeEmptyImage"),
+			"HotUpgrade needs the image of the container that stands by"))
 	case c.Image:
 		errs = append(errs, field.Invalid(path.Child("hotUpgradeEmptyImage"), empty, "must differ from the image of the container"))
 	}
@@ -205,7 +215,8 @@ func validateHot(c *appsv1beta1.SidecarContainer, at *field.Path, names map[stri
 	first, second := HotNames(c.Name)
 	for _, name := range []string{first, second} {
 		if names[name] {
-			errs = append(errs, field.Invalid(at.Child("name"), c.Name, fmt.Sprintf("HotUpgrade makes containers %s and %s of it, and there is another container %s", first, second, name)))
+			errs = append(errs, field.Invalid(at.Child("name"), c.Name,
+				fmt.Sprintf("HotUpgrade makes containers %s and %s of it, and there is another container %s", first, second, name)))
 		}
 	}
 	return errs

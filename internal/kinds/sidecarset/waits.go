@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the user asked for (OPS-099). Pods that
-// are not ready for reasons of their own hold it only where they use up maxUnavailable; those that cannot be upgraded are told of otherwise
-// (SS-262).
+// waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the user asked for
+// (OPS-099). Pods that are not ready for reasons of their own hold it only where they use up maxUnavailable; those that cannot be
+// upgraded are told of otherwise (SS-262).
 func (p *planner) waits() *waiting.Wait {
 	if !slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil
@@ -65,7 +65,8 @@ func (p *planner) waits() *waiting.Wait {
 	return wait
 }
 
-// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while (OPS-099). It returns when a pass is due for that.
+// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while (OPS-099). It returns when a pass is
+// due for that.
 func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
 	status := &plan.Status
 	progress := waiting.Progress{

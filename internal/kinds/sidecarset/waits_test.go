@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own reasons, and every ten minutes; what the user
-// asked for is not.
+// OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own reasons, and every ten
+// minutes; what the user asked for is not.
 func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = number(3) }
 	paused := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }
@@ -24,8 +24,10 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 		times  int
 		want   []string
 	}{
-		"one at a time":        {"proxy:bad", nothing, 3, []string{"MaxUnavailable: ", "maxUnavailable is 1", "pod default/web-", "ErrImagePull"}},
-		"all at once":          {"proxy:bad", allAtOnce, 3, []string{"PodsNotReady: 3 of 3 pods", "pod default/web-0", "pod default/web-1", "pod default/web-2"}},
+		"one at a time": {"proxy:bad", nothing, 3, []string{"MaxUnavailable: ", "maxUnavailable is 1", "pod default/web-",
+			"ErrImagePull"}},
+		"all at once": {"proxy:bad", allAtOnce, 3, []string{"PodsNotReady: 3 of 3 pods", "pod default/web-0", "pod default/web-1",
+			"pod default/web-2"}},
 		"partition":            {"proxy:bad", partition, 0, nil},
 		"paused":               {"proxy:bad", paused, 0, nil},
 		"an image that exists": {"proxy:2", nothing, 0, nil},

@@ -15,10 +15,11 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them, or nothing would
-// ever be again (SS-213, SS-218, SS-219).
+// TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them,
+// or nothing would ever be again (SS-213, SS-218, SS-219).
 func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
-	begun := annotated(pub.SidecarSetInPlaceUpdateState, `{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)
+	begun := annotated(pub.SidecarSetInPlaceUpdateState,
+		`{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)
 	first := func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
 			{Weight: 100, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"first": "yes"}}}}}
@@ -31,18 +32,26 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 		s    Snapshot
 		want []string
 	}{
-		"behind a ready one by priority": {at(makeSet(first, imageNow("proxy", "proxy:3")), makeSet(), 3, only(0, notReady, begun), only(1, labelled("first", "yes"))),
+		"behind a ready one by priority": {at(makeSet(first, imageNow("proxy", "proxy:3")), makeSet(), 3, only(0, notReady, begun),
+			only(1, labelled("first", "yes"))),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
-		"partition does not keep it": {at(makeSet(first, imageNow("proxy", "proxy:3"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
+		"partition does not keep it": {at(makeSet(first, imageNow("proxy", "proxy:3"),
+			strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
 			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 upgrade Outdated", "p1 wait Partition"}},
-		"six that are ready wait for their resources, and get another image": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 6, every(unfit, begun)),
-			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable", "p3 wait MaxUnavailable", "p4 wait MaxUnavailable", "p5 wait MaxUnavailable"}},
-		"one of them is out of service": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 3, every(unfit, begun), only(1, notReady)),
+		"six that are ready wait for their resources, and get another image": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")),
+			makeSet(sized("9")), 6, every(unfit, begun)),
+			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable", "p3 wait MaxUnavailable",
+				"p4 wait MaxUnavailable", "p5 wait MaxUnavailable"}},
+		"one of them is out of service": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 3, every(unfit, begun),
+			only(1, notReady)),
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
-		"one of them stays behind partition": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(sized("9")), 2,
+		"one of them stays behind partition": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2"),
+			strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(sized("9")), 2,
 			every(unfit, begun), only(1, notReady)), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
-		"they come before those that would make more unavailable": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
-		"for want of resources":                                   {at(makeSet(sized("4")), makeSet(sized("1")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		"they come before those that would make more unavailable": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")),
+			makeSet(sized("9")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		"for want of resources": {at(makeSet(sized("4")), makeSet(sized("1")), 2, only(1, unfit, begun)),
+			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.s.Features.Resize = true
@@ -85,7 +94,8 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 		}
 		most = max(most, out)
 	}
-	s.change(imageNow("proxy", "proxy:2"), sized("2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) }))
+	s.change(imageNow("proxy", "proxy:2"), sized("2"),
+		strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) }))
 	for range 20 {
 		s.Round()
 	}
@@ -100,7 +110,8 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 
 // TestRefusedPodsThatAreNotReady are free of charge and keep their place (SS-219, SS-230).
 func TestRefusedPodsThatAreNotReady(t *testing.T) {
-	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })), makeSet(), 2, only(1, notReady))
+	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })),
+		makeSet(), 2, only(1, notReady))
 	s.Pods[1].UID = "refused"
 	s.Known = &Knowledge{}
 	s.Known.retries.Failed("refused", aboutOf(s.Set), errors.New("no"), planTime.Add(-time.Hour))

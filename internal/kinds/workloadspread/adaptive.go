@@ -22,7 +22,8 @@ const (
 // critical is for how long a pod may be unschedulable; false if pods are not rescheduled (WS-170).
 func critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 	s := spread.Spec.ScheduleStrategy
-	if s.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType || s.Adaptive == nil || s.Adaptive.RescheduleCriticalSeconds == nil ||
+	if s.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType || s.Adaptive == nil ||
+		s.Adaptive.RescheduleCriticalSeconds == nil ||
 		*s.Adaptive.RescheduleCriticalSeconds <= 0 {
 		return 0, false
 	}
@@ -44,8 +45,10 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 
 // nextCondition is the condition that a subset should have, with so many pods that have waited too long (WS-172 to WS-174). recovered: it
 // was passed over and is not any more. until is the end of the window in which it is passed over.
-func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition, recovered bool, until time.Time) {
-	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
+func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window time.Duration, now time.Time) (c metav1.Condition,
+	recovered bool, until time.Time) {
+	c = metav1.Condition{Type: string(appsv1beta1.SubsetSchedulable), Status: metav1.ConditionTrue, Reason: ReasonSufficient,
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
 	was := old != nil && old.Status == metav1.ConditionFalse
 	passed := was && now.Before(old.LastTransitionTime.Add(window)) && !old.LastTransitionTime.After(now.Add(clockSkew))
 	if last {
@@ -63,7 +66,8 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 		// The API keeps whole seconds; rounded down, the window would end early (WS-204).
 		at := now.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 		c.Status, c.Reason, c.LastTransitionTime = metav1.ConditionFalse, ReasonUnschedulable, metav1.NewTime(at)
-		c.Message = fmt.Sprintf("%s could not be scheduled for %s; new pods are put into other subsets for %s", plural.Of(stuck, "pod"), patience, window)
+		c.Message = fmt.Sprintf("%s could not be scheduled for %s; new pods are put into other subsets for %s", plural.Of(stuck, "pod"),
+			patience, window)
 		return c, false, at.Add(window)
 	case old != nil && old.Status == metav1.ConditionTrue:
 		c.LastTransitionTime = old.LastTransitionTime

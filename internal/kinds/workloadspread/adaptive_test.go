@@ -19,12 +19,16 @@ func TestCritical(t *testing.T) {
 		want     time.Duration
 	}{
 		"WS-010 WS-170 nothing said": {strategy{}, 0},
-		"WS-170 fixed":               {strategy{Type: "Fixed", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5)}}, 0},
-		"WS-170 no options":          {strategy{Type: "Adaptive"}, 0},
-		"WS-170 no time":             {strategy{Type: "Adaptive", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{}}, 0},
-		"WS-170 zero":                {strategy{Type: "Adaptive", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(0)}}, 0},
-		"WS-170 adaptive":            {strategy{Type: "Adaptive", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5)}}, 5 * time.Second},
-		"WS-018 no simulation": {strategy{Type: "Adaptive", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5), DisableSimulationSchedule: true}},
+		"WS-170 fixed": {strategy{Type: "Fixed",
+			Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5)}}, 0},
+		"WS-170 no options": {strategy{Type: "Adaptive"}, 0},
+		"WS-170 no time":    {strategy{Type: "Adaptive", Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{}}, 0},
+		"WS-170 zero": {strategy{Type: "Adaptive",
+			Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(0)}}, 0},
+		"WS-170 adaptive": {strategy{Type: "Adaptive",
+			Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5)}}, 5 * time.Second},
+		"WS-018 no simulation": {strategy{Type: "Adaptive",
+			Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: seconds(5), DisableSimulationSchedule: true}},
 			5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,12 +52,14 @@ func TestUnscheduled(t *testing.T) {
 		want  bool
 		again time.Time
 	}{
-		"WS-171 too long":                         {makePod("p", born(-61), unschedulable), true, time.Time{}},
-		"WS-171 not longer than":                  {makePod("p", born(-60), unschedulable), false, at(0).Add(moment)},
-		"WS-171 checked again at that moment":     {makePod("p", born(-20), homeless), false, at(40).Add(moment)},
-		"WS-171 no condition yet":                 {makePod("p", born(-61), homeless), false, time.Time{}},
-		"WS-171 scheduling goes on":               {makePod("p", born(-61), homeless, condition("False", "SchedulingGated")), false, time.Time{}},
-		"WS-171 it has a node":                    {makePod("p", born(-61), unschedulable, func(p *corev1.Pod) { p.Spec.NodeName = "n" }), false, time.Time{}},
+		"WS-171 too long":                     {makePod("p", born(-61), unschedulable), true, time.Time{}},
+		"WS-171 not longer than":              {makePod("p", born(-60), unschedulable), false, at(0).Add(moment)},
+		"WS-171 checked again at that moment": {makePod("p", born(-20), homeless), false, at(40).Add(moment)},
+		"WS-171 no condition yet":             {makePod("p", born(-61), homeless), false, time.Time{}},
+		"WS-171 scheduling goes on": {makePod("p", born(-61), homeless, condition("False", "SchedulingGated")), false,
+			time.Time{}},
+		"WS-171 it has a node": {makePod("p", born(-61), unschedulable, func(p *corev1.Pod) { p.Spec.NodeName = "n" }),
+			false, time.Time{}},
 		"WS-171 it is ending":                     {makePod("p", born(-61), unschedulable, ending), false, time.Time{}},
 		"WS-171 it runs":                          {makePod("p", born(-61), unschedulable, phase(corev1.PodRunning)), false, time.Time{}},
 		"WS-171 it failed":                        {makePod("p", born(-61), unschedulable, phase(corev1.PodFailed)), false, time.Time{}},
@@ -81,18 +87,26 @@ func TestNextCondition(t *testing.T) {
 		recovered bool
 		until     time.Time
 	}{
-		"WS-173 none before, nothing stuck":               {want: condition("True", "Sufficient", 0)},
-		"WS-173 none before, one stuck":                   {stuck: 1, want: condition("False", "PodUnschedulable", 0), until: at(300).Time},
-		"WS-173 WS-179 stays true":                        {old: condition("True", "Sufficient", -50), want: condition("True", "Sufficient", -50)},
-		"WS-173 becomes false":                            {old: condition("True", "Sufficient", -50), stuck: 2, want: condition("False", "PodUnschedulable", 0), until: at(300).Time},
-		"WS-204 the window never ends early":              {old: condition("True", "Sufficient", -50), stuck: 2, now: 1, want: condition("False", "PodUnschedulable", 1), until: at(301).Time},
-		"WS-174 stays false though nothing is stuck":      {old: condition("False", "PodUnschedulable", -299), want: condition("False", "PodUnschedulable", -299), until: at(1).Time},
-		"WS-174 is not prolonged":                         {old: condition("False", "PodUnschedulable", -100), stuck: 3, want: condition("False", "PodUnschedulable", -100), until: at(200).Time},
-		"WS-174 the end of the window":                    {old: condition("False", "PodUnschedulable", -300), want: condition("True", "Sufficient", 0), recovered: true},
-		"WS-174 not while a pod is stuck":                 {old: condition("False", "PodUnschedulable", -400), stuck: 1, want: condition("False", "PodUnschedulable", -400)},
-		"WS-172 the last one is always schedulable":       {last: true, stuck: 3, want: condition("True", "Sufficient", 0)},
-		"WS-172 it became the last one while passed over": {last: true, old: condition("False", "PodUnschedulable", -10), want: condition("True", "Sufficient", 0), recovered: true},
-		"WS-179 another writer's state counts as none":    {old: condition("Unknown", "x", -10), want: condition("True", "Sufficient", 0)},
+		"WS-173 none before, nothing stuck": {want: condition("True", "Sufficient", 0)},
+		"WS-173 none before, one stuck":     {stuck: 1, want: condition("False", "PodUnschedulable", 0), until: at(300).Time},
+		"WS-173 WS-179 stays true": {old: condition("True", "Sufficient", -50), want: condition("True", "Sufficient",
+			-50)},
+		"WS-173 becomes false": {old: condition("True", "Sufficient", -50), stuck: 2, want: condition("False",
+			"PodUnschedulable", 0), until: at(300).Time},
+		"WS-204 the window never ends early": {old: condition("True", "Sufficient", -50), stuck: 2, now: 1,
+			want: condition("False", "PodUnschedulable", 1), until: at(301).Time},
+		"WS-174 stays false though nothing is stuck": {old: condition("False", "PodUnschedulable", -299), want: condition("False",
+			"PodUnschedulable", -299), until: at(1).Time},
+		"WS-174 is not prolonged": {old: condition("False", "PodUnschedulable", -100), stuck: 3,
+			want: condition("False", "PodUnschedulable", -100), until: at(200).Time},
+		"WS-174 the end of the window": {old: condition("False", "PodUnschedulable", -300), want: condition("True",
+			"Sufficient", 0), recovered: true},
+		"WS-174 not while a pod is stuck": {old: condition("False", "PodUnschedulable", -400), stuck: 1,
+			want: condition("False", "PodUnschedulable", -400)},
+		"WS-172 the last one is always schedulable": {last: true, stuck: 3, want: condition("True", "Sufficient", 0)},
+		"WS-172 it became the last one while passed over": {last: true, old: condition("False", "PodUnschedulable", -10),
+			want: condition("True", "Sufficient", 0), recovered: true},
+		"WS-179 another writer's state counts as none": {old: condition("Unknown", "x", -10), want: condition("True", "Sufficient", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, UnschedulableWindow, clock.Add(test.now))
@@ -106,7 +120,8 @@ func TestNextCondition(t *testing.T) {
 		})
 	}
 	// WS-199: the window is an option.
-	if c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour, clock); c.Status != "False" || recovered {
+	if c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour,
+		clock); c.Status != "False" || recovered {
 		t.Error(c)
 	}
 }

@@ -52,6 +52,7 @@ func (l AllowList) Workload(kind schema.GroupKind) (CustomKind, bool) {
 // Known tells whether the kind is listed as a workload or as what stands between one and its pods (WS-051).
 func (l AllowList) Known(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(l.Workloads, func(w CustomKind) bool {
-		return w.GroupKind() == kind || slices.ContainsFunc(w.SubResources, func(s schema.GroupVersionKind) bool { return s.GroupKind() == kind })
+		return w.GroupKind() == kind || slices.ContainsFunc(w.SubResources,
+			func(s schema.GroupVersionKind) bool { return s.GroupKind() == kind })
 	})
 }

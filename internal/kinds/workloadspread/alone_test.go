@@ -9,7 +9,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// One decision at a time, as tests look at them; the manager decides about many pods with one ledger, and counts all versions with one tally.
+// One decision at a time, as tests look at them; the manager decides about many pods with one ledger, and counts all versions with
+// one tally.
 
 // Create chooses the subset of a pod by the counters, and books it (WS-070 to WS-076). Nothing that spread holds is changed. target may be
 // nil if it cannot be read: quotas that depend on it count 0 (WS-133).
@@ -23,7 +24,8 @@ func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, no
 }
 
 // alone makes one decision about a pod of that version.
-func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time, decide func(*ledger) (Decision, func())) Decision {
+func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time, decide func(*ledger) (Decision,
+	func())) Decision {
 	l := newLedger(spread, target, now)
 	decision, commit := decide(l)
 	commit()

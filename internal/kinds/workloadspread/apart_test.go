@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a booking lasts, while that of WorkloadSpreads goes
-// on. The pods that were booked are there, and their places are not given to others (WS-114, WS-152).
+// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a booking lasts, while that
+// of WorkloadSpreads goes on. The pods that were booked are there, and their places are not given to others (WS-114, WS-152).
 func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a")), makeSubset("b", nil, zone("b"))), 0)
 	rests(t, s)
@@ -53,8 +53,8 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod must be in it: it gets its annotation only after
-// the status is written (WS-103, WS-130).
+// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod must be in it: it gets
+// its annotation only after the status is written (WS-103, WS-130).
 func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a", "b", "c"))), 1)
 	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
@@ -85,23 +85,27 @@ func TestWhichPodsAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := func(namespace, name, placement string, finalizers ...string) client.Object {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers, Annotations: map[string]string{pub.MatchedWorkloadSpread: placement}}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers,
+			Annotations: map[string]string{pub.MatchedWorkloadSpread: placement}}}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "p", `{"name":"ws","subset":"a"}`), pod("d", "x", `{"name":"ws","subset":"a","uid":"id"}`),
-		pod("d", "others", `{"name":"other","subset":"a"}`), pod("d", "none", ``), pod("e", "elsewhere", `{"name":"ws","subset":"a"}`), pod("d", "ending", `{"name":"ws","subset":"a"}`, "x/y")).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "p", `{"name":"ws","subset":"a"}`), pod("d", "x",
+		`{"name":"ws","subset":"a","uid":"id"}`),
+		pod("d", "others", `{"name":"other","subset":"a"}`), pod("d", "none", ``), pod("e", "elsewhere",
+			`{"name":"ws","subset":"a"}`), pod("d", "ending", `{"name":"ws","subset":"a"}`, "x/y")).Build()
 	if err := c.Delete(t.Context(), pod("d", "ending", "")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := (&kubeReader{&Kube{API: &reconcile.API{Live: c}}}).Placed(t.Context(), &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
+	found, err := (&kubeReader{&Kube{API: &reconcile.API{Live: c}}}).Placed(t.Context(),
+		&appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
 		[]string{"p", "id", "x", "others", "none", "elsewhere", "ending", "never"})
 	if err != nil || !cmp.Equal(keysOf(found), []string{"id", "p"}) {
 		t.Error(keysOf(found), err)
 	}
 }
 
-// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both stand still. It writes the status because of
-// another booking, meets a conflict, and finds in the API server a booking that its cache has never shown. The pod of that one is there: its place is not
-// given to others (WS-114, WS-152).
+// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both stand still. It writes
+// the status because of another booking, meets a conflict, and finds in the API server a booking that its cache has never shown.
+// The pod of that one is there: its place is not given to others (WS-114, WS-152).
 func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 2, zone("a")), makeSubset("b", nil, zone("b"))), 0)
 	rests(t, s)

@@ -60,9 +60,9 @@ func (r *Result) tried(pod *corev1.Pod, err error) (failed bool) {
 	return failed
 }
 
-// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are adopted, so that no deletion of theirs is
-// booked before they are counted, and others deleted, so that their replacements already find their subset passed over (WS-130). writeStatus tells
-// whether the status may not wait.
+// Apply carries out a plan: deletion costs are written, then the status, and only after that pods are adopted, so that no deletion
+// of theirs is booked before they are counted, and others deleted, so that their replacements already find their subset passed over
+// (WS-130). writeStatus tells whether the status may not wait.
 func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Result {
 	result := Result{Tried: map[types.UID]error{}}
 	a.pods(ctx, plan, &result, false)
@@ -74,7 +74,10 @@ func (a *Applier) Apply(ctx context.Context, plan *Plan, writeStatus bool) Resul
 		return result
 	}
 	a.pods(ctx, plan, &result, true)
-	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error { return a.delete(ctx, plan, plan.Delete[i]) }) {
+	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error {
+		return a.delete(ctx, plan,
+			plan.Delete[i])
+	}) {
 		if result.tried(plan.Delete[i], err) {
 			result.DeleteErrors = append(result.DeleteErrors, err)
 		}

@@ -60,7 +60,8 @@ func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *
 	counts := func(taint *corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, slices.Concat(pod.Spec.Tolerations, subset.Tolerations), counts, true)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, slices.Concat(pod.Spec.Tolerations,
+		subset.Tolerations), counts, true)
 	return !untolerated
 }
 

@@ -21,7 +21,8 @@ func requires(terms ...corev1.NodeSelectorTerm) podOption {
 }
 
 func nodesIn(values ...string) corev1.NodeSelectorTerm {
-	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values}}}
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn,
+		Values: values}}}
 }
 
 func TestFits(t *testing.T) {
@@ -40,29 +41,48 @@ func TestFits(t *testing.T) {
 		raw     string // added to the document of the pod
 		want    []Fit
 	}{
-		"WS-142 no selector fits any node":               {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-142 the selector alone":                      {subsets: subsets(makeSubset("a", nil, zone("x")), makeSubset("b", nil, zone("y"))), node: makeNode("y"), want: []Fit{{1, 0}}},
-		"WS-142 a selector without requirements is none": {subsets: subsets(makeSubset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) { s.RequiredNodeSelector = &corev1.NodeSelectorTerm{} })), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-142 taints":                                  {subsets: subsets(makeSubset("a", nil), makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint), want: []Fit{{1, 0}}},
-		"WS-142 tolerated by pod and subset together": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint, other), pod: makePod("p", func(p *corev1.Pod) {
+		"WS-142 no selector fits any node": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"),
+			want: []Fit{{0, 0}}},
+		"WS-142 the selector alone": {subsets: subsets(makeSubset("a", nil, zone("x")), makeSubset("b", nil,
+			zone("y"))), node: makeNode("y"), want: []Fit{{1, 0}}},
+		"WS-142 a selector without requirements is none": {subsets: subsets(makeSubset("a", nil,
+			func(s *appsv1beta1.WorkloadSpreadSubset) { s.RequiredNodeSelector = &corev1.NodeSelectorTerm{} })), node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-142 taints": {subsets: subsets(makeSubset("a", nil), makeSubset("b", nil, tolerates("burst"))),
+			node: makeNode("x", taint), want: []Fit{{1, 0}}},
+		"WS-142 tolerated by pod and subset together": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x",
+			taint, other), pod: makePod("p", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "disk", Operator: corev1.TolerationOpExists}}
 		}), want: []Fit{{0, 0}}},
-		"WS-142 one taint too many":                          {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x", taint, other)},
-		"WS-142 soft taints and cordons do not count":        {subsets: subsets(makeSubset("a", nil)), node: makeNode("x", soft, cordon), want: []Fit{{0, 0}}},
-		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y"), nodesIn("x", "z"))), want: []Fit{{0, 0}}},
-		"WS-142 no term is fulfilled together with it":       {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y")))},
-		"WS-142 own terms alone do not count":                {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"), pod: makePod("p", requires(nodesIn("y"))), want: []Fit{{0, 0}}},
+		"WS-142 one taint too many": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))),
+			node: makeNode("x", taint, other)},
+		"WS-142 soft taints and cordons do not count": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x", soft, cordon),
+			want: []Fit{{0, 0}}},
+		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"),
+			pod: makePod("p", requires(nodesIn("y"), nodesIn("x", "z"))), want: []Fit{{0, 0}}},
+		"WS-142 no term is fulfilled together with it": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"),
+			pod: makePod("p", requires(nodesIn("y")))},
+		"WS-142 own terms alone do not count": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"),
+			pod: makePod("p", requires(nodesIn("y"))), want: []Fit{{0, 0}}},
 		"WS-142 fields too": {subsets: subsets(makeSubset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) {
-			s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}}
+			s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name",
+				Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}}
 		})), node: makeNode("x"), pod: makePod("p", requires(nodesIn("x"))), want: []Fit{{0, 0}}},
-		"WS-143 weights of the preferred terms that match": {subsets: subsets(makeSubset("a", nil, prefers(3, "x"), prefers(4, "x"), prefers(50, "y"))), node: makeNode("x"), want: []Fit{{0, 700}}},
-		"WS-143 a patch that changes nothing":              {subsets: subsets(makeSubset("a", nil, patches(`{"metadata":{"labels":{"app":"web"},"annotations":{"k":"v"}}}`))), node: makeNode("x"), want: []Fit{{0, 10}}},
-		"WS-143 a patch that changes a label":              {subsets: subsets(makeSubset("a", nil, patches(`{"metadata":{"labels":{"app":"api"}}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-143 the same quantity in other words":          {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1000m"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 10}}},
-		"WS-143 another quantity":                          {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"2"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 0}}},
-		"WS-143 a field that our types do not know":        {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-143 and one that the pod has":                  {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))), node: makeNode("x"), raw: `"future":1,`, want: []Fit{{0, 10}}},
-		"WS-143 a patch that cannot be applied":            {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"containers":[{"image":"x"}]}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-143 weights of the preferred terms that match": {subsets: subsets(makeSubset("a", nil, prefers(3, "x"), prefers(4, "x"),
+			prefers(50, "y"))), node: makeNode("x"), want: []Fit{{0, 700}}},
+		"WS-143 a patch that changes nothing": {subsets: subsets(makeSubset("a", nil,
+			patches(`{"metadata":{"labels":{"app":"web"},"annotations":{"k":"v"}}}`))), node: makeNode("x"), want: []Fit{{0, 10}}},
+		"WS-143 a patch that changes a label": {subsets: subsets(makeSubset("a", nil,
+			patches(`{"metadata":{"labels":{"app":"api"}}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-143 the same quantity in other words": {subsets: subsets(makeSubset("a", nil,
+			patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1000m"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 10}}},
+		"WS-143 another quantity": {subsets: subsets(makeSubset("a", nil,
+			patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"2"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 0}}},
+		"WS-143 a field that our types do not know": {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))),
+			node: makeNode("x"), want: []Fit{{0, 0}}},
+		"WS-143 and one that the pod has": {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))),
+			node: makeNode("x"), raw: `"future":1,`, want: []Fit{{0, 10}}},
+		"WS-143 a patch that cannot be applied": {subsets: subsets(makeSubset("a", nil,
+			patches(`{"spec":{"containers":[{"image":"x"}]}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := test.pod
@@ -110,11 +130,16 @@ func TestAdoptedMetadata(t *testing.T) {
 		patch, ignore string
 		want          map[string]any
 	}{
-		"WS-144 no patch":                    {"", "", map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
-		"WS-144 the patch's metadata alone":  {`{"metadata":{"labels":{"pool":"a"},"annotations":{"k":"v"}},"spec":{"priority":3}}`, "", map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{"k": "v", pub.MatchedWorkloadSpread: placed}}},
-		"WS-144 WS-096 its annotation loses": {`{"metadata":{"annotations":{"` + pub.MatchedWorkloadSpread + `":"x"}}}`, "", map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
-		"WS-144 left as it is":               {`{"metadata":{"labels":{"pool":"a"}}}`, "True", map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
-		"WS-144 any other value":             {`{"metadata":{"labels":{"pool":"a"}}}`, "yes", map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 no patch": {"", "", map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 the patch's metadata alone": {`{"metadata":{"labels":{"pool":"a"},"annotations":{"k":"v"}},"spec":{"priority":3}}`, "",
+			map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{"k": "v",
+				pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 WS-096 its annotation loses": {`{"metadata":{"annotations":{"` + pub.MatchedWorkloadSpread + `":"x"}}}`, "",
+			map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 left as it is": {`{"metadata":{"labels":{"pool":"a"}}}`, "True",
+			map[string]any{"annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
+		"WS-144 any other value": {`{"metadata":{"labels":{"pool":"a"}}}`, "yes",
+			map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			subset := makeSubset("a", nil, patches(test.patch))
@@ -126,7 +151,8 @@ func TestAdoptedMetadata(t *testing.T) {
 			}
 		})
 	}
-	if _, err := adoptedMetadata(makeSpread(), &appsv1beta1.WorkloadSpreadSubset{WorkloadSpreadSubsetRest: makeSubset("", nil, patches(`[`)).WorkloadSpreadSubsetRest}); err == nil {
+	if _, err := adoptedMetadata(makeSpread(), &appsv1beta1.WorkloadSpreadSubset{WorkloadSpreadSubsetRest: makeSubset("", nil,
+		patches(`[`)).WorkloadSpreadSubsetRest}); err == nil {
 		t.Error("a patch that cannot be read is none")
 	}
 }

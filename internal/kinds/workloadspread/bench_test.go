@@ -10,7 +10,8 @@ func BenchmarkPlan(b *testing.B) {
 	spread := makeSpread(makeSubset("a", 2000), makeSubset("b", 2000), makeSubset("c", nil))
 	snapshot := Snapshot{Spread: spread, Target: webTarget(5000), Versioned: versions, Window: UnschedulableWindow, Now: clock}
 	for i := range 5000 {
-		snapshot.Pods = append(snapshot.Pods, makePod(fmt.Sprintf("p%d", i), booked([]string{"a", "a", "b"}[i%3], fmt.Sprint(i)), ready(-i), born(-i-60)))
+		snapshot.Pods = append(snapshot.Pods, makePod(fmt.Sprintf("p%d", i), booked([]string{"a", "a", "b"}[i%3], fmt.Sprint(i)), ready(-i),
+			born(-i-60)))
 	}
 	costed := Make(snapshot)
 	byName := map[string]string{}

@@ -77,7 +77,8 @@ func (l *ledger) create(pod Creation) (Decision, func()) {
 	}
 	p := l.page(pod.Version)
 	if i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key) // with both it is of an earlier pod that nobody has counted (WS-103)
+		// with both it is of an earlier pod that nobody has counted (WS-103)
+		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	}); i >= 0 { // WS-072
 		again := func() {}
 		if l.now.Sub(p.list[i].CreatingPods[pod.Key].Time) > CreationTimeout/2 {
@@ -156,8 +157,8 @@ func (l *ledger) delete(pod Deletion) (Decision, func()) {
 		l.size += size
 		status := p.change(i)
 		if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
-			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel each other: whoever counts need not
-			// wait for this creation (WS-151).
+			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel each other: whoever
+			// counts need not wait for this creation (WS-151).
 			status.CreatingPods[pod.Name] = at
 			delete(status.CreatingPods, pod.Booking)
 		}
@@ -166,8 +167,8 @@ func (l *ledger) delete(pod Deletion) (Decision, func()) {
 	}
 }
 
-// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the quota: of an over-full subset the first
-// that go free none.
+// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the quota: of an
+// over-full subset the first that go free none.
 func (l *ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
 	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
 		status.MissingReplicas++
@@ -210,5 +211,6 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
-	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank, plural.Of(limit, "place"))}
+	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank, plural.Of(limit,
+		"place"))}
 }

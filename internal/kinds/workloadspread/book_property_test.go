@@ -60,11 +60,13 @@ func (b *bookings) place(r *rapid.T, p *bookedPod) {
 		return
 	}
 	again := slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.key == p.key && !o.stored })
-	booked := slices.ContainsFunc(b.spread.Status.VersionedSubsetStatuses["v"], func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.CreatingPods, p.key) })
+	booked := slices.ContainsFunc(b.spread.Status.VersionedSubsetStatuses["v"],
+		func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.CreatingPods, p.key) })
 	if d.List != nil && !booked {
 		b.spec[p.key] = b.spread.Generation
 	}
-	if quota := quotaOf(d.Subset, nil); quota != Unlimited && !again && b.spec[p.key] == b.spread.Generation && b.used(d.Subset.Name) >= quota {
+	if quota := quotaOf(d.Subset, nil); quota != Unlimited && !again && b.spec[p.key] == b.spread.Generation &&
+		b.used(d.Subset.Name) >= quota {
 		r.Fatalf("%s goes to %s, which has %d of %d\n%+v", p.key, d.Subset.Name, b.used(d.Subset.Name), quota, b.spread.Status)
 	}
 	b.write(d)
@@ -130,7 +132,8 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 		return
 	}
 	p.stored = true
-	p.active = !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o != p && o.name == p.name && o.active }) && rapid.IntRange(0, 4).Draw(r, "created") > 0
+	p.active = !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o != p && o.name == p.name && o.active }) && rapid.IntRange(0,
+		4).Draw(r, "created") > 0
 	if !p.active {
 		b.pods = slices.DeleteFunc(slices.Clone(b.pods), func(o *bookedPod) bool { return o == p })
 	}
@@ -140,7 +143,8 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 // changes of the spec and counts from a cache that lags, no pod is put into a subset that has its quota already.
 func TestQuotasHoldProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		b := &bookings{now: bookingTime, seen: map[*bookedPod]Seen{}, spec: map[string]int64{}, spread: &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Name: "ws", Generation: 1}}}
+		b := &bookings{now: bookingTime, seen: map[*bookedPod]Seen{}, spec: map[string]int64{},
+			spread: &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Name: "ws", Generation: 1}}}
 		limits := func() (subsets []appsv1beta1.WorkloadSpreadSubset) {
 			for _, name := range rapid.Permutation([]string{"a", "b", "c"}).Draw(r, "order") {
 				s := appsv1beta1.WorkloadSpreadSubset{Name: name}
@@ -174,11 +178,17 @@ func TestQuotasHoldProperty(t *testing.T) {
 					name = fmt.Sprintf("p-%d", rapid.IntRange(1, b.next).Draw(r, "number"))
 				}
 				// A pod of that name that is there makes the API server refuse this one, before or after it was admitted.
-				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && (o.active || o.generated && !o.stored) }) {
+				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool {
+					return o.name == name && (o.active || o.generated &&
+						!o.stored)
+				}) {
 					return
 				}
 				// Clocks may differ: within this time an earlier pod of the name that the cache still shows cannot be told from this one.
-				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o.name == name && o.stored && b.now.Sub(o.admitted) <= CreationTimeout }) {
+				if slices.ContainsFunc(b.pods, func(o *bookedPod) bool {
+					return o.name == name && o.stored &&
+						b.now.Sub(o.admitted) <= CreationTimeout
+				}) {
 					return
 				}
 				b.place(r, &bookedPod{key: name, name: name})

@@ -41,7 +41,8 @@ func outcome(t testing.TB, d Decision) string {
 	}
 	for i := range d.List {
 		s := &d.List[i]
-		line, err := json.Marshal(map[string]any{"m": s.MissingReplicas, "r": s.Replicas, "c": keysOf(s.CreatingPods), "d": keysOf(s.DeletingPods)})
+		line, err := json.Marshal(map[string]any{"m": s.MissingReplicas, "r": s.Replicas, "c": keysOf(s.CreatingPods),
+			"d": keysOf(s.DeletingPods)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,24 +69,32 @@ func TestCreate(t *testing.T) {
 		want   string
 		reason string
 	}{
-		"WS-056: one subset without limit":                     {`{spec: {subsets: [{name: a}]}}`, nil, Creation{Key: "p", Version: "v"}, "a", ""},
-		"WS-070, WS-076: a list that is absent is initialised": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`, nil, Creation{Key: "p", Version: "v"}, "a a{c:[p],d:-,m:1,r:0} b{c:-,d:-,m:-1,r:0}", ""},
-		"WS-070: an empty list, too": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: []}}}`, nil, Creation{Key: "p", Version: "v"},
+		"WS-056: one subset without limit": {`{spec: {subsets: [{name: a}]}}`, nil, Creation{Key: "p", Version: "v"},
+			"a", ""},
+		"WS-070, WS-076: a list that is absent is initialised": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`, nil,
+			Creation{Key: "p", Version: "v"}, "a a{c:[p],d:-,m:1,r:0} b{c:-,d:-,m:-1,r:0}", ""},
+		"WS-070: an empty list, too": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: []}}}`, nil,
+			Creation{Key: "p", Version: "v"},
 			"a a{c:[p],d:-,m:1,r:0}", ""},
-		"WS-012, WS-070: percentages are of the target": {`{spec: {subsets: [{name: a, maxReplicas: 33%}]}}`, &Target{Exists: true, Desired: 10}, Creation{Key: "p", Version: "v"},
+		"WS-012, WS-070: percentages are of the target": {`{spec: {subsets: [{name: a, maxReplicas: 33%}]}}`, &Target{Exists: true,
+			Desired: 10}, Creation{Key: "p", Version: "v"},
 			"a a{c:[p],d:-,m:3,r:0}", ""},
-		"WS-070: a missing target gives 0": {`{spec: {subsets: [{name: a, maxReplicas: 33%}, {name: b, maxReplicas: 1}]}}`, &Target{}, Creation{Key: "p", Version: "v"},
+		"WS-070: a missing target gives 0": {`{spec: {subsets: [{name: a, maxReplicas: 33%}, {name: b, maxReplicas: 1}]}}`, &Target{},
+			Creation{Key: "p", Version: "v"},
 			"b a{c:-,d:-,m:0,r:0} b{c:[p],d:-,m:0,r:0}", ""},
-		"WS-133: what cannot be computed counts 0": {`{spec: {subsets: [{name: a, maxReplicas: 33%}, {name: b, maxReplicas: 1}]}}`, &Target{Exists: true, Desired: 5, DesiredError: errors.New("no path")},
+		"WS-133: what cannot be computed counts 0": {`{spec: {subsets: [{name: a, maxReplicas: 33%}, {name: b, maxReplicas: 1}]}}`,
+			&Target{Exists: true, Desired: 5, DesiredError: errors.New("no path")},
 			Creation{Key: "p", Version: "v"}, "b a{c:-,d:-,m:0,r:0} b{c:[p],d:-,m:0,r:0}", ""},
-		"WS-133: nor does a bad value let pods in": {`{spec: {subsets: [{name: a, maxReplicas: "x"}, {name: b}]}}`, &Target{Exists: true, Desired: 5}, Creation{Key: "p", Version: "v"}, "b", ""},
+		"WS-133: nor does a bad value let pods in": {`{spec: {subsets: [{name: a, maxReplicas: "x"}, {name: b}]}}`, &Target{Exists: true,
+			Desired: 5}, Creation{Key: "p", Version: "v"}, "b", ""},
 		"WS-074: the first with a place": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 2, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: 2}]}}}`, nil, Creation{Key: "p", Version: "v"}, "b a{c:-,d:-,m:0,r:2} b{c:[p],d:-,m:1,r:0}", ""},
 		"WS-074, WS-176: not one that is not schedulable": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 0, missingReplicas: 2, ` + unschedulable + `}, {name: b, replicas: 0, missingReplicas: 2}]}}}`, nil, Creation{Key: "p", Version: "v"}, "b a{c:-,d:-,m:2,r:0} b{c:[p],d:-,m:1,r:0}", ""},
 		"WS-176: a new version does not try again before its time": {`{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}, status: {subsetStatuses: [
 			{name: a, replicas: 0, missingReplicas: 2, ` + unschedulable + `}]}}`, nil, Creation{Key: "p", Version: "v"}, "b", ""},
-		"WS-075: nothing is written for one without limit": {`{spec: {subsets: [{name: a, maxReplicas: 0}, {name: b}]}}`, nil, Creation{Key: "p", Version: "v"}, "b", ""},
+		"WS-075: nothing is written for one without limit": {`{spec: {subsets: [{name: a, maxReplicas: 0}, {name: b}]}}`, nil,
+			Creation{Key: "p", Version: "v"}, "b", ""},
 		"WS-077: no place": {`{spec: {subsets: [{name: a, maxReplicas: 1}, {name: b, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 0, missingReplicas: 0, creatingPods: {x: ` + when + `}}, {name: b, replicas: 1, missingReplicas: 1, ` + unschedulable + `}]}}}`, nil, Creation{Key: "p", Version: "v"}, "none",
 			"no subset has a free place: a has 0 pods, 1 coming, 0 going; pods cannot be scheduled to b"},
@@ -154,9 +163,10 @@ func TestDelete(t *testing.T) {
 		pod    Deletion
 		want   string
 	}{
-		"WS-103: the place becomes free": {list, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:1,r:2} b{c:-,d:-,m:-1,r:1}"},
-		"WS-102: no limit":               {list, nil, Deletion{Name: "p", Version: "v", Subset: "b"}, "none"},
-		"WS-102: no such subset":         {list, nil, Deletion{Name: "p", Version: "v", Subset: "c"}, "none"},
+		"WS-103: the place becomes free": {list, nil, Deletion{Name: "p", Version: "v", Subset: "a"},
+			"a a{c:-,d:[p],m:1,r:2} b{c:-,d:-,m:-1,r:1}"},
+		"WS-102: no limit":       {list, nil, Deletion{Name: "p", Version: "v", Subset: "b"}, "none"},
+		"WS-102: no such subset": {list, nil, Deletion{Name: "p", Version: "v", Subset: "c"}, "none"},
 		"WS-102: a StatefulSet": {`{spec: {targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
 			{name: a, replicas: 2, missingReplicas: 0}]}}}`, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, "none"},
 		"WS-103: a pod that was not seen yet": {`{spec: {subsets: [{name: a, maxReplicas: 2}]}, status: {versionedSubsetStatuses: {v: [
@@ -205,8 +215,9 @@ func TestByOrdinal(t *testing.T) {
 		"WS-062": {three, Target{}, map[string]string{"s-0": "a", "s-4": "a", "s-5": "b", "s-9": "b", "s-10": "c", "s-2147483647": "c"}},
 		"WS-062: the second cannot be scheduled to": {blocked, Target{}, map[string]string{"s-4": "a", "s-5": "c"}},
 		"WS-063: no ordinal":                        {three, Target{}, map[string]string{"s": "a", "s-": "a", "": "a", "s-x1": "a"}},
-		"WS-061: start and reserved ordinals":       {three, Target{Start: 10, Reserved: []Ordinals{{11, 12}}}, map[string]string{"s-10": "a", "s-16": "a", "s-17": "b"}},
-		"WS-060: none left":                         {limited, Target{}, map[string]string{"s-1": "b", "s-2": "none"}},
+		"WS-061: start and reserved ordinals": {three, Target{Start: 10, Reserved: []Ordinals{{11, 12}}},
+			map[string]string{"s-10": "a", "s-16": "a", "s-17": "b"}},
+		"WS-060: none left": {limited, Target{}, map[string]string{"s-1": "b", "s-2": "none"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
@@ -243,8 +254,8 @@ func TestPlacementOfDecision(t *testing.T) {
 	}
 }
 
-// WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of Kubernetes refused afterwards, frees its
-// place for as long as it is waited for, and no longer.
+// WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of Kubernetes refused
+// afterwards, frees its place for as long as it is waited for, and no longer.
 func TestRefusedEvictionExpires(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
 	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, bookingTime)
@@ -269,13 +280,15 @@ func TestPodThatWasNeverSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, pods := range map[string][]Seen{"never": nil, "late": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true, Created: bookingTime}},
+	for name, pods := range map[string][]Seen{"never": nil, "late": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true,
+		Created: bookingTime}},
 		"ended": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Created: bookingTime}}} {
 		waits := 0
 		if name == "never" { // the cache may still show it before it shows that it went
 			waits = 1
 		}
-		if got := Count(quotas, d.List, "v", pods, bookingTime); got.Subsets[0].MissingReplicas != 1 || len(got.Subsets[0].CreatingPods) != waits || len(got.Lost) != 0 {
+		if got := Count(quotas, d.List, "v", pods, bookingTime); got.Subsets[0].MissingReplicas != 1 ||
+			len(got.Subsets[0].CreatingPods) != waits || len(got.Lost) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

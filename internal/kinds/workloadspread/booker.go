@@ -57,7 +57,8 @@ type Booker struct {
 }
 
 // NewBooker returns a Booker. c patches, live reads from the API server, cached returns what the informer has, which is not changed.
-func NewBooker(c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread, workloads Workloads, log logr.Logger, now func() time.Time) *Booker {
+func NewBooker(c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread, workloads Workloads,
+	log logr.Logger, now func() time.Time) *Booker {
 	return &Booker{client: c, live: live, cached: cached, workloads: workloads, log: log, now: now, rooms: map[types.UID]*room{},
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
 			Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."}, []string{"result"}),
@@ -117,8 +118,10 @@ func awaited(batch []*booking) []*booking {
 }
 
 // Create chooses a subset and books the pod there (WS-076). The decision has no subset if none has a free place (WS-077), or if the
-// WorkloadSpread is gone (WS-113). prepare is told what is decided before that is written; its error refuses the pod, and nothing is booked.
-func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation, prepare func(Decision) error) (Decision, error) {
+// WorkloadSpread is gone (WS-113). prepare is told what is decided before that is written; its error refuses the pod, and nothing
+// is booked.
+func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod Creation, prepare func(Decision) error) (Decision,
+	error) {
 	decision := Decision{Subset: Alone(spread)} // WS-056
 	if Ordinal(TargetOf(spread).GroupKind) && decision.Subset == nil {
 		var err error
@@ -314,8 +317,8 @@ func (b *Booker) pass(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpre
 	}
 }
 
-// attempt reads, decides and writes once; live has the object read from the API server. It returns the bookings that are not answered, with an
-// error if there are such.
+// attempt reads, decides and writes once; live has the object read from the API server. It returns the bookings that are not
+// answered, with an error if there are such.
 func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadSpread, batch []*booking, live bool) ([]*booking, error) {
 	if batch = awaited(batch); len(batch) == 0 {
 		return nil, nil
@@ -359,7 +362,8 @@ func (b *Booker) attempt(ctx context.Context, r *room, of *appsv1beta1.WorkloadS
 
 // decide decides about all of a batch, each on what those before it leave, and returns the lists to be written, by version. It is not done
 // if some pod found no subset, or no booking to be given back, in an object that may be older than its request (WS-077).
-func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking, live bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
+func (b *Booker) decide(r *room, spread *appsv1beta1.WorkloadSpread, target *Target, batch []*booking,
+	live bool) (changed map[string][]appsv1beta1.WorkloadSpreadSubsetStatus, done bool) {
 	l := newLedger(spread, target, b.now())
 	for _, k := range batch {
 		var commit func()
@@ -414,14 +418,15 @@ func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread)
 		err = target.DesiredError
 	}
 	if err != nil {
-		b.log.Error(err, "The replicas of a workload cannot be told, percentages of them count 0", "workloadspread", client.ObjectKeyFromObject(spread))
+		b.log.Error(err, "The replicas of a workload cannot be told, percentages of them count 0", "workloadspread",
+			client.ObjectKeyFromObject(spread))
 		return nil
 	}
 	return target
 }
 
-// workload reads the target from the API server: pods come because their workload was scaled, which the cache may show later than they come. The
-// cache is asked only where the API server does not answer.
+// workload reads the target from the API server: pods come because their workload was scaled, which the cache may show later than
+// they come. The cache is asked only where the API server does not answer.
 func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*Target, error) {
 	target, err := b.workloads.Target(ctx, spread, true)
 	if err == nil {
@@ -436,7 +441,8 @@ func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 }
 
 // write patches the lists of some versions, for exactly this version of the object.
-func (b *Booker) write(ctx context.Context, r *room, spread *appsv1beta1.WorkloadSpread, lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) error {
+func (b *Booker) write(ctx context.Context, r *room, spread *appsv1beta1.WorkloadSpread,
+	lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": spread.UID, "resourceVersion": spread.ResourceVersion},
 		"status":   map[string]any{"versionedSubsetStatuses": lists},

@@ -89,7 +89,8 @@ func newBookServer(t *testing.T, spread *appsv1beta1.WorkloadSpread) *bookServer
 			s.gets++
 			return c.Get(ctx, key, object, options...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			body, err := patch.Data(object)
@@ -132,7 +133,8 @@ func (s *bookServer) stored(t *testing.T) *appsv1beta1.WorkloadSpread {
 func (s *bookServer) behind(t *testing.T, workloads Workloads) (*Booker, *appsv1beta1.WorkloadSpread) {
 	t.Helper()
 	spread := s.stored(t)
-	return NewBooker(s, s, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return spread }, workloads, logr.Discard(), time.Now), spread
+	return NewBooker(s, s, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return spread }, workloads, logr.Discard(),
+		time.Now), spread
 }
 
 func conflicting() error {
@@ -160,15 +162,18 @@ func TestBookerRetriesConflicts(t *testing.T) {
 		if err != nil || d.Subset.Name != "a" || !d.Booked || s.gets != 3 || len(s.bodies) != 4 {
 			t.Errorf("%+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
 		}
-		if waited := time.Since(begin); waited < 70*time.Millisecond || waited > 140*time.Millisecond { // 10 + 20 + 40, up to doubled by chance
+		// 10 + 20 + 40, up to doubled by chance
+		if waited := time.Since(begin); waited < 70*time.Millisecond || waited > 140*time.Millisecond {
 			t.Errorf("waited %s", waited)
 		}
 		// The next one knows what was written, although the informer is behind (WS-111).
-		if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" || s.gets != 3 || len(s.bodies) != 5 {
+		if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "a" ||
+			s.gets != 3 || len(s.bodies) != 5 {
 			t.Errorf("%+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
 		}
 		stored := s.stored(t).Status.VersionedSubsetStatuses
-		if keys := keysOf(stored["v"][0].CreatingPods); !cmp.Equal(keys, []string{"id", "p"}) || stored["v"][0].MissingReplicas != 0 || stored["other"][0].Replicas != 1 {
+		if keys := keysOf(stored["v"][0].CreatingPods); !cmp.Equal(keys, []string{"id", "p"}) || stored["v"][0].MissingReplicas != 0 ||
+			stored["other"][0].Replicas != 1 {
 			t.Errorf("%+v", stored)
 		}
 		if got := testutil.ToFloat64(b.writes.WithLabelValues("conflict")); got != 3 {
@@ -216,7 +221,8 @@ func TestBookerFindsItsLostWrites(t *testing.T) {
 			if err != nil || d.Subset.Name != "a" || d.Placement("ws", pod).UID != map[bool]string{true: "id"}[pod.Generated] {
 				t.Errorf("%+v, %v", d, err)
 			}
-			if list := s.stored(t).Status.VersionedSubsetStatuses["v"]; len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 1 || len(s.bodies) != 1 {
+			if list := s.stored(t).Status.VersionedSubsetStatuses["v"]; len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 1 ||
+				len(s.bodies) != 1 {
 				t.Errorf("%+v, %d writes", list, len(s.bodies))
 			}
 		})
@@ -232,13 +238,15 @@ func TestBookerGivesUp(t *testing.T) {
 		s.before = func(int) error { return conflicting() }
 		begin := time.Now()
 		_, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared)
-		if !errors.Is(err, ErrNotBooked) || !apierrors.IsConflict(err) || len(s.bodies) != bookingAttempts || time.Since(begin) > 5*time.Second {
+		if !errors.Is(err, ErrNotBooked) || !apierrors.IsConflict(err) || len(s.bodies) != bookingAttempts ||
+			time.Since(begin) > 5*time.Second {
 			t.Errorf("%v after %d writes in %s", err, len(s.bodies), time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
-		if _, err := b.Create(ctx, spread, Creation{Key: "q", Version: "v"}, prepared); !errors.Is(err, ErrNotBooked) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 50*time.Millisecond {
+		if _, err := b.Create(ctx, spread, Creation{Key: "q", Version: "v"}, prepared); !errors.Is(err, ErrNotBooked) || !errors.Is(err,
+			context.DeadlineExceeded) || time.Since(begin) > 50*time.Millisecond {
 			t.Errorf("%v in %s", err, time.Since(begin))
 		}
 		s.before, s.gets = nil, 0
@@ -264,7 +272,8 @@ func TestBookerLeavesOthersWhatItCannotEnd(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := b.Create(short, spread, Creation{Key: "short", Version: "v"}, prepared); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := b.Create(short, spread, Creation{Key: "short", Version: "v"}, prepared); !errors.Is(err,
+				context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -294,7 +303,8 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	s := newBookServer(t, bookedSpread(t, full))
 	b, spread := s.behind(t, &standing{})
 	d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared)
-	if err != nil || d.Subset != nil || d.Gone || s.gets != 1 || len(s.bodies) != 0 || !strings.HasPrefix(d.Reason, "no subset has a free place") {
+	if err != nil || d.Subset != nil || d.Gone || s.gets != 1 || len(s.bodies) != 0 || !strings.HasPrefix(d.Reason,
+		"no subset has a free place") {
 		t.Errorf("%+v, %v, %d reads", d, err, s.gets)
 	}
 	freed := s.stored(t)
@@ -302,7 +312,8 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	if err := s.Status().Update(t.Context(), freed); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "b" || s.gets != 2 {
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared); err != nil || d.Subset.Name != "b" ||
+		s.gets != 2 {
 		t.Errorf("%+v, %v, %d reads", d, err, s.gets)
 	}
 }
@@ -332,7 +343,8 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if err := s.Delete(t.Context(), s.stored(t)); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone || d.Subset != nil || len(b.rooms) != 0 {
+		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone || d.Subset != nil ||
+			len(b.rooms) != 0 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		other := bookedSpread(t, strings.ReplaceAll(two, "u1", "u2"))
@@ -340,10 +352,12 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if err := s.Create(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone { // the old one was matched
+		// the old one was matched
+		if d, err := b.Create(t.Context(), spread, Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if d, err := b.Create(t.Context(), s.stored(t), Creation{Key: "q", Version: "v"}, prepared); err != nil || s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
+		if d, err := b.Create(t.Context(), s.stored(t), Creation{Key: "q", Version: "v"}, prepared); err != nil ||
+			s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		b.Forget("u2")
@@ -368,7 +382,8 @@ func TestBookerPreparesFirst(t *testing.T) {
 	s := newBookServer(t, bookedSpread(t, two))
 	b, spread := s.behind(t, &standing{})
 	broken := errors.New("a bad patch")
-	if _, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, func(Decision) error { return broken }); !errors.Is(err, broken) || len(s.bodies) != 0 {
+	if _, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, func(Decision) error { return broken }); !errors.Is(err,
+		broken) || len(s.bodies) != 0 {
 		t.Errorf("%v, %v", err, s.bodies)
 	}
 }
@@ -401,7 +416,9 @@ func TestBookerWithoutCounters(t *testing.T) {
 			if got != test.want || s.gets+len(s.bodies) != 0 {
 				t.Errorf("%s, %v, %d reads, %d writes", got, err, s.gets, len(s.bodies))
 			}
-			if d, err := b.Delete(t.Context(), spread, Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil || d.Booked || s.gets+len(s.bodies) != 0 { // WS-102
+			// WS-102
+			if d, err := b.Delete(t.Context(), spread, Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil || d.Booked ||
+				s.gets+len(s.bodies) != 0 {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
@@ -433,7 +450,8 @@ func TestBookerSharesItsLock(t *testing.T) {
 			t.Errorf("%d reads, %d writes", s.gets, len(s.bodies))
 		}
 		failed := errors.New("no rights")
-		if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) { return nil, failed }); !errors.Is(err, failed) {
+		if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) { return nil, failed }); !errors.Is(err,
+			failed) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -447,8 +465,8 @@ func TestBookerSharesItsLock(t *testing.T) {
 	})
 }
 
-// WS-103, WS-106, WS-114: two managers book creations and deletions at the same time; each subset has what it may, and those that wait share
-// writes.
+// WS-103, WS-106, WS-114: two managers book creations and deletions at the same time; each subset has what it may, and those that
+// wait share writes.
 func TestBookersOfTwoManagers(t *testing.T) {
 	const many = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: r}, subsets: [{name: a, maxReplicas: 70}, {name: b, maxReplicas: 50}, {name: c}]},
 		status: {observedGeneration: 1}}`
@@ -463,7 +481,8 @@ func TestBookersOfTwoManagers(t *testing.T) {
 	put, all := map[string]int{}, sync.WaitGroup{}
 	for i := range 200 {
 		all.Go(func() {
-			d, err := bookers[i%2].Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: "v"}, prepared)
+			d, err := bookers[i%2].Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: "v"},
+				prepared)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || d.Subset == nil {
@@ -477,19 +496,22 @@ func TestBookersOfTwoManagers(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"a": 70, "b": 50, "c": 80}, put); diff != "" {
 		t.Error(diff)
 	}
-	t.Logf("%d writes, %v and %v of them conflicts", len(s.bodies), testutil.ToFloat64(bookers[0].writes.WithLabelValues("conflict")), testutil.ToFloat64(bookers[1].writes.WithLabelValues("conflict")))
+	t.Logf("%d writes, %v and %v of them conflicts", len(s.bodies), testutil.ToFloat64(bookers[0].writes.WithLabelValues("conflict")),
+		testutil.ToFloat64(bookers[1].writes.WithLabelValues("conflict")))
 	if len(s.bodies) > 60 {
 		t.Errorf("%d writes for 120 bookings: they are not shared", len(s.bodies))
 	}
 	for i := range 20 {
 		all.Go(func() {
-			if d, err := bookers[i%2].Delete(t.Context(), spread, Deletion{Name: fmt.Sprintf("p-%d", i), Version: "v", Subset: "a"}); err != nil || !d.Booked {
+			if d, err := bookers[i%2].Delete(t.Context(), spread, Deletion{Name: fmt.Sprintf("p-%d", i), Version: "v",
+				Subset: "a"}); err != nil || !d.Booked {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})
 	}
 	all.Wait()
-	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; a.MissingReplicas != 20 || len(a.CreatingPods) != 70 || len(a.DeletingPods) != 20 {
+	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; a.MissingReplicas != 20 || len(a.CreatingPods) != 70 ||
+		len(a.DeletingPods) != 20 {
 		t.Errorf("%d missing, %d coming, %d going", a.MissingReplicas, len(a.CreatingPods), len(a.DeletingPods))
 	}
 }

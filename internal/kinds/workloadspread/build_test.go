@@ -41,14 +41,17 @@ func makeSubset(name string, most any, options ...subsetOption) appsv1beta1.Work
 
 func zone(names ...string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: names}}}
+		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
+			Operator: corev1.NodeSelectorOpIn, Values: names}}}
 	}
 }
 
 func prefers(weight int32, value string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{Weight: weight, Preference: corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}})
+		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{Weight: weight,
+			Preference: corev1.NodeSelectorTerm{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn,
+					Values: []string{value}}}}})
 	}
 }
 
@@ -64,7 +67,8 @@ func tolerates(key string) subsetOption {
 
 // makeSpread is a WorkloadSpread of Deployment web.
 func makeSpread(subsets ...appsv1beta1.WorkloadSpreadSubset) *appsv1beta1.WorkloadSpread {
-	spread := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ws", UID: "uid-ws", Generation: 1, ResourceVersion: "1"}}
+	spread := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ws", UID: "uid-ws", Generation: 1,
+		ResourceVersion: "1"}}
 	spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	spread.Spec.Subsets = subsets
 	return spread
@@ -81,9 +85,11 @@ type podOption = func(*corev1.Pod)
 // makePod is a running pod of version 1 on node n, in no subset.
 func makePod(name string, options ...podOption) *corev1.Pod {
 	yes := true
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: at(-3600),
-		Labels:          map[string]string{"app": "web", pub.PodTemplateHash: "v1"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-v1", UID: "uid-web-v1", Controller: &yes}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
+		CreationTimestamp: at(-3600),
+		Labels:            map[string]string{"app": "web", pub.PodTemplateHash: "v1"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-v1", UID: "uid-web-v1",
+			Controller: &yes}}}}
 	pod.Spec.NodeName = "n"
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
 	pod.Status.Phase = corev1.PodRunning
@@ -124,12 +130,14 @@ func homeless(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodP
 
 func unschedulable(p *corev1.Pod) {
 	homeless(p)
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable}}
 }
 
 func ready(since int) podOption {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(since)})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: at(since)})
 	}
 }
 
@@ -140,12 +148,14 @@ func restarted(n int32) podOption {
 }
 
 func makeNode(zone string, taints ...corev1.Taint) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n", Labels: map[string]string{"zone": zone}}, Spec: corev1.NodeSpec{Taints: taints}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n", Labels: map[string]string{"zone": zone}},
+		Spec: corev1.NodeSpec{Taints: taints}}
 }
 
 // webTarget is Deployment web with that many replicas.
 func webTarget(desired int32) *Target {
-	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1", Controllers: []types.UID{"uid-web-v1"}}
+	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
+		Controllers: []types.UID{"uid-web-v1"}}
 }
 
 // subsetStatus is an entry of the status.

@@ -82,7 +82,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		options.Window = UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run,
+		Forget: r.forget},
 		pauseAtMost, options.Limiter())
 	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
@@ -103,7 +104,8 @@ func targetKey(target Reference) string { return target.String() + "/" + target.
 // ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
 func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed Reference) {
 	var list appsv1beta1.WorkloadSpreadList
-	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
 		return
 	}
@@ -172,7 +174,8 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		}
 		return
 	}
-	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) || controllerUID(before) != controllerUID(after) {
+	if Active(before) != Active(after) || h.versioned.Of(before) != h.versioned.Of(after) || scheduling(before) != scheduling(after) ||
+		controllerUID(before) != controllerUID(after) {
 		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && Active(after))
 	}
 }
@@ -194,14 +197,15 @@ func controllerUID(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is found out
-// by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
+// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is
+// found out by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
 	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
 		request := requestFor(pod.GetNamespace(), p.Name)
 		q.Add(request)
 		full, isPod := pod.(*corev1.Pod)
-		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API, request.NamespacedName); err != nil || !isPod || Claims(spread, full) {
+		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API, request.NamespacedName); err != nil || !isPod ||
+			Claims(spread, full) {
 			return
 		} // else it is nobody's, and others may take it
 	}

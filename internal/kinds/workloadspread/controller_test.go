@@ -65,12 +65,14 @@ func spreadTo(name, namespace, apiVersion, kind, target string) *appsv1beta1.Wor
 
 // WS-120: which events of pods ask for which WorkloadSpreads.
 func TestPodEvents(t *testing.T) {
-	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), spreadTo("set", "default", "apps.kruise.io/v1alpha1", "CloneSet", "api"),
+	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), spreadTo("set",
+		"default", "apps.kruise.io/v1alpha1", "CloneSet", "api"),
 		spreadTo("custom", "default", "x.io/v1", "Rollout", "r"), spreadTo("elsewhere", "other", "apps/v1", "Deployment", "web"))}}}
 	h := &podEvents{r: r, versioned: versions}
 	stranger := makePod("p", homeless)
 	ofCloneSet := makePod("p", func(p *corev1.Pod) {
-		p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "api", UID: "uid-api", Controller: p.OwnerReferences[0].Controller}
+		p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "api", UID: "uid-api",
+			Controller: p.OwnerReferences[0].Controller}
 	})
 	placed := func(pod *corev1.Pod) *corev1.Pod {
 		pod = pod.DeepCopy()
@@ -97,28 +99,43 @@ func TestPodEvents(t *testing.T) {
 		do   func(*requested)
 		want []string
 	}{
-		"a placed pod comes":                       {create(makePod("p", in("a")), false), []string{"default/ws"}},
-		"a placed pod was there at the start":      {create(makePod("p", in("a")), true), nil},
-		"a placed pod goes":                        {func(q *requested) { h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p", in("a"))}, q) }, []string{"default/ws"}},
-		"another pod goes":                         {func(q *requested) { h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p")}, q) }, nil},
-		"a placed pod ends (WS-107)":               {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodSucceeded))), []string{"default/ws"}},
-		"a placed pod fails (WS-107)":              {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodFailed))), []string{"default/ws"}},
-		"a placed pod begins to be deleted":        {update(makePod("p", in("a")), makePod("p", in("a"), ending)), []string{"default/ws"}},
-		"a placed pod changes its version":         {update(makePod("p", in("a")), makePod("p", in("a"), version("v2"))), []string{"default/ws"}},
-		"its workload lets a placed pod go":        {update(placed(ofCloneSet), makePod("p", in("a"), func(p *corev1.Pod) { p.OwnerReferences = nil })), []string{"default/ws"}},
-		"a placed pod cannot be scheduled":         {update(makePod("p", in("a"), homeless), makePod("p", in("a"), unschedulable)), []string{"default/ws"}},
-		"why a placed pod is not scheduled":        {update(makePod("p", in("a"), condition("SchedulingGated")), makePod("p", in("a"), condition(corev1.PodReasonUnschedulable))), []string{"default/ws"}},
-		"a placed pod becomes ready":               {update(makePod("p", in("a")), makePod("p", in("a"), ready(0))), nil},
-		"somebody writes its cost (WS-169)":        {update(makePod("p", in("a")), makePod("p", in("a"), costs100("5"))), nil},
-		"a pod is placed elsewhere":                {update(makePod("p", note(pub.MatchedWorkloadSpread, `{"name":"x","subset":"a"}`)), makePod("p", in("a"))), []string{"default/x", "default/ws"}},
+		"a placed pod comes":                  {create(makePod("p", in("a")), false), []string{"default/ws"}},
+		"a placed pod was there at the start": {create(makePod("p", in("a")), true), nil},
+		"a placed pod goes": {func(q *requested) {
+			h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p",
+				in("a"))}, q)
+		}, []string{"default/ws"}},
+		"another pod goes": {func(q *requested) {
+			h.Delete(t.Context(), event.DeleteEvent{Object: makePod("p")},
+				q)
+		}, nil},
+		"a placed pod ends (WS-107)": {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodSucceeded))),
+			[]string{"default/ws"}},
+		"a placed pod fails (WS-107)": {update(makePod("p", in("a")), makePod("p", in("a"), phase(corev1.PodFailed))),
+			[]string{"default/ws"}},
+		"a placed pod begins to be deleted": {update(makePod("p", in("a")), makePod("p", in("a"), ending)), []string{"default/ws"}},
+		"a placed pod changes its version": {update(makePod("p", in("a")), makePod("p", in("a"), version("v2"))),
+			[]string{"default/ws"}},
+		"its workload lets a placed pod go": {update(placed(ofCloneSet), makePod("p", in("a"),
+			func(p *corev1.Pod) { p.OwnerReferences = nil })), []string{"default/ws"}},
+		"a placed pod cannot be scheduled": {update(makePod("p", in("a"), homeless), makePod("p", in("a"), unschedulable)),
+			[]string{"default/ws"}},
+		"why a placed pod is not scheduled": {update(makePod("p", in("a"), condition("SchedulingGated")), makePod("p", in("a"),
+			condition(corev1.PodReasonUnschedulable))), []string{"default/ws"}},
+		"a placed pod becomes ready":        {update(makePod("p", in("a")), makePod("p", in("a"), ready(0))), nil},
+		"somebody writes its cost (WS-169)": {update(makePod("p", in("a")), makePod("p", in("a"), costs100("5"))), nil},
+		"a pod is placed elsewhere": {update(makePod("p", note(pub.MatchedWorkloadSpread, `{"name":"x","subset":"a"}`)),
+			makePod("p", in("a"))), []string{"default/x", "default/ws"}},
 		"a pod of a target comes without a subset": {create(stranger, false), []string{"default/custom", "default/ws"}},
 		"it was there at the start":                {create(stranger, true), nil},
 		"it gets its node":                         {update(stranger, makePod("p")), []string{"default/custom", "default/ws"}},
-		"a pod of one that is gone is scheduled":   {update(makePod("p", homeless, formerly("gone")), makePod("p", formerly("gone"))), []string{"default/gone", "default/custom", "default/ws"}},
-		"a pod of another's is scheduled":          {update(makePod("p", homeless, formerly("set")), makePod("p", formerly("set"))), []string{"default/set", "default/custom", "default/ws"}},
-		"it becomes ready":                         {update(makePod("p"), makePod("p", ready(0))), nil},
-		"a pod of another target":                  {create(ofCloneSet, false), []string{"default/custom", "default/set"}},
-		"a pod without a controller":               {create(makePod("p", func(p *corev1.Pod) { p.OwnerReferences = nil }), false), nil},
+		"a pod of one that is gone is scheduled": {update(makePod("p", homeless, formerly("gone")), makePod("p", formerly("gone"))),
+			[]string{"default/gone", "default/custom", "default/ws"}},
+		"a pod of another's is scheduled": {update(makePod("p", homeless, formerly("set")), makePod("p", formerly("set"))),
+			[]string{"default/set", "default/custom", "default/ws"}},
+		"it becomes ready":           {update(makePod("p"), makePod("p", ready(0))), nil},
+		"a pod of another target":    {create(ofCloneSet, false), []string{"default/custom", "default/set"}},
+		"a pod without a controller": {create(makePod("p", func(p *corev1.Pod) { p.OwnerReferences = nil }), false), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &requested{}
@@ -132,7 +149,8 @@ func TestPodEvents(t *testing.T) {
 
 // WS-013, WS-121 (part): a change of a workload asks for its WorkloadSpread, whatever version that names.
 func TestEventsOfTargets(t *testing.T) {
-	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"), spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
+	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("old", "default", "apps.kruise.io/v1alpha1", "CloneSet", "web"),
+		spreadTo("plain", "default", "apps/v1", "StatefulSet", "web"),
 		spreadTo("advanced", "default", "apps.kruise.io/v1beta1", "StatefulSet", "web"))}}}
 	for name, test := range map[string]struct {
 		namespace string
@@ -184,7 +202,8 @@ func TestPodsOfTarget(t *testing.T) {
 	source := fcache.NewFakeControllerSource()
 	label := func(key, value string) podOption { return func(p *corev1.Pod) { p.Labels[key] = value } }
 	var objects []client.Object
-	for _, pod := range []*corev1.Pod{makePod("one"), makePod("two", label("role", "worker")), makePod("other", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }),
+	for _, pod := range []*corev1.Pod{makePod("one"), makePod("two", label("role", "worker")), makePod("other",
+		func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" }),
 		makePod("free", label("app", "free"), label("role", "worker"), func(p *corev1.Pod) { p.OwnerReferences = nil })} {
 		source.Add(pod)
 		pod.ResourceVersion = ""
@@ -210,14 +229,20 @@ func TestPodsOfTarget(t *testing.T) {
 		filter *appsv1beta1.TargetFilter
 		want   []string
 	}{
-		"by controllers":                     {Target{Controllers: []types.UID{"uid-web-v1", "other"}}, nil, []string{"one", "other", "two"}},
-		"by the filter":                      {Target{Controllers: []types.UID{"uid-web-v1"}}, &appsv1beta1.TargetFilter{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}}, []string{"two"}},
-		"by an empty filter":                 {Target{Controllers: []types.UID{"uid-web-v1"}}, &appsv1beta1.TargetFilter{ReplicasPathList: []string{"x"}}, []string{"one", "two"}},
-		"by controller and a Job's selector": {Target{Controllers: []types.UID{"uid-web-v1"}, Selector: labels.SelectorFromSet(labels.Set{"role": "worker"})}, nil, []string{"two"}},
-		"by the scale's selector":            {Target{Controllers: []types.UID{"nobody"}, Fallback: fallback("app=free")}, nil, []string{"free"}},
-		"not by it if there are controlled":  {Target{Controllers: []types.UID{"other"}, Fallback: fallback("app=free")}, nil, []string{"other"}},
-		"a scale without selector":           {Target{Controllers: []types.UID{"nobody"}, Fallback: fallback("")}, nil, nil},
-		"nobody":                             {Target{Controllers: []types.UID{"nobody"}}, nil, nil},
+		"by controllers": {Target{Controllers: []types.UID{"uid-web-v1", "other"}}, nil, []string{"one", "other",
+			"two"}},
+		"by the filter": {Target{Controllers: []types.UID{"uid-web-v1"}},
+			&appsv1beta1.TargetFilter{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}}, []string{"two"}},
+		"by an empty filter": {Target{Controllers: []types.UID{"uid-web-v1"}},
+			&appsv1beta1.TargetFilter{ReplicasPathList: []string{"x"}}, []string{"one", "two"}},
+		"by controller and a Job's selector": {Target{Controllers: []types.UID{"uid-web-v1"},
+			Selector: labels.SelectorFromSet(labels.Set{"role": "worker"})}, nil, []string{"two"}},
+		"by the scale's selector": {Target{Controllers: []types.UID{"nobody"}, Fallback: fallback("app=free")}, nil,
+			[]string{"free"}},
+		"not by it if there are controlled": {Target{Controllers: []types.UID{"other"}, Fallback: fallback("app=free")}, nil,
+			[]string{"other"}},
+		"a scale without selector": {Target{Controllers: []types.UID{"nobody"}, Fallback: fallback("")}, nil, nil},
+		"nobody":                   {Target{Controllers: []types.UID{"nobody"}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spread := makeSpread()
@@ -263,7 +288,8 @@ func TestSharedStatusWriter(t *testing.T) {
 	var seen []int64
 	decide := func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
 		seen = append(seen, newest.Status.ObservedGeneration)
-		return reconcile.StatusPatch(newest, &newest.Status, &appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: newest.Status.ObservedGeneration + 1})
+		return reconcile.StatusPatch(newest, &newest.Status,
+			&appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: newest.Status.ObservedGeneration + 1})
 	}
 	writer := SharedStatusWriter{booker, kube}
 	if written, err := writer.WriteStatus(t.Context(), old, decide); err != nil || written.Status.ObservedGeneration != 42 {
@@ -284,10 +310,16 @@ func TestSharedStatusWriter(t *testing.T) {
 	if diff := cmp.Diff([]int64{41, 42, 50}, seen); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return nil, reconcile.ErrChanged }); !errors.Is(err, reconcile.ErrChanged) {
+	if _, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
+		return nil,
+			reconcile.ErrChanged
+	}); !errors.Is(err, reconcile.ErrChanged) {
 		t.Error(err)
 	}
-	if written, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return nil, nil }); written != nil || err != nil {
+	if written, err := writer.WriteStatus(t.Context(), old, func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
+		return nil,
+			nil
+	}); written != nil || err != nil {
 		t.Error(written, err)
 	}
 }
@@ -296,7 +328,11 @@ func TestSharedStatusWriter(t *testing.T) {
 func TestConflictsWithoutEnd(t *testing.T) {
 	tries := 0
 	writer := PlainStatusWriter{contended{}}
-	_, err := writer.WriteStatus(t.Context(), makeSpread(), func(*appsv1beta1.WorkloadSpread) ([]byte, error) { tries++; return []byte(`{}`), nil })
+	_, err := writer.WriteStatus(t.Context(), makeSpread(), func(*appsv1beta1.WorkloadSpread) ([]byte,
+		error) {
+		tries++
+		return []byte(`{}`), nil
+	})
 	if !apierrors.IsConflict(err) || tries != statusAttempts {
 		t.Error(tries, err)
 	}

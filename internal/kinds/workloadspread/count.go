@@ -56,7 +56,8 @@ type Seen struct {
 
 // seenOf is what counting reads of a pod of that version and subset, by the key that it was booked under.
 func seenOf(pod *corev1.Pod, version, subset, booking string) Seen {
-	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: Active(pod), Created: pod.CreationTimestamp.Time}
+	return Seen{Name: pod.Name, Version: version, Subset: subset, Booking: booking, Active: Active(pod),
+		Created: pod.CreationTimestamp.Time}
 }
 
 // LostBooking is one whose pod was not seen to come, or to go, in time (WS-152, WS-153).
@@ -87,12 +88,14 @@ type tally struct {
 	byName, byKey map[string]*Seen
 	// unseen are the keys of bookings whose pods the API server has, although they are not among these.
 	unseen map[string]bool
-	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others it is not known that they do not come.
+	// only, if not nil, are the keys of the overdue creations that the API server was asked about: of others it is not known that
+	// they do not come.
 	only map[string]bool
 }
 
 func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
-	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)), byKey: make(map[string]*Seen, len(pods)), unseen: unseen}
+	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)), byKey: make(map[string]*Seen,
+		len(pods)), unseen: unseen}
 	for i := range pods {
 		pod := &pods[i]
 		t.byName[pod.Name] = pod
@@ -183,8 +186,8 @@ func (c *counter) going(subset string, before *appsv1beta1.WorkloadSpreadSubsetS
 	})
 }
 
-// passing tells of a pod that was created and deleted and that was not seen yet: a cache that lags shows it before it shows that it went. Its two
-// bookings cancel each other, and without them it would have a place then.
+// passing tells of a pod that was created and deleted and that was not seen yet: a cache that lags shows it before it shows that it
+// went. Its two bookings cancel each other, and without them it would have a place then.
 func (c *counter) passing(before *appsv1beta1.WorkloadSpreadSubsetStatus, name string) bool {
 	created, comes := before.CreatingPods[name]
 	deleted, goes := before.DeletingPods[name]
@@ -196,7 +199,8 @@ func (c *counter) expired(at metav1.Time, timeout time.Duration) bool {
 }
 
 // keep returns the bookings that are still waited for and not expired.
-func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, waits func(key string, at time.Time) bool) map[string]metav1.Time {
+func (c *counter) keep(subset string, bookings map[string]metav1.Time, timeout time.Duration, deletion bool, waits func(key string,
+	at time.Time) bool) map[string]metav1.Time {
 	var kept map[string]metav1.Time
 	var lost []string
 	for key, at := range bookings {

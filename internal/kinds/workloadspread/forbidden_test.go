@@ -59,7 +59,8 @@ func TestASupportedKindThatIsNotServed(t *testing.T) {
 	kinds := kindsOf(t, AllowList{}, "")
 	kinds.live = refusing{kinds.live, &meta.NoKindMatchError{GroupKind: CloneSet}}
 	kinds.caches = unwatched{}
-	target, known, err := (&kubeReader{&Kube{Workloads: kinds}}).Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a}]}`))
+	target, known, err := (&kubeReader{&Kube{Workloads: kinds}}).Target(t.Context(), spreadFrom(t,
+		`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a}]}`))
 	if err != nil || known || target.Exists || target.DesiredError != nil {
 		t.Errorf("%+v, %t, %v", target, known, err)
 	}

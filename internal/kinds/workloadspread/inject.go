@@ -93,7 +93,8 @@ func addAffinity(spec map[string]any, subset *appsv1beta1.WorkloadSpreadSubset) 
 		if !ok {
 			return errors.New("a required node selector term of the pod is no object")
 		}
-		if err := errors.Join(add(term, "matchExpressions", required.MatchExpressions), add(term, "matchFields", required.MatchFields)); err != nil {
+		if err := errors.Join(add(term, "matchExpressions", required.MatchExpressions), add(term, "matchFields",
+			required.MatchFields)); err != nil {
 			return err
 		}
 	}

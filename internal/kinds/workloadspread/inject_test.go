@@ -112,10 +112,12 @@ func TestInject(t *testing.T) {
 // WS-094: documents that are no pods are errors.
 func TestInjectHostilePods(t *testing.T) {
 	subset := &appsv1beta1.WorkloadSpreadSubset{Name: "a"}
-	if err := yaml.Unmarshal([]byte(`{requiredNodeSelector: {matchExpressions: [{key: a, operator: Exists}]}, tolerations: [{key: a}]}`), subset); err != nil {
+	if err := yaml.Unmarshal([]byte(`{requiredNodeSelector: {matchExpressions: [{key: a, operator: Exists}]}, tolerations: [{key: a}]}`),
+		subset); err != nil {
 		t.Fatal(err)
 	}
-	for _, raw := range []string{``, `null`, `[]`, `{"spec":7}`, `{"spec":{"tolerations":{}}}`, `{"spec":{"affinity":[]}}`, `{"spec":{"affinity":{"nodeAffinity":1}}}`, `{"metadata":[]}`,
+	for _, raw := range []string{``, `null`, `[]`, `{"spec":7}`, `{"spec":{"tolerations":{}}}`, `{"spec":{"affinity":[]}}`,
+		`{"spec":{"affinity":{"nodeAffinity":1}}}`, `{"metadata":[]}`,
 		`{"metadata":{"annotations":"x"}}`, `{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[1]}}}}}`} {
 		if changes, err := Inject([]byte(raw), subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
 			t.Errorf("%s: %v", raw, changes)

@@ -112,7 +112,8 @@ func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 		return nil, nil
 	}
 	var list corev1.PodList
-	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
 	}
 	pods := make([]*corev1.Pod, len(list.Items))
@@ -126,7 +127,10 @@ func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector) []*corev1.Pod {
 	kept := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
-		if pod.Namespace == namespace && !slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s != nil && !s.Matches(labels.Set(pod.Labels)) }) {
+		if pod.Namespace == namespace && !slices.ContainsFunc(selectors, func(s labels.Selector) bool {
+			return s != nil &&
+				!s.Matches(labels.Set(pod.Labels))
+		}) {
 			kept = append(kept, pod)
 		}
 	}
@@ -179,7 +183,8 @@ func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 	list := &metav1.PartialObjectMetadataList{}
 	for {
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce), client.Continue(list.Continue)); err != nil {
+		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce),
+			client.Continue(list.Continue)); err != nil {
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
 		}
 		for i := range list.Items {
@@ -201,7 +206,8 @@ func (k *Kube) GetSpread(ctx context.Context, name types.NamespacedName) (*appsv
 }
 
 // PatchSpreadStatus implements SpreadClient.
-func (k *Kube) PatchSpreadStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread, error) {
+func (k *Kube) PatchSpreadStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread,
+	error) {
 	patched := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: spread.Namespace, Name: spread.Name}}
 	return patched, k.Client.SubResource("status").Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
 }

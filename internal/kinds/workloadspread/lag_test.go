@@ -66,7 +66,8 @@ func TestBookerForgetsRequestsThatEnded(t *testing.T) {
 				failing = false
 				d, err := b.Create(t.Context(), spread, Creation{Key: "alive", Version: "v"}, prepared)
 				list := s.stored(t).Status.VersionedSubsetStatuses["v"]
-				if err != nil || d.Subset.Name != "a" || !cmp.Equal(keysOf(list[0].CreatingPods), []string{"alive"}) || len(list[0].DeletingPods) != 0 {
+				if err != nil || d.Subset.Name != "a" || !cmp.Equal(keysOf(list[0].CreatingPods), []string{"alive"}) ||
+					len(list[0].DeletingPods) != 0 {
 					t.Errorf("%+v, %v: %+v", d, err, list)
 				}
 			})
@@ -74,8 +75,9 @@ func TestBookerForgetsRequestsThatEnded(t *testing.T) {
 	}
 }
 
-// TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that. They fill the share of the new number, and
-// not that of the old one (WS-012). Where the API server does not answer, what the cache has is better than nothing.
+// TestScalingThatTheCacheShowsLate: a workload was scaled, and its pods come before the cache shows that. They fill the share of
+// the new number, and not that of the old one (WS-012). Where the API server does not answer, what the cache has is better than
+// nothing.
 func TestScalingThatTheCacheShowsLate(t *testing.T) {
 	const shares = `{metadata: {name: ws, namespace: d, uid: u1, generation: 1}, spec: {targetRef: {apiVersion: apps/v1, kind: %s, name: web-5}, subsets: [{name: a, maxReplicas: 30%%}, {name: b%s}]},
 		status: {observedGeneration: 1, versionedSubsetStatuses: {v: [{name: a, replicas: %d, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`
@@ -143,15 +145,19 @@ func TestOrdinalsThatTheCacheShowsLate(t *testing.T) {
 
 // TestWhatIsReadForEachPod: of a workload no more is read live than decides about new pods: a namespace may have thousands of ReplicaSets.
 func TestWhatIsReadForEachPod(t *testing.T) {
-	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size", SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}}}}}
+	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}}}}}
 	for name, test := range map[string]struct{ document, ref string }{
-		"Deployment":  {`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 3}}`, `{apiVersion: apps/v1, kind: Deployment, name: web}`},
-		"listed kind": {`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`, `{apiVersion: game.example.com/v1, kind: Game, name: web}`},
+		"Deployment": {`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 3}}`,
+			`{apiVersion: apps/v1, kind: Deployment, name: web}`},
+		"listed kind": {`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`,
+			`{apiVersion: game.example.com/v1, kind: Game, name: web}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := kindsOf(t, game, "", test.document)
 			kinds.live = noLists{kinds.live}
-			target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: `+test.ref+`, subsets: [{name: a, maxReplicas: 50%}]}`), true)
+			target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: `+test.ref+`, subsets: [{name: a, maxReplicas: 50%}]}`),
+				true)
 			if err != nil || target.Desired != 3 {
 				t.Errorf("%+v, %v", target, err)
 			}
@@ -166,8 +172,8 @@ func (noLists) List(context.Context, client.ObjectList, ...client.ListOption) er
 	return errors.New("a list is read")
 }
 
-// WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer shows it, for pods too that are not
-// booked.
+// WS-111, WS-130: that a subset is closed counts from when it was written here, not from when the informer shows it, for pods too
+// that are not booked.
 func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	const ordered = `{metadata: {name: ws, namespace: d, uid: u1}, spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: s}, subsets: [{name: a, maxReplicas: 2}, {name: b, maxReplicas: 2}]}}`
 	s := newBookServer(t, bookedSpread(t, ordered))
@@ -175,12 +181,14 @@ func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	if err := b.Locked(t.Context(), spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
 		closed := s.stored(t)
 		closed.Status.SubsetStatuses = []appsv1beta1.WorkloadSpreadSubsetStatus{{Name: "a",
-			Conditions: []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable, LastTransitionTime: metav1.Now()}}}}
+			Conditions: []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable,
+				LastTransitionTime: metav1.Now()}}}}
 		return closed, s.Status().Update(t.Context(), closed)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.Create(t.Context(), spread, Creation{Key: "s-0", Version: "v"}, prepared); err != nil || d.Subset == nil || d.Subset.Name != "b" {
+	if d, err := b.Create(t.Context(), spread, Creation{Key: "s-0", Version: "v"}, prepared); err != nil || d.Subset == nil ||
+		d.Subset.Name != "b" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -191,10 +199,13 @@ func TestPodsBelowAListedKind(t *testing.T) {
 		SubResources: []schema.GroupVersionKind{{Group: "apps", Kind: "ReplicaSet"}, {Group: "x", Kind: "NotServed"}}}}}
 	const document = `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`
 	set := func(name, owner string) string {
-		return `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: ` + name + `, uid: uid-` + name + `, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: x, uid: ` + owner + `, controller: true}]}}`
+		return `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: ` + name + `, uid: uid-` + name +
+			`, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: x, uid: ` + owner + `, controller: true}]}}`
 	}
-	kinds := kindsOf(t, game, "", document, set("web-1", "web-uid"), set("web-2", "web-uid"), set("other", "other-uid"), set("below", "uid-web-1"))
-	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	kinds := kindsOf(t, game, "", document, set("web-1", "web-uid"), set("web-2", "web-uid"), set("other", "other-uid"), set("below",
+		"uid-web-1"))
+	target, err := kinds.Target(t.Context(), spreadFrom(t,
+		`{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +218,16 @@ func TestPodsBelowAListedKind(t *testing.T) {
 	}
 }
 
-// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its pods count once (WS-020, WS-025).
+// TestAKindThatIsListedInTwoVersions: the kind between a workload and its pods is listed in two versions. Its pods count once
+// (WS-020, WS-025).
 func TestAKindThatIsListedInTwoVersions(t *testing.T) {
 	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
-		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1", Kind: "ReplicaSet"}}}}}
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1",
+			Kind: "ReplicaSet"}}}}}
 	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`,
 		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, uid: uid-1, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: web, uid: web-uid, controller: true}]}}`)
-	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	target, err := kinds.Target(t.Context(), spreadFrom(t,
+		`{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
 	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
@@ -224,7 +238,8 @@ func TestKindsWithoutScale(t *testing.T) {
 	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size"}}}
 	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
 	kinds.scales = noScale{}
-	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	target, err := kinds.Target(t.Context(), spreadFrom(t,
+		`{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +252,10 @@ func TestKindsWithoutScale(t *testing.T) {
 func TestListedVersionThatIsGone(t *testing.T) {
 	former := gameKind
 	former.Version = "v0"
-	kinds := kindsOf(t, AllowList{Workloads: []CustomKind{{GroupVersionKind: former, ReplicasPath: "spec.size"}}}, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
-	target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: {apiVersion: game.example.com/v0, kind: Game, name: web}, subsets: [{name: a}]}`), false)
+	kinds := kindsOf(t, AllowList{Workloads: []CustomKind{{GroupVersionKind: former, ReplicasPath: "spec.size"}}}, "",
+		`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
+	target, err := kinds.Target(t.Context(), spreadFrom(t,
+		`{targetRef: {apiVersion: game.example.com/v0, kind: Game, name: web}, subsets: [{name: a}]}`), false)
 	if err != nil || !target.Exists || target.Desired != 3 {
 		t.Errorf("%+v, %v", target, err)
 	}
@@ -265,7 +282,8 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 type forbiddenPods struct{ simReader }
 
 func (forbiddenPods) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) ([]*corev1.Pod, error) {
-	return nil, fmt.Errorf("finding pods: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "games/scale"}, "web", errors.New("no rights")))
+	return nil, fmt.Errorf("finding pods: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "games/scale"}, "web",
+		errors.New("no rights")))
 }
 
 // noScale is an API server whose kinds have no scale.

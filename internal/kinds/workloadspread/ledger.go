@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What the object holds
-// is not changed: the bookings of a subset are copied before the first change of them, once for all decisions.
+// ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What
+// the object holds is not changed: the bookings of a subset are copied before the first change of them, once for all decisions.
 type ledger struct {
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
@@ -26,9 +26,9 @@ type ledger struct {
 	size int
 }
 
-// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server remembers who owns which field
-// included. An object can have 1.5 MiB, and one that is larger cannot be written at all. It is room for 10,000 pods that are booked at the same time
-// under generated names (WS-076).
+// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server remembers who owns
+// which field included. An object can have 1.5 MiB, and one that is larger cannot be written at all. It is room for 10,000 pods
+// that are booked at the same time under generated names (WS-076).
 const statusMost = 1_250_000
 
 // About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored twice.
@@ -141,8 +141,9 @@ func (l *ledger) changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	return changed
 }
 
-// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and a count that is only late must find
-// what was booked. Of older ones so many stay, so that a deletion that is asked for again and again, and refused, is booked once.
+// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and a count that is only
+// late must find what was booked. Of older ones so many stay, so that a deletion that is asked for again and again, and refused, is
+// booked once.
 const (
 	uncountedAfter = 2 * clockSkew
 	uncountedMost  = 32
@@ -175,8 +176,8 @@ func settles(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time)
 		len(s.DeletingPods) > most && len(uncounted(s.DeletingPods, nil, most, now)) > 0
 }
 
-// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before (WS-150). Else the list would grow as long as
-// nobody counts.
+// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before (WS-150). Else the list would
+// grow as long as nobody counts.
 func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) {
 	for _, name := range uncounted(s.DeletingPods, nil, most, now) {
 		gone(s, name)
@@ -187,8 +188,8 @@ func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) 
 	}
 }
 
-// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together with the booking, so that as many are
-// missing as before.
+// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together with the booking, so
+// that as many are missing as before.
 func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	delete(s.DeletingPods, name)
 	if has(s.CreatingPods, name) {
@@ -198,8 +199,8 @@ func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	}
 }
 
-// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its bookings are old, and settled they
-// leave nothing (WS-155).
+// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its bookings are old, and
+// settled they leave nothing (WS-155).
 func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	old := 0
 	for i := range list {
@@ -230,7 +231,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 		switch {
 		case before == nil:
 			status.Name, status.MissingReplicas = subset.Name, quota
-			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil { // a new version is no reason to try again (WS-176)
+			// a new version is no reason to try again (WS-176)
+			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil {
 				status.Conditions = overall.Conditions
 			}
 			continue
@@ -238,7 +240,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 			*status = *before
 			status.MissingReplicas = Unlimited
 		case changed, before.MissingReplicas < 0, isPercentage(subset.MaxReplicas):
-			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share of another number of replicas.
+			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share of another number of
+			// replicas.
 			*status = *before
 			status.MissingReplicas = missing(&before.WorkloadSpreadSubsetCounters, quota)
 		default:
@@ -251,7 +254,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 
 // missing is how many more pods there may be, counted as the controller does: what is there, without what goes, with what comes (WS-150).
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
-	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods)) // quotas may be as large as numbers are
+	// quotas may be as large as numbers are
+	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods))
 	return int32(min(max(free, 0), int64(quota)))
 }
 
@@ -305,7 +309,8 @@ func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}
-		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"), len(s.CreatingPods), len(s.DeletingPods))
+		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"), len(s.CreatingPods),
+			len(s.DeletingPods))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -31,7 +31,8 @@ type Listed struct {
 func NewListed(ctx context.Context, mgr manager.Manager, namespace string) (*Listed, error) {
 	named := fields.OneTermEqualSelector("metadata.name", ConfigMapName)
 	// A cache of its own: that of the manager holds other ConfigMaps.
-	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
+		Mapper:   mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of ConfigMap %s: %w", ConfigMapName, err)

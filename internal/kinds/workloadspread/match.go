@@ -131,7 +131,8 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 			}
 		}
 		above := func(e *indexed) bool {
-			return e.spread.DeletionTimestamp == nil && mayControl(e.target.GroupKind, owner.GroupKind) && e.filter.Matches(labels.Set(pod.Labels))
+			return e.spread.DeletionTimestamp == nil && mayControl(e.target.GroupKind, owner.GroupKind) &&
+				e.filter.Matches(labels.Set(pod.Labels))
 		}
 		if !slices.ContainsFunc(candidates, above) {
 			return nil, nil
@@ -141,7 +142,8 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 			return nil, fmt.Errorf("%s %s, which controls the pod, is not found: %w", owner.Kind, owner.Name, err)
 		}
 		if err != nil { // it cannot be told: these WorkloadSpreads are left out (WS-053)
-			m.log.Error(err, "The controller of a workload cannot be read, its pods are not spread by what controls it", "namespace", namespace, "kind", owner.Kind, "name", owner.Name)
+			m.log.Error(err, "The controller of a workload cannot be read, its pods are not spread by what controls it", "namespace",
+				namespace, "kind", owner.Kind, "name", owner.Name)
 			return nil, nil
 		}
 		owner, ok = parent, found
@@ -152,7 +154,8 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 // wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came before would do without.
 func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []*indexed) error {
 	custom := func(e *indexed) bool { return !BuiltIn(e.target.GroupKind) }
-	if BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() || toolscache.WaitForCacheSync(ctx.Done(), m.workloads.Ready) {
+	if BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() || toolscache.WaitForCacheSync(ctx.Done(),
+		m.workloads.Ready) {
 		return nil
 	}
 	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())

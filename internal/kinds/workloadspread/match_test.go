@@ -62,27 +62,46 @@ func TestMatch(t *testing.T) {
 		want    string
 		asked   []string
 	}{
-		"WS-055: no WorkloadSpread":               {nil, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "", nil},
-		"WS-052, WS-055: the controller itself":   {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "ws", nil},
-		"WS-013: whatever the version":            {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1beta2", "ReplicaSet", "r", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "ws", nil},
-		"WS-013: but not another group":           {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "StatefulSet", "s", "")}, owned(t, "apps.kruise.io/v1", "StatefulSet", "s"), nil, nil, "", nil},
-		"WS-052: the controller of it":            {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), ofDeployment, nil, "ws", []string{"parent of ReplicaSet r"}},
-		"WS-053: a missing owner refuses":         {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "error", []string{"parent of ReplicaSet r"}},
-		"WS-053: another error does not":          {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, errors.New("no rights"), "", []string{"parent of ReplicaSet r"}},
-		"WS-055: nobody above can be a target":    {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")}, owned(t, "apps.kruise.io/v1", "CloneSet", "c"), nil, notFound, "", nil},
-		"WS-055: nor of pods the filter excludes": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "selector: {matchLabels: {role: driver}}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "", nil},
-		"WS-051: no controller":                   {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")}, orphan, nil, nil, "", nil},
-		"WS-051: not active":                      {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")}, ended, nil, nil, "", nil},
-		"WS-051: of a kind that nobody knows":     {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "other.io/v1", "Job", "j", "")}, owned(t, "other.io/v1", "Job", "j"), nil, nil, "", nil},
-		"WS-052: a listed kind above listed ones": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "known.io/v1", "Top", "t", "")}, owned(t, "apps/v1", "ReplicaSet", "r"),
-			map[Reference]Reference{ref("apps", "ReplicaSet", "r"): ref("known.io", "Middle", "m"), ref("known.io", "Middle", "m"): ref("known.io", "Top", "t")}, nil, "ws",
+		"WS-055: no WorkloadSpread": {nil, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "", nil},
+		"WS-052, WS-055: the controller itself": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "ws", nil},
+		"WS-013: whatever the version": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1beta2", "ReplicaSet", "r",
+			"")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "ws", nil},
+		"WS-013: but not another group": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "StatefulSet", "s", "")},
+			owned(t, "apps.kruise.io/v1", "StatefulSet", "s"), nil, nil, "", nil},
+		"WS-052: the controller of it": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"), ofDeployment, nil, "ws", []string{"parent of ReplicaSet r"}},
+		"WS-053: a missing owner refuses": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "error", []string{"parent of ReplicaSet r"}},
+		"WS-053: another error does not": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"), nil, errors.New("no rights"), "", []string{"parent of ReplicaSet r"}},
+		"WS-055: nobody above can be a target": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d", "")},
+			owned(t, "apps.kruise.io/v1", "CloneSet", "c"), nil, notFound, "", nil},
+		"WS-055: nor of pods the filter excludes": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "Deployment", "d",
+			"selector: {matchLabels: {role: driver}}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, notFound, "", nil},
+		"WS-051: no controller": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")},
+			orphan, nil, nil, "", nil},
+		"WS-051: not active": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "")},
+			ended, nil, nil, "", nil},
+		"WS-051: of a kind that nobody knows": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "other.io/v1", "Job", "j", "")},
+			owned(t, "other.io/v1", "Job", "j"), nil, nil, "", nil},
+		"WS-052: a listed kind above listed ones": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "known.io/v1", "Top", "t", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"),
+			map[Reference]Reference{ref("apps", "ReplicaSet", "r"): ref("known.io", "Middle", "m"), ref("known.io", "Middle",
+				"m"): ref("known.io", "Top", "t")}, nil, "ws",
 			[]string{"parent of ReplicaSet r", "parent of Middle m"}},
-		"WS-052: a chain that leads nowhere": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "known.io/v1", "Top", "t", "")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "", []string{"parent of ReplicaSet r"}},
-		"WS-052: one that is terminating":    {[]*appsv1beta1.WorkloadSpread{going}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "", nil},
-		"WS-054: the first whose filter fits": {[]*appsv1beta1.WorkloadSpread{spreading(t, "c", "apps/v1", "ReplicaSet", "r", ""), spreading(t, "b", "apps/v1", "ReplicaSet", "r", "selector: {matchLabels: {role: worker}}"),
-			spreading(t, "a", "apps/v1", "ReplicaSet", "r", "selector: {matchLabels: {role: driver}}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "b", nil},
-		"WS-014: empty filters select all":     {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "selector: {}, replicasPathList: [x]")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "ws", nil},
-		"a filter that cannot be read is none": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r", "selector: {matchExpressions: [{key: a, operator: Nonsense}]}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "", nil},
+		"WS-052: a chain that leads nowhere": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "known.io/v1", "Top", "t", "")},
+			owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "", []string{"parent of ReplicaSet r"}},
+		"WS-052: one that is terminating": {[]*appsv1beta1.WorkloadSpread{going}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "",
+			nil},
+		"WS-054: the first whose filter fits": {[]*appsv1beta1.WorkloadSpread{spreading(t, "c", "apps/v1", "ReplicaSet", "r", ""),
+			spreading(t, "b", "apps/v1", "ReplicaSet", "r", "selector: {matchLabels: {role: worker}}"),
+			spreading(t, "a", "apps/v1", "ReplicaSet", "r",
+				"selector: {matchLabels: {role: driver}}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "b", nil},
+		"WS-014: empty filters select all": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r",
+			"selector: {}, replicasPathList: [x]")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "ws", nil},
+		"a filter that cannot be read is none": {[]*appsv1beta1.WorkloadSpread{spreading(t, "ws", "apps/v1", "ReplicaSet", "r",
+			"selector: {matchExpressions: [{key: a, operator: Nonsense}]}")}, owned(t, "apps/v1", "ReplicaSet", "r"), nil, nil, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			index := &Index{}
@@ -106,7 +125,8 @@ func TestMatch(t *testing.T) {
 	index := &Index{}
 	index.Set(spreading(t, "ws", "known.io/v1", "Top", "t", ""))
 	ring := ref("known.io", "Ring", "r")
-	if spread, err := NewMatcher(index, &standing{parents: map[Reference]Reference{ring: ring}}, logr.Discard()).Match(t.Context(), owned(t, "known.io/v1", "Ring", "r"), "d"); spread != nil || err != nil {
+	if spread, err := NewMatcher(index, &standing{parents: map[Reference]Reference{ring: ring}}, logr.Discard()).Match(t.Context(),
+		owned(t, "known.io/v1", "Ring", "r"), "d"); spread != nil || err != nil {
 		t.Errorf("%v, %v", spread, err)
 	}
 }
@@ -147,7 +167,8 @@ func TestScope(t *testing.T) {
 	now := time.Unix(0, 0)
 	index := &Index{}
 	scope := NewScope(index, func() time.Time { return now })
-	pods := map[string]*corev1.Pod{"ReplicaSet": owned(t, "apps/v1", "ReplicaSet", "r"), "CloneSet": owned(t, "apps.kruise.io/v1beta1", "CloneSet", "c"), "custom": owned(t, "known.io/v1", "Top", "t"),
+	pods := map[string]*corev1.Pod{"ReplicaSet": owned(t, "apps/v1", "ReplicaSet", "r"), "CloneSet": owned(t, "apps.kruise.io/v1beta1",
+		"CloneSet", "c"), "custom": owned(t, "known.io/v1", "Top", "t"),
 		"Job": owned(t, "batch/v1", "Job", "j"), "none": {}}
 	asked := func() map[string]string {
 		got := map[string]string{}
@@ -195,7 +216,8 @@ func TestScope(t *testing.T) {
 		many.Namespace = fmt.Sprintf("namespace-%d", i)
 		index.Set(many)
 	}
-	if creations := scope.Creations(); len(creations) > matchconditions.MaxLength || !asks(t, creations, "namespace-7", pods["ReplicaSet"]) || asks(t, creations, "d", pods["none"]) || scope.Evictions() != "true" {
+	if creations := scope.Creations(); len(creations) > matchconditions.MaxLength || !asks(t, creations, "namespace-7",
+		pods["ReplicaSet"]) || asks(t, creations, "d", pods["none"]) || scope.Evictions() != "true" {
 		t.Errorf("%d: %s", len(creations), creations)
 	}
 }
@@ -203,11 +225,12 @@ func TestScope(t *testing.T) {
 // WS-026: a kind that is listed after the WorkloadSpread was seen, as after each start, is followed then; others are not touched.
 func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 	l, workloads, index := &Listed{log: logr.Discard()}, &standing{}, &Index{}
-	w := newWatch(index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()), func(spread *appsv1beta1.WorkloadSpread) {
-		if BuiltIn(TargetOf(spread).GroupKind) || l.Kinds().Known(TargetOf(spread).GroupKind) {
-			_ = workloads.Follow(t.Context(), TargetOf(spread))
-		}
-	})
+	w := newWatch(index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()),
+		func(spread *appsv1beta1.WorkloadSpread) {
+			if BuiltIn(TargetOf(spread).GroupKind) || l.Kinds().Known(TargetOf(spread).GroupKind) {
+				_ = workloads.Follow(t.Context(), TargetOf(spread))
+			}
+		})
 	l.WhenRead(w.FollowListed)
 	w.spreads.OnAdd(spreading(t, "custom", "game.example.com/v1", "Game", "g", ""), true)
 	w.spreads.OnAdd(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""), true)
@@ -221,7 +244,8 @@ func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	index, workloads := &Index{}, &standing{}
 	booker := NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now)
-	w := newWatch(index, booker, NewMatcher(index, workloads, logr.Discard()), func(spread *appsv1beta1.WorkloadSpread) { _ = workloads.Follow(t.Context(), TargetOf(spread)) })
+	w := newWatch(index, booker, NewMatcher(index, workloads, logr.Discard()),
+		func(spread *appsv1beta1.WorkloadSpread) { _ = workloads.Follow(t.Context(), TargetOf(spread)) })
 	synced, gone := false, []string{}
 	w.spreads.Synced = func() bool { return synced }
 	w.WhenGone(func(spread *appsv1beta1.WorkloadSpread) { gone = append(gone, string(spread.UID)) })

@@ -51,8 +51,8 @@ type Pass struct {
 type memory struct {
 	news   reconcile.News
 	status reconcile.StatusPace
-	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and those that could not
-	// be written keep their place until they are tried again.
+	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and
+	// those that could not be written keep their place until they are tried again.
 	examined map[types.UID]examined
 	// retries are pods that could not be written, or deleted, when it was tried last.
 	retries retries.Retries
@@ -76,8 +76,8 @@ type Outcome struct {
 // unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
 const unknownAfter = time.Minute
 
-// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed that trying
-// again may mend.
+// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed
+// that trying again may mend.
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	now := p.Applier.API.Now()
 	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
@@ -139,8 +139,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // lookEvery is how often the API server is asked for pods that the cache does not show.
 const lookEvery = 5 * time.Second
 
-// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods may be behind
-// for longer than a booking lasts, while that of WorkloadSpreads is not.
+// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods
+// may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
 func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
 	kept := p.memory.Of(spread.UID)
 	due := now.Sub(kept.looked) >= lookEvery
@@ -172,7 +172,8 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if err != nil {
 		return nil, false, err
 	}
-	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Held: p.memory.Of(spread.UID).retries.All(aboutOf(spread), now)}
+	s := &Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now,
+		Held: p.memory.Of(spread.UID).retries.All(aboutOf(spread), now)}
 	if !target.Exists {
 		return s, known, nil // WS-023
 	}
@@ -345,10 +346,12 @@ func (p *Pass) statusMayWait(plan *Plan) time.Duration {
 func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
 		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) && equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
+			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) && equality.Semantic.DeepEqual(s.Conditions,
+				t.Conditions)
 		})
 	}
-	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) || len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
+	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) ||
+		len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
 		return false
 	}
 	for version, list := range a.VersionedSubsetStatuses {
@@ -382,20 +385,27 @@ func (p *Pass) announce(plan *Plan, result *Result) {
 			}
 		}
 		if len(created) > 0 {
-			event(corev1.EventTypeWarning, EventCreatePodFailed, fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created), "pod")+plural.Form(len(created), " was", " were"), CreationTimeout, plural.Form(len(created), "its place is", "their places are"), few(created)))
+			event(corev1.EventTypeWarning, EventCreatePodFailed,
+				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created),
+					"pod")+plural.Form(len(created), " was", " were"), CreationTimeout, plural.Form(len(created), "its place is", "their places are"), few(created)))
 		}
 		if len(deleted) > 0 {
-			event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted), "pod")+plural.Form(len(deleted), " is", " are"), DeletionTimeout, plural.Form(len(deleted), "its", "their"), few(deleted)))
+			event(corev1.EventTypeWarning, EventDeletePodFailed,
+				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted),
+					"pod")+plural.Form(len(deleted), " is", " are"), DeletionTimeout, plural.Form(len(deleted), "its", "their"), few(deleted)))
 		}
 		if len(result.Written.Recovered) > 0 {
-			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered), "subset ", "subsets ")+few(result.Written.Recovered))
+			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered),
+				"subset ", "subsets ")+few(result.Written.Recovered))
 		}
 	}
 	if n := len(result.CostErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"), result.CostErrors[0]))
+		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n,
+			"pod"), result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", plural.Of(n, "pod"), result.DeleteErrors[0]))
+		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v",
+			plural.Of(n, "pod"), result.DeleteErrors[0]))
 	}
 	p.say(plan, ReasonReplicasUnknown, "")
 	p.say(plan, ReasonQuotaUnknown, "")

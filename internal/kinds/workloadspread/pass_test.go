@@ -39,7 +39,8 @@ func verbs(s *simulated) []string {
 
 // WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost in one patch each.
 func TestAdoptionIsOnePatchAPod(t *testing.T) {
-	s := simulate(1, makeSpread(makeSubset("a", 1, zone("a", "b", "c"), patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)), makeSubset("b", nil, tolerates("x"))), 2)
+	s := simulate(1, makeSpread(makeSubset("a", 1, zone("a", "b", "c"),
+		patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)), makeSubset("b", nil, tolerates("x"))), 2)
 	rests(t, s)
 	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
 		t.Error(diff)
@@ -151,13 +152,15 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.Queue.Add()
 	s.Round()
 	begin := s.Now()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
+		"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
 		t.Fatal(s.events)
 	}
 	s.Refused, s.events = nil, nil
 	s.full["a"] = false
 	rests(t, s)
-	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" || s.Now().Sub(begin) > UnschedulableWindow+2*time.Second {
+	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" ||
+		s.Now().Sub(begin) > UnschedulableWindow+2*time.Second {
 		t.Error(s.Now().Sub(begin), diff)
 	}
 }
@@ -189,7 +192,8 @@ func TestWhatFailsIsTold(t *testing.T) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, makeSubset("b", nil))
 	})
 	s.Round()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.Queue.Due().IsZero() {
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
+		"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.Queue.Due().IsZero() {
 		t.Error(s.Queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
@@ -220,7 +224,8 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 			t.Error("the pass does not fail")
 		}
 	}
-	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"}, s.events); diff != "" || len(s.Writes) > 0 {
+	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"},
+		s.events); diff != "" || len(s.Writes) > 0 {
 		t.Error(s.Writes, diff)
 	}
 	target.DesiredError = nil

@@ -35,21 +35,23 @@ func TestOddMergeKeys(t *testing.T) {
 func TestNoPanicKeepsTheLock(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`)
 	server := newBookServer(t, spread)
-	booker := NewBooker(server, server, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil }, nil, logr.Discard(), time.Now)
+	booker := NewBooker(server, server, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil }, nil, logr.Discard(),
+		time.Now)
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = booker.Create(t.Context(), spread, Creation{Key: "one", Version: "v"}, func(Decision) error { panic("odd") })
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if decision, err := booker.Create(ctx, spread, Creation{Key: "two", Version: "v"}, func(Decision) error { return nil }); err != nil || !decision.Booked {
+	if decision, err := booker.Create(ctx, spread, Creation{Key: "two", Version: "v"}, func(Decision) error { return nil }); err != nil ||
+		!decision.Booked {
 		t.Errorf("%+v, %v", decision, err)
 	}
 }
 
-// TestAPatchOfALongListDoesNotHoldUpTheWebhook: the library merges lists with an effort by the square, 2.5 minutes for 20,000 variables that fit into a pod.
-// Whoever may create pods and WorkloadSpreads in one namespace could so keep the webhooks from answering for all others. Such a patch is refused, with the
-// list; one of other fields is none (WS-045, WS-094).
+// TestAPatchOfALongListDoesNotHoldUpTheWebhook: the library merges lists with an effort by the square, 2.5 minutes for 20,000
+// variables that fit into a pod. Whoever may create pods and WorkloadSpreads in one namespace could so keep the webhooks from
+// answering for all others. Such a patch is refused, with the list; one of other fields is none (WS-045, WS-094).
 func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 	const count = 8_000
 	variables := make([]string, count)
@@ -65,7 +67,8 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 		"as many":      `{"spec":{"containers":[{"name":"c",` + env + `}]}}`,
 	} {
 		subset := makeSubset("a", nil, patches(patch))
-		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil || !strings.Contains(err.Error(), "spec.containers.env") {
+		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil || !strings.Contains(err.Error(),
+			"spec.containers.env") {
 			t.Errorf("%s: %.200v", name, err)
 		}
 		if unchanged([]byte(pod), []byte(patch)) {

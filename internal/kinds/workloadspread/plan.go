@@ -94,7 +94,8 @@ func Make(snapshot Snapshot) *Plan {
 		return p
 	}
 	if s.Target.DesiredError != nil {
-		p.Problem, p.Reason = fmt.Errorf("the replicas of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.DesiredError), ReasonReplicasUnknown
+		p.Problem, p.Reason = fmt.Errorf("the replicas of %s %s: %w", s.Target.Kind, s.Target.Name,
+			s.Target.DesiredError), ReasonReplicasUnknown
 		return p
 	}
 	var err error
@@ -137,8 +138,8 @@ func (p *Plan) overdue() []string {
 	return keys
 }
 
-// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a version of the
-// WorkloadSpread that has more of them than the cache showed.
+// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
+// version of the WorkloadSpread that has more of them than the cache showed.
 func (p *Plan) looked(keys []string) {
 	p.tally.only = make(map[string]bool, len(keys))
 	for _, key := range keys {
@@ -252,7 +253,8 @@ func (p *Plan) rank() {
 	switch {
 	case !s.Target.Costs:
 	case s.Target.LatestError != nil: // the ranks depend on it
-		p.Incomplete = errors.Join(p.Incomplete, fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError))
+		p.Incomplete = errors.Join(p.Incomplete, fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name,
+			s.Target.LatestError))
 	default:
 		wanted = p.costs()
 	}
@@ -415,7 +417,8 @@ func (p *Plan) String() string {
 // String says what was expected in vain.
 func (l LostBooking) String() string {
 	if l.Deletion {
-		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion", l.Pod, l.Subset, DeletionTimeout)
+		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion", l.Pod, l.Subset,
+			DeletionTimeout)
 	}
 	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset, CreationTimeout)
 }

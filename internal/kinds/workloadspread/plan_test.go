@@ -33,7 +33,8 @@ func TestPlan(t *testing.T) {
 		}
 		return all
 	}
-	lists := func(spread *appsv1beta1.WorkloadSpread, lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) *appsv1beta1.WorkloadSpread {
+	lists := func(spread *appsv1beta1.WorkloadSpread,
+		lists map[string][]appsv1beta1.WorkloadSpreadSubsetStatus) *appsv1beta1.WorkloadSpread {
 		spread.Status.VersionedSubsetStatuses = lists
 		return spread
 	}
@@ -43,15 +44,18 @@ func TestPlan(t *testing.T) {
 	}{
 		"WS-131 it is being deleted": {Snapshot{Spread: func() *appsv1beta1.WorkloadSpread { s := ab(); now := at(0); s.DeletionTimestamp = &now; return s }(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a"))}},
 			`WorkloadSpread default/ws: nothing is done: it is being deleted`},
-		"WS-133 replicas that cannot be told": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.DesiredError = errors.New(`path spec.x: there is no "x"`) })},
+		"WS-133 replicas that cannot be told": {Snapshot{Spread: ab(),
+			Target: target(func(t *Target) { t.DesiredError = errors.New(`path spec.x: there is no "x"`) })},
 			`WorkloadSpread default/ws: nothing is done: the replicas of Deployment web: path spec.x: there is no "x"`},
 		"WS-157 a quota that cannot be computed": {Snapshot{Spread: makeSpread(makeSubset("a", "x%")), Target: webTarget(2)},
 			`WorkloadSpread default/ws: nothing is done: quota of subset "a": "x%" is not an integer percentage`},
-		"WS-023 no target": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)), Target: &Target{Reference: Reference{Deployment, "web"}}},
+		"WS-023 no target": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)),
+			Target: &Target{Reference: Reference{Deployment, "web"}}},
 			`WorkloadSpread default/ws: Deployment web does not exist
   all versions, subset a: 0 pods of 0, 0 missing
   all versions, subset b: 0 pods`},
-		"WS-132 pods that are there while none shall be": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)), Target: webTarget(0), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b"))}},
+		"WS-132 pods that are there while none shall be": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)),
+			Target: webTarget(0), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b"))}},
 			`WorkloadSpread default/ws: Deployment web wants 0, has 2, 2 ranked
   all versions, subset a: 1 pod of 0, 0 missing
   all versions, subset b: 1 pod
@@ -59,14 +63,16 @@ func TestPlan(t *testing.T) {
   version v1, subset b: 1 pod
   pod p: deletion cost -100, was "": more than the 0 of subset a
   pod q: deletion cost 100, was "": subset b is 2 of 2`},
-		"WS-160 costs that are right are not written, others are": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a"), costs100("200")), makePod("q", in("b"), costs100("7"))}},
+		"WS-160 costs that are right are not written, others are": {Snapshot{Spread: ab(), Target: webTarget(2),
+			Pods: []*corev1.Pod{makePod("p", in("a"), costs100("200")), makePod("q", in("b"), costs100("7"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 2, 1 ranked
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 1 pod
   version v1, subset a: 1 pod of 1, 0 missing
   version v1, subset b: 1 pod
   pod q: deletion cost 100, was "7": subset b is 2 of 2`},
-		"WS-140 WS-146 WS-164 a subset that is none any more": {Snapshot{Spread: ab(), Target: webTarget(1), Pods: []*corev1.Pod{makePod("p", in("removed"))}, Fits: fits("q")},
+		"WS-140 WS-146 WS-164 a subset that is none any more": {Snapshot{Spread: ab(), Target: webTarget(1),
+			Pods: []*corev1.Pod{makePod("p", in("removed"))}, Fits: fits("q")},
 			`WorkloadSpread default/ws: Deployment web wants 1, has 1, 1 ranked
   all versions, subset a: 0 pods of 1, 1 missing
   all versions, subset b: 0 pods
@@ -74,9 +80,13 @@ func TestPlan(t *testing.T) {
   version v1, subset b: 0 pods
   pod p: in no subset, none fits its node n
   pod p: deletion cost -300, was "": it is in no subset`},
-		"WS-141 WS-143 WS-145 pods that were there before": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }), Fits: map[types.UID][]Fit{"uid-old": {{0, 0}, {1, 0}}, "uid-new": {{0, 0}, {1, 0}}, "uid-third": {{0, 0}}, "uid-other": {{1, 0}}},
-			Pods: []*corev1.Pod{makePod("new", born(-10)), makePod("old", born(-20)), makePod("third", born(-5)), makePod("other", born(-4), note(pub.MatchedWorkloadSpread, `{"name":"another","subset":"a"}`)),
-				makePod("broken", born(-3), note(pub.MatchedWorkloadSpread, "{")), makePod("homeless", born(-2), homeless), makePod("lost", born(-1), func(p *corev1.Pod) { p.Spec.NodeName = "x" })},
+		"WS-141 WS-143 WS-145 pods that were there before": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }),
+			Fits: map[types.UID][]Fit{"uid-old": {{0, 0}, {1, 0}}, "uid-new": {{0, 0}, {1, 0}}, "uid-third": {{0, 0}},
+				"uid-other": {{1, 0}}},
+			Pods: []*corev1.Pod{makePod("new", born(-10)), makePod("old", born(-20)), makePod("third", born(-5)), makePod("other", born(-4),
+				note(pub.MatchedWorkloadSpread, `{"name":"another","subset":"a"}`)),
+				makePod("broken", born(-3), note(pub.MatchedWorkloadSpread, "{")), makePod("homeless", born(-2), homeless), makePod("lost",
+					born(-1), func(p *corev1.Pod) { p.Spec.NodeName = "x" })},
 			NodeUnknown: map[types.UID]bool{"uid-lost": true}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 7, 4 adopted
   all versions, subset a: 2 pods of 1, 0 missing
@@ -91,7 +101,8 @@ func TestPlan(t *testing.T) {
   pod third: adopted into subset a, which fits its node n
   pod other: adopted into subset b, which fits its node n
   again at 00:00:10.000: a node is looked for again`},
-		"WS-080 WS-084 WS-163 WS-196 two versions": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b")), makePod("r", in("a"), version("v0")), makePod("s", in("b"), version("v0"))}},
+		"WS-080 WS-084 WS-163 WS-196 two versions": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a")),
+			makePod("q", in("b")), makePod("r", in("a"), version("v0")), makePod("s", in("b"), version("v0"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 4, 4 ranked
   all versions, subset a: 2 pods of 1, 0 missing
   all versions, subset b: 2 pods
@@ -103,19 +114,25 @@ func TestPlan(t *testing.T) {
   pod q: deletion cost 100, was "": subset b is 2 of 2
   pod r: deletion cost 100, was "": subset a is 2 of 2, in mirrored order since v0 is not the latest version
   pod s: deletion cost 200, was "": subset b is 1 of 2, in mirrored order since v0 is not the latest version`},
-		"WS-085 the latest version is not known yet": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Latest, t.LatestError = "", errors.New("it has no ReplicaSet yet") }), Pods: []*corev1.Pod{makePod("p", in("a"))}},
+		"WS-085 the latest version is not known yet": {Snapshot{Spread: ab(), Target: target(func(t *Target) {
+			t.Latest, t.LatestError = "",
+				errors.New("it has no ReplicaSet yet")
+		}), Pods: []*corev1.Pod{makePod("p", in("a"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1: the latest version of Deployment web: it has no ReplicaSet yet
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
   version v1, subset a: 1 pod of 1, 0 missing
   version v1, subset b: 0 pods`},
-		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{StatefulSet, "web"}, Exists: true, Desired: 1}, Pods: []*corev1.Pod{makePod("web-0", in("a"), controlledBy("StatefulSet", nil))}},
+		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{StatefulSet, "web"}, Exists: true,
+			Desired: 1}, Pods: []*corev1.Pod{makePod("web-0", in("a"), controlledBy("StatefulSet", nil))}},
 			`WorkloadSpread default/ws: StatefulSet web wants 1, has 1
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
   version versionIgnored, subset a: 1 pod of 1, 0 missing
   version versionIgnored, subset b: 0 pods`},
-		"WS-206 (part) a custom kind is ranked as one version": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{schema.GroupKind{Group: "x.io", Kind: "Rollout"}, "web"}, Exists: true, Desired: 2, Costs: true},
+		"WS-206 (part) a custom kind is ranked as one version": {Snapshot{Spread: ab(),
+			Target: &Target{Reference: Reference{schema.GroupKind{Group: "x.io", Kind: "Rollout"}, "web"}, Exists: true, Desired: 2,
+				Costs: true},
 			Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("a"), version("v2"), born(-10))}},
 			`WorkloadSpread default/ws: Rollout web wants 2, has 2, 2 ranked
   all versions, subset a: 2 pods of 1, 0 missing
@@ -126,7 +143,8 @@ func TestPlan(t *testing.T) {
   version v2, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2
   pod q: deletion cost -100, was "": more than the 1 of subset a`},
-		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
+		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true,
+			Desired: 2, Costs: true},
 			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 1, 1 ranked
   all versions, subset a: 1 pod of 1, 0 missing
@@ -134,9 +152,13 @@ func TestPlan(t *testing.T) {
   version versionIgnored, subset a: 1 pod of 1, 0 missing
   version versionIgnored, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2`},
-		"WS-197 a CloneSet with versions, one pod updated in place": {Snapshot{Spread: lists(ab(), map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil), subsetStatus("b", 0, -1, nil, nil)}}),
-			Versioned: ParseVersioned("cloneset"), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
-			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})), makePod("q", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
+		"WS-197 a CloneSet with versions, one pod updated in place": {Snapshot{Spread: lists(ab(),
+			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil), subsetStatus("b", 0, -1, nil,
+				nil)}}),
+			Versioned: ParseVersioned("cloneset"), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2,
+				Costs: true, Latest: "2"},
+			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})),
+				makePod("q", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 2, 2 ranked
   all versions, subset a: 2 pods of 1, 0 missing
   all versions, subset b: 0 pods
@@ -147,7 +169,8 @@ func TestPlan(t *testing.T) {
   pod p: deletion cost 100, was "": subset a is 2 of 2, in mirrored order since 1 is not the latest version
   pod q: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-155 versions without pods": {Snapshot{Spread: lists(ab(), map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{
-			"creating": {subsetStatus("a", 0, 0, times{"x": at(-10)}, nil)}, "forgotten": {subsetStatus("a", 3, 0, nil, times{"y": at(0)})}, "late": {subsetStatus("a", 0, 0, times{"z": at(-31)}, nil)}}),
+			"creating": {subsetStatus("a", 0, 0, times{"x": at(-10)}, nil)}, "forgotten": {subsetStatus("a", 3, 0, nil,
+				times{"y": at(0)})}, "late": {subsetStatus("a", 0, 0, times{"z": at(-31)}, nil)}}),
 			Target: webTarget(2)},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 0
   all versions, subset a: 0 pods of 1, 1 missing
@@ -156,9 +179,11 @@ func TestPlan(t *testing.T) {
   version creating, subset b: 0 pods
   pod z of subset a was not seen within 30s of its admission
   again at 00:00:20.001: a booking expires`},
-		"WS-122 WS-171 WS-173 WS-175 pods that wait for a node": {Snapshot{Spread: adaptive(ab(), 60), Target: webTarget(4), Pods: []*corev1.Pod{
-			makePod("stuck", in("a"), unschedulable, born(-61)), makePod("former", in("a"), unschedulable, born(-300), version("v0")), makePod("waits", in("a"), unschedulable, born(-50)), makePod("last", in("b"), unschedulable, born(-300)),
-			makePod("nowhere", unschedulable, born(-300))}},
+		"WS-122 WS-171 WS-173 WS-175 pods that wait for a node": {Snapshot{Spread: adaptive(ab(), 60), Target: webTarget(4),
+			Pods: []*corev1.Pod{
+				makePod("stuck", in("a"), unschedulable, born(-61)), makePod("former", in("a"), unschedulable, born(-300),
+					version("v0")), makePod("waits", in("a"), unschedulable, born(-50)), makePod("last", in("b"), unschedulable, born(-300)),
+				makePod("nowhere", unschedulable, born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 4, has 5, 3 ranked, 2 given up
   all versions, subset a: 3 pods of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
   all versions, subset b: 1 pod
@@ -173,7 +198,8 @@ func TestPlan(t *testing.T) {
   pod nowhere: deletion cost -300, was "": it is in no subset
   pod waits: deletion cost -100, was "": more than the 1 of subset a
   again at 00:00:10.001: pod waits will have waited long enough for a node`},
-		"WS-170 not adaptive": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }), Pods: []*corev1.Pod{makePod("stuck", in("a"), unschedulable, born(-300))}},
+		"WS-170 not adaptive": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }),
+			Pods: []*corev1.Pod{makePod("stuck", in("a"), unschedulable, born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
@@ -198,14 +224,18 @@ func TestStatus(t *testing.T) {
 	spread := makeSpread(makeSubset("a", 2), makeSubset("b", nil))
 	spread.Generation = 7
 	old := subsetStatus("a", 1, 1, nil, nil)
-	old.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable, LastTransitionTime: at(-300)}, {Type: "Theirs"}}
-	spread.Status = appsv1beta1.WorkloadSpreadStatus{SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{old}, VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {old}}}
-	snapshot := Snapshot{Spread: spread, Target: webTarget(3), Pods: []*corev1.Pod{makePod("p", in("a"))}, Versioned: versions, Window: UnschedulableWindow, Now: clock}
+	old.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable, LastTransitionTime: at(-300)},
+		{Type: "Theirs"}}
+	spread.Status = appsv1beta1.WorkloadSpreadStatus{SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{old},
+		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {old}}}
+	snapshot := Snapshot{Spread: spread, Target: webTarget(3), Pods: []*corev1.Pod{makePod("p", in("a"))}, Versioned: versions,
+		Window: UnschedulableWindow, Now: clock}
 
 	plan := Make(snapshot)
 	without := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 1, 1, nil, nil), subsetStatus("b", 0, -1, nil, nil)}
 	without[0].Conditions = []metav1.Condition{{Type: "Theirs"}}
-	want := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 7, SubsetStatuses: without, VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": without}}
+	want := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 7, SubsetStatuses: without,
+		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": without}}
 	if diff := cmp.Diff(want, plan.Status.Status); diff != "" {
 		t.Errorf("not adaptive: %s", diff)
 	}
@@ -214,7 +244,8 @@ func TestStatus(t *testing.T) {
 	plan = Make(snapshot)
 	good := metav1.Condition{Type: "Schedulable", Status: "True", Reason: ReasonSufficient, LastTransitionTime: at(0)}
 	for i, conditions := range [][]metav1.Condition{{{Type: "Theirs"}, good}, {good}} {
-		for of, list := range map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"all": plan.Status.Status.SubsetStatuses, "v1": plan.Status.Status.VersionedSubsetStatuses["v1"]} {
+		for of, list := range map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"all": plan.Status.Status.SubsetStatuses,
+			"v1": plan.Status.Status.VersionedSubsetStatuses["v1"]} {
 			if diff := cmp.Diff(conditions, list[i].Conditions); diff != "" {
 				t.Errorf("adaptive, %s: %s", of, diff)
 			}
@@ -239,8 +270,10 @@ func TestStatus(t *testing.T) {
 // WS-178: the patch has what changed, guarded by uid and resourceVersion; there is none if nothing did.
 func TestStatusPatch(t *testing.T) {
 	spread := makeSpread()
-	spread.Status = appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 1, SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 1, 0, nil, nil)},
-		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {subsetStatus("a", 1, 0, nil, nil)}, "v2": {subsetStatus("a", 0, 1, nil, nil)}}}
+	spread.Status = appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 1,
+		SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 1, 0, nil, nil)},
+		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {subsetStatus("a", 1, 0, nil, nil)},
+			"v2": {subsetStatus("a", 0, 1, nil, nil)}}}
 	same := spread.Status.DeepCopy()
 	same.SubsetStatuses[0].CreatingPods = times{}
 	if body, err := reconcile.StatusPatch(spread, &spread.Status, same); body != nil || err != nil {

@@ -30,7 +30,8 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread != nil || err == nil {
 		t.Errorf("%v, %v", spread, err)
 	}
-	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil || spread.Name != "web" || err != nil {
+	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil || spread.Name != "web" ||
+		err != nil {
 		t.Errorf("%v, %v", spread, err)
 	}
 	reader := &kubeReader{&Kube{Workloads: kinds}}
@@ -39,7 +40,8 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	}
 	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
 	read = true
-	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread == nil || err != nil || l.Err() != nil {
+	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread == nil || err != nil ||
+		l.Err() != nil {
 		t.Errorf("%v, %v, %v", spread, err, l.Err())
 	}
 }
@@ -68,7 +70,8 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) || s.spread().Status.SubsetStatuses[0].Replicas != 2 {
+	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) ||
+		s.spread().Status.SubsetStatuses[0].Replicas != 2 {
 		t.Errorf("%+v", s.spread().Status)
 	}
 	if len(s.events) != 1 || !strings.Contains(s.events[0], "an administrator has not listed it") {

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Refuses tells whether the answer to a creation says for certain that the object was not, and will not be, created by that request. A name that is
-// taken is none: the pod that has it may be one of an earlier request.
+// Refuses tells whether the answer to a creation says for certain that the object was not, and will not be, created by that
+// request. A name that is taken is none: the pod that has it may be one of an earlier request.
 func Refuses(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -22,13 +22,14 @@ func Refuses(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
 }
 
-// Refused gives back the place of a pod that the API server refused to who asked it to create the pod: after our webhook it may have been a quota, a
-// policy or another webhook (WS-152). A pod that has no name is not found again.
+// Refused gives back the place of a pod that the API server refused to who asked it to create the pod: after our webhook it may
+// have been a quota, a policy or another webhook (WS-152). A pod that has no name is not found again.
 func (w *Watch) Refused(ctx context.Context, pod metav1.Object, versioned Versioned) error {
 	if pod.GetName() == "" {
 		return nil
 	}
-	refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), Labels: pod.GetLabels(), OwnerReferences: pod.GetOwnerReferences()}}
+	refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), Labels: pod.GetLabels(),
+		OwnerReferences: pod.GetOwnerReferences()}}
 	spread, err := w.Match(ctx, refused, refused.Namespace)
 	if err != nil || spread == nil {
 		return err

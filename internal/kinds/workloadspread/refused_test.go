@@ -22,13 +22,14 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestRefusedPodsDoNotUseUpTheirSubsets: a quota of the namespace refuses the pods of a workload again and again, each under another name, and then lets
-// them in: they come to the first subset, and not without rules because the refused ones have its place still (WS-077, WS-152). The manager that is told of
-// a refusal is not the one that booked, and its cache is behind.
+// TestRefusedPodsDoNotUseUpTheirSubsets: a quota of the namespace refuses the pods of a workload again and again, each under
+// another name, and then lets them in: they come to the first subset, and not without rules because the refused ones have its place
+// still (WS-077, WS-152). The manager that is told of a refusal is not the one that booked, and its cache is behind.
 func TestRefusedPodsDoNotUseUpTheirSubsets(t *testing.T) {
 	for _, most := range []string{"2", "50%"} {
 		t.Run(most, func(t *testing.T) {
-			s := newBookServer(t, bookedSpread(t, strings.NewReplacer("maxReplicas: 2", "maxReplicas: "+most, "maxReplicas: 3", "maxReplicas: "+most).Replace(two)))
+			s := newBookServer(t, bookedSpread(t, strings.NewReplacer("maxReplicas: 2", "maxReplicas: "+most, "maxReplicas: 3",
+				"maxReplicas: "+most).Replace(two)))
 			workloads := &standing{target: func(bool) (*Target, error) { return &Target{Exists: true, Desired: 4}, nil }}
 			webhook, spread := s.behind(t, workloads)
 			leader, _ := s.behind(t, workloads)
@@ -59,7 +60,8 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Delete(t.Context(), spread, Deletion{Name: "q", Version: "v", Subset: "a"}); err != nil { // it came after all, and goes again
+	// it came after all, and goes again
+	if _, err := b.Delete(t.Context(), spread, Deletion{Name: "q", Version: "v", Subset: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	writes := len(s.bodies)
@@ -76,7 +78,8 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; len(s.bodies) != writes+1 || a.MissingReplicas != 2 || !cmp.Equal(keysOf(a.CreatingPods), []string{"q"}) {
+	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; len(s.bodies) != writes+1 || a.MissingReplicas != 2 ||
+		!cmp.Equal(keysOf(a.CreatingPods), []string{"q"}) {
 		t.Errorf("%d writes, %+v", len(s.bodies)-writes, a)
 	}
 	for name, spec := range map[string]string{"a single subset": "{targetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: r}, subsets: [{name: a}]}",
@@ -122,7 +125,8 @@ func TestABookingThatIsUnderWayIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestWhichAnswersRefuse: only those that leave no doubt: a request that timed out may have created the pod, and so may an earlier one of that name.
+// TestWhichAnswersRefuse: only those that leave no doubt: a request that timed out may have created the pod, and so may an earlier
+// one of that name.
 func TestWhichAnswersRefuse(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, test := range map[string]struct {
@@ -157,8 +161,10 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	w := newWatch(index, NewBooker(s, s, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()), nil)
 	w.spreads.Synced = func() bool { return true }
 	refused := func(name, version, controller string) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, Labels: map[string]string{"pod-template-hash": version},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: controller, UID: "r", Controller: new(true)}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name,
+			Labels: map[string]string{"pod-template-hash": version},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: controller, UID: "r",
+				Controller: new(true)}}}}
 		return w.Refused(t.Context(), pod, versions)
 	}
 	for _, name := range []string{"p", "q"} {
@@ -176,8 +182,8 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	}
 }
 
-// TestARefusedPodIsNotTriedAtEveryEvent: a pod whose deletion cost cannot be written, or that cannot be deleted, is tried again after a second and then
-// less and less often, while pods come and go and each event calls for a pass (WS-166, WS-175).
+// TestARefusedPodIsNotTriedAtEveryEvent: a pod whose deletion cost cannot be written, or that cannot be deleted, is tried again
+// after a second and then less and less often, while pods come and go and each event calls for a pass (WS-166, WS-175).
 func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		setup func(*testing.T) *simulated
@@ -238,8 +244,8 @@ func (u unreadable) Whole(ctx context.Context, name types.NamespacedName) ([]byt
 	return u.simReader.Whole(ctx, name)
 }
 
-// TestOnePodThatCannotBeReadDoesNotFreezeTheStatus: the others are adopted and counted, bookings expire, and the pod is not read at every event (WS-141,
-// WS-166).
+// TestOnePodThatCannotBeReadDoesNotFreezeTheStatus: the others are adopted and counted, bookings expire, and the pod is not read at
+// every event (WS-141, WS-166).
 func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 20, zone("a", "b", "c"))), 3)
 	tried := 0
@@ -260,8 +266,9 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	}
 }
 
-// TestAPodThatMayNotBeAdoptedKeepsItsPlace: a policy refuses that a pod is annotated which was there before the WorkloadSpread. It stays counted in the subset
-// that its node is in: its place is not free for others between two attempts, and the status is not written back and forth (WS-143, WS-145, WS-178).
+// TestAPodThatMayNotBeAdoptedKeepsItsPlace: a policy refuses that a pod is annotated which was there before the WorkloadSpread. It
+// stays counted in the subset that its node is in: its place is not free for others between two attempts, and the status is not
+// written back and forth (WS-143, WS-145, WS-178).
 func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", 3, zone("a", "b", "c")), makeSubset("b", nil)), 3)
 	refused, written := 0, 0

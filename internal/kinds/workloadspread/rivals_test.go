@@ -71,7 +71,8 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 // When a WorkloadSpread is gone the others of its namespace look at the pods that they left to it.
 func TestRivalsAreToldOfAnEnd(t *testing.T) {
 	gone := spreadTo("gone", "default", "apps/v1", "Deployment", "web")
-	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), gone, spreadTo("ws", "other", "apps/v1", "Deployment", "web"))}}}
+	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), gone,
+		spreadTo("ws", "other", "apps/v1", "Deployment", "web"))}}}
 	q := &requested{}
 	r.rivals(t.Context(), event.DeleteEvent{Object: gone}, q)
 	if diff := cmp.Diff([]string{"default/ws"}, q.names); diff != "" {

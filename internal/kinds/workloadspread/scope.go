@@ -86,7 +86,8 @@ func creations(asked []scopeTerm) string {
 		if kinds != "" {
 			controlled += " && o.kind in " + kinds
 		}
-		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))", within(byKinds[kinds]), controlled))
+		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
+			within(byKinds[kinds]), controlled))
 	}
 	const controlled = "has(object.metadata.ownerReferences)"
 	text := controlled + " && (" + strings.Join(terms, " || ") + ")"

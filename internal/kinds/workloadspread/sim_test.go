@@ -58,11 +58,13 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 		}
 		return slim.Any(object)
 	}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: map[string]string{latestVersion: "v1"}}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",
+		Annotations: map[string]string{latestVersion: "v1"}}}
 	deployment.Spec.Replicas = &replicas
 	s.Store(deploymentKey, deployment)
 	for _, zone := range []string{"a", "b", "c"} {
-		s.Store(simulation.Key{Kind: "Node", Name: "node-" + zone}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{"zone": zone}}})
+		s.Store(simulation.Key{Kind: "Node", Name: "node-" + zone}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone,
+			Labels: map[string]string{"zone": zone}}})
 	}
 	for len(s.active()) < int(replicas) {
 		s.store(s.newPod("v1"))
@@ -200,7 +202,8 @@ func (s *simulated) admitDeletion(pod *corev1.Pod) {
 	placed, ok := pub.ParsePlacement(pod.Annotations)
 	if spread := s.spread(); ok && spread != nil && Active(pod) {
 		version := versions.Of(pod)
-		s.book(version, Delete(spread, targetFrom(s.Get(deploymentKey)), Deletion{Name: pod.Name, Version: version, Subset: placed.Subset}, s.Now()))
+		s.book(version, Delete(spread, targetFrom(s.Get(deploymentKey)), Deletion{Name: pod.Name, Version: version, Subset: placed.Subset},
+			s.Now()))
 	}
 }
 

@@ -35,7 +35,8 @@ func (r *spreadRun) fail(format string, args ...any) {
 	}
 }
 
-// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114 (part), WS-150 (part)).
+// booked: at the time of a booking there are fewer pods, with those that come and without those that go, than the quota (WS-114
+// (part), WS-150 (part)).
 func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
@@ -58,7 +59,8 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 		placed, _ := pub.ParsePlacement(pod.Annotations)
 		patience, on := critical(r.spread())
 		c := readiness.Condition(pod, corev1.PodScheduled)
-		if !on || pod.Spec.NodeName != "" || c == nil || c.Reason != corev1.PodReasonUnschedulable || r.Now().Sub(pod.CreationTimestamp.Time) <= patience {
+		if !on || pod.Spec.NodeName != "" || c == nil || c.Reason != corev1.PodReasonUnschedulable ||
+			r.Now().Sub(pod.CreationTimestamp.Time) <= patience {
 			r.fail("pod %s is deleted, which does not wait for a node for too long", pod.Name) // WS-171 (part), WS-175 (part)
 		}
 		if s := conditionOf(statusOf(r.spread().Status.SubsetStatuses, placed.Subset)); s == nil || s.Status != metav1.ConditionFalse {
@@ -70,12 +72,15 @@ func (r *spreadRun) beforeWrite(w simulation.Write, before, after client.Object)
 		for _, s := range is.Status.SubsetStatuses {
 			old, next := conditionOf(statusOf(was.Status.SubsetStatuses, s.Name)), conditionOf(statusOf(is.Status.SubsetStatuses, s.Name))
 			last := s.Name == is.Spec.Subsets[len(is.Spec.Subsets)-1].Name // WS-172 (part)
-			if old != nil && !last && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue && r.Now().Before(old.LastTransitionTime.Add(r.window)) {
-				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time)) // WS-204 (part)
+			if old != nil && !last && old.Status == metav1.ConditionFalse && next.Status == metav1.ConditionTrue &&
+				r.Now().Before(old.LastTransitionTime.Add(r.window)) {
+				// WS-204 (part)
+				r.fail("the window of subset %s ends at %s, %s after its begin", s.Name, r.Now(), r.Now().Sub(old.LastTransitionTime.Time))
 			}
 		}
 	default:
-		if a, b := before.(*corev1.Pod), after.(*corev1.Pod); a.Annotations[pub.MatchedWorkloadSpread] != "" && a.Annotations[pub.MatchedWorkloadSpread] != b.Annotations[pub.MatchedWorkloadSpread] {
+		if a, b := before.(*corev1.Pod), after.(*corev1.Pod); a.Annotations[pub.MatchedWorkloadSpread] != "" &&
+			a.Annotations[pub.MatchedWorkloadSpread] != b.Annotations[pub.MatchedWorkloadSpread] {
 			r.fail("pod %s is taken out of its subset", a.Name) // WS-140 (part)
 		}
 	}
@@ -153,8 +158,8 @@ func (r *spreadRun) user() {
 	}
 }
 
-// limited is one of the subsets that have a quota. One without stays as it is: nothing is booked there, so that nobody knows how many pods come when it
-// gets one.
+// limited is one of the subsets that have a quota. One without stays as it is: nothing is booked there, so that nobody knows how
+// many pods come when it gets one.
 func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset {
 	for {
 		if subset := &spread.Spec.Subsets[r.Rand.IntN(len(spread.Spec.Subsets))]; subset.MaxReplicas != nil {
@@ -163,9 +168,9 @@ func (r *spreadRun) limited(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.Wor
 	}
 }
 
-// TestSimulatedSpreads: whatever happens, no pod is booked into a full subset, pods are given up only where that is called for, no window
-// ends early, numbers and costs become right, and then nothing is written (WS-114 (part), WS-130 (part), WS-150 to WS-156, WS-160 to WS-164, WS-170 (part) to
-// WS-178 (part), WS-198 (part), WS-204 (part)).
+// TestSimulatedSpreads: whatever happens, no pod is booked into a full subset, pods are given up only where that is called for, no
+// window ends early, numbers and costs become right, and then nothing is written (WS-114 (part), WS-130 (part), WS-150 to WS-156,
+// WS-160 to WS-164, WS-170 (part) to WS-178 (part), WS-198 (part), WS-204 (part)).
 func TestSimulatedSpreads(t *testing.T) {
 	var given atomic.Int32
 	simulation.Seeds(t, 300, func(t *testing.T, seed uint64) {
@@ -181,10 +186,12 @@ func TestSimulatedSpreads(t *testing.T) {
 }
 
 func (r *spreadRun) run(seed uint64) string {
-	subsets := []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", 3, zone("a")), makeSubset("b", 2, zone("b")), makeSubset("c", nil, zone("c"))}
+	subsets := []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", 3, zone("a")), makeSubset("b", 2, zone("b")), makeSubset("c", nil,
+		zone("c"))}
 	switch seed % 4 {
 	case 1:
-		subsets, r.percent = []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", "30%", zone("a")), makeSubset("b", "50%", zone("b")), makeSubset("c", nil, zone("c"))}, true
+		subsets, r.percent = []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", "30%", zone("a")), makeSubset("b", "50%", zone("b")),
+			makeSubset("c", nil, zone("c"))}, true
 	case 3: // not enough places: some pods come without rules and are found
 		subsets[2] = makeSubset("c", 2, zone("c"))
 	}
@@ -253,8 +260,10 @@ func (r *spreadRun) end() string {
 			lists = append(lists, list)
 		}
 		for _, list := range lists {
-			if len(list) != 3 || list[i].Name != subset.Name || list[i].Replicas != n || list[i].MissingReplicas != missing || len(list[i].CreatingPods)+len(list[i].DeletingPods) > 0 {
-				return fmt.Sprintf("status %+v; subset %s has %d pods, its quota is %d%s", spread.Status, subset.Name, n, quota, r.describe())
+			if len(list) != 3 || list[i].Name != subset.Name || list[i].Replicas != n || list[i].MissingReplicas != missing ||
+				len(list[i].CreatingPods)+len(list[i].DeletingPods) > 0 {
+				return fmt.Sprintf("status %+v; subset %s has %d pods, its quota is %d%s", spread.Status, subset.Name, n, quota,
+					r.describe())
 			}
 		}
 	}

@@ -12,13 +12,14 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// WS-076 (part): every booking takes room with its key, which is stored twice, and so does the first one of a version with its subsets. What there is
-// room for is booked, to the byte, and no more.
+// WS-076 (part): every booking takes room with its key, which is stored twice, and so does the first one of a version with its
+// subsets. What there is room for is booked, to the byte, and no more.
 func TestRoomInAStatus(t *testing.T) {
 	stamp := metav1.NewTime(bookingTime)
 	spread := func(keys map[string]int) *appsv1beta1.WorkloadSpread {
 		s := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}}`)
-		list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 0, map[string]metav1.Time{}, nil), subsetStatus("b", 0, 0, nil, map[string]metav1.Time{})}
+		list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 0, map[string]metav1.Time{}, nil), subsetStatus("b", 0, 0,
+			nil, map[string]metav1.Time{})}
 		for key, length := range keys {
 			name := key + strings.Repeat("x", length-len(key))
 			if key[0] == 'c' {
@@ -37,15 +38,20 @@ func TestRoomInAStatus(t *testing.T) {
 		size         int
 		room         bool
 	}{
-		"a short key":              {nil, "v1", "p", bookingSize + 2, true},
-		"a long key":               {nil, "v1", "pppppppppp", bookingSize + 20, true},
-		"a new version":            {nil, "v2", "p", bookingSize + 2 + 2*subsetSize, true},
-		"just room":                {map[string]int{"c": (statusMost - empty - bookingSize - (bookingSize + 3)) / 2}, "v1", "p", bookingSize + 2, true},
-		"beyond it":                {map[string]int{"c": (statusMost-empty-bookingSize-(bookingSize+2))/2 + 1}, "v1", "p", bookingSize + 2, false},
-		"deletions count, too":     {map[string]int{"d": (statusMost-empty-bookingSize-(bookingSize+2))/2 + 1}, "v1", "p", bookingSize + 2, false},
-		"no room for a new list":   {map[string]int{"c": (statusMost - empty - bookingSize - (bookingSize + 3)) / 2}, "v2", "p", bookingSize + 2 + 2*subsetSize, false},
-		"many bookings":            {map[string]int{"c": 200_000, "d": 200_000, "c2": 200_000}, "v1", "p", bookingSize + 2, true},
-		"and one that is too much": {map[string]int{"c": 200_000, "d": 200_000, "c2": 200_000, "d2": 25_000}, "v1", "p", bookingSize + 2, false},
+		"a short key":   {nil, "v1", "p", bookingSize + 2, true},
+		"a long key":    {nil, "v1", "pppppppppp", bookingSize + 20, true},
+		"a new version": {nil, "v2", "p", bookingSize + 2 + 2*subsetSize, true},
+		"just room": {map[string]int{"c": (statusMost - empty - bookingSize - (bookingSize + 3)) / 2}, "v1", "p",
+			bookingSize + 2, true},
+		"beyond it": {map[string]int{"c": (statusMost-empty-bookingSize-(bookingSize+2))/2 + 1}, "v1", "p", bookingSize + 2,
+			false},
+		"deletions count, too": {map[string]int{"d": (statusMost-empty-bookingSize-(bookingSize+2))/2 + 1}, "v1", "p", bookingSize + 2,
+			false},
+		"no room for a new list": {map[string]int{"c": (statusMost - empty - bookingSize - (bookingSize + 3)) / 2}, "v2", "p",
+			bookingSize + 2 + 2*subsetSize, false},
+		"many bookings": {map[string]int{"c": 200_000, "d": 200_000, "c2": 200_000}, "v1", "p", bookingSize + 2, true},
+		"and one that is too much": {map[string]int{"c": 200_000, "d": 200_000, "c2": 200_000, "d2": 25_000}, "v1", "p", bookingSize + 2,
+			false},
 	} {
 		l := newLedger(spread(tt.keys), nil, bookingTime)
 		for range 2 { // the second answer is from what it remembers
@@ -59,7 +65,8 @@ func TestRoomInAStatus(t *testing.T) {
 // WS-150 (part): of bookings that nobody counts for long the oldest are settled, as many as are too many, and those that are younger stay.
 func TestWhichBookingsAreSettled(t *testing.T) {
 	at := func(age time.Duration) metav1.Time { return metav1.NewTime(bookingTime.Add(-age)) }
-	bookings := map[string]metav1.Time{"just": at(uncountedAfter), "old": at(uncountedAfter + time.Second), "older": at(time.Hour), "oldest": at(2 * time.Hour), "new": at(0)}
+	bookings := map[string]metav1.Time{"just": at(uncountedAfter), "old": at(uncountedAfter + time.Second), "older": at(time.Hour),
+		"oldest": at(2 * time.Hour), "new": at(0)}
 	for most, want := range map[int]string{0: "[oldest older old]", 2: "[oldest older old]", 3: "[oldest older]", 4: "[oldest]", 5: "[]"} {
 		if got := fmt.Sprint(uncounted(bookings, nil, most, bookingTime)); got != want {
 			t.Errorf("beyond %d: %s, want %s", most, got, want)
@@ -90,7 +97,8 @@ func TestWhichBookingsAreSettled(t *testing.T) {
 func TestWhenAListIsOver(t *testing.T) {
 	old, fresh := metav1.NewTime(bookingTime.Add(-time.Hour)), metav1.NewTime(bookingTime)
 	type bookings = map[string]metav1.Time
-	list := func(replicas int32, creating, deleting bookings, more ...appsv1beta1.WorkloadSpreadSubsetStatus) []appsv1beta1.WorkloadSpreadSubsetStatus {
+	list := func(replicas int32, creating, deleting bookings,
+		more ...appsv1beta1.WorkloadSpreadSubsetStatus) []appsv1beta1.WorkloadSpreadSubsetStatus {
 		return append([]appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", replicas, 0, creating, deleting)}, more...)
 	}
 	for name, tt := range map[string]struct {
@@ -115,7 +123,8 @@ func TestWhenAListIsOver(t *testing.T) {
 // WS-142 (part): a selector of labels and of fields counts like one of either.
 func TestASelectorOfLabelsAndFields(t *testing.T) {
 	named := func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.RequiredNodeSelector.MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}
+		s.RequiredNodeSelector.MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn,
+			Values: []string{"n"}}}
 	}
 	subset := makeSubset("a", nil, zone("x"), named)
 	for in, want := range map[string]bool{"x": true, "y": false} {
@@ -128,8 +137,9 @@ func TestASelectorOfLabelsAndFields(t *testing.T) {
 // WS-172 (part): pods wait in the last subset without end: it is never passed over.
 func TestTheLastSubsetIsNotPassedOver(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}}`)
-	plan := &Plan{Spread: spread, snapshot: &Snapshot{Spread: spread, Now: bookingTime, Window: time.Minute}, quotas: []SubsetQuota{{Name: "a", Quota: 5}, {Name: "b", Quota: Unlimited}},
-		stuck: []int{1, 1}, patience: time.Second, tally: newTally(nil, nil, bookingTime)}
+	plan := &Plan{Spread: spread, snapshot: &Snapshot{Spread: spread, Now: bookingTime, Window: time.Minute},
+		quotas: []SubsetQuota{{Name: "a", Quota: 5}, {Name: "b", Quota: Unlimited}},
+		stuck:  []int{1, 1}, patience: time.Second, tally: newTally(nil, nil, bookingTime)}
 	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
 		subsets := plan.StatusOn(spread).Status.SubsetStatuses
 		if c := conditionOf(&subsets[i]); c == nil || c.Status != want {

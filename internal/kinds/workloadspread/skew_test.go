@@ -24,7 +24,8 @@ func TestTimesFarAhead(t *testing.T) {
 				t.Errorf("%+v", counted)
 			}
 			old := &metav1.Condition{Type: "Schedulable", Status: metav1.ConditionFalse, LastTransitionTime: then}
-			if c, recovered, _ := nextCondition(old, false, 0, time.Minute, UnschedulableWindow, clock); (c.Status == metav1.ConditionFalse) != tt.kept || recovered == tt.kept {
+			if c, recovered, _ := nextCondition(old, false, 0, time.Minute, UnschedulableWindow,
+				clock); (c.Status == metav1.ConditionFalse) != tt.kept || recovered == tt.kept {
 				t.Errorf("%+v", c)
 			}
 		})

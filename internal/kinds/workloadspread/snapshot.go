@@ -26,8 +26,8 @@ type Snapshot struct {
 	NodeUnknown map[types.UID]bool
 	// Unseen are the keys of bookings whose pods the API server has, or may have, although Pods lacks them (WS-152).
 	Unseen map[string]bool
-	// Held are pods, by UID, that could not be read, written or deleted, with the times until when they are not tried again; Unread is why some could
-	// not be read now. Those without annotation are where they were found to fit before.
+	// Held are pods, by UID, that could not be read, written or deleted, with the times until when they are not tried again; Unread
+	// is why some could not be read now. Those without annotation are where they were found to fit before.
 	Held   map[types.UID]time.Time
 	Unread error
 	// Versioned are the kinds whose pods are counted by version (WS-081).

@@ -12,11 +12,12 @@ import (
 
 // StatusWriter writes the status of WorkloadSpreads, one writer of an object at a time in this process (WS-110).
 type StatusWriter interface {
-	// WriteStatus calls decide with the newest version of the WorkloadSpread that is known, and patches the status with the JSON merge patch
-	// that it returns, which is guarded by the resourceVersion of that version; nil writes nothing. After a conflict it does so again with
-	// a version that it reads from the API server. An error of decide ends it. It returns what the API server answered, nil if nothing was
-	// written.
-	WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, decide func(newest *appsv1beta1.WorkloadSpread) ([]byte, error)) (*appsv1beta1.WorkloadSpread, error)
+	// WriteStatus calls decide with the newest version of the WorkloadSpread that is known, and patches the status with the JSON
+	// merge patch that it returns, which is guarded by the resourceVersion of that version; nil writes nothing. After a conflict it
+	// does so again with a version that it reads from the API server. An error of decide ends it. It returns what the API server
+	// answered, nil if nothing was written.
+	WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, decide func(newest *appsv1beta1.WorkloadSpread) ([]byte,
+		error)) (*appsv1beta1.WorkloadSpread, error)
 }
 
 // SpreadClient reads and writes WorkloadSpreads.
@@ -36,7 +37,8 @@ type PlainStatusWriter struct{ Client SpreadClient }
 var _ StatusWriter = PlainStatusWriter{}
 
 // WriteStatus implements StatusWriter.
-func (w PlainStatusWriter) WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, decide func(newest *appsv1beta1.WorkloadSpread) ([]byte, error)) (*appsv1beta1.WorkloadSpread, error) {
+func (w PlainStatusWriter) WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+	decide func(newest *appsv1beta1.WorkloadSpread) ([]byte, error)) (*appsv1beta1.WorkloadSpread, error) {
 	newest := spread
 	for attempt := 1; ; attempt++ {
 		body, err := decide(newest)
@@ -66,7 +68,8 @@ type SharedStatusWriter struct {
 var _ StatusWriter = SharedStatusWriter{}
 
 // WriteStatus implements StatusWriter.
-func (w SharedStatusWriter) WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, decide func(newest *appsv1beta1.WorkloadSpread) ([]byte, error)) (*appsv1beta1.WorkloadSpread, error) {
+func (w SharedStatusWriter) WriteStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+	decide func(newest *appsv1beta1.WorkloadSpread) ([]byte, error)) (*appsv1beta1.WorkloadSpread, error) {
 	var written *appsv1beta1.WorkloadSpread
 	err := w.Booker.Locked(ctx, spread.UID, func() (*appsv1beta1.WorkloadSpread, error) {
 		newest := spread

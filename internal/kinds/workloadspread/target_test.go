@@ -93,7 +93,8 @@ func TestRank(t *testing.T) {
 			}
 		}
 		start := int64(rapid.IntRange(0, 5).Draw(t, "start"))
-		_, from, reserved, err := advanced(map[string]any{"spec": map[string]any{"ordinals": map[string]any{"start": start}, "reserveOrdinals": entries}})
+		_, from, reserved, err := advanced(map[string]any{"spec": map[string]any{"ordinals": map[string]any{"start": start},
+			"reserveOrdinals": entries}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,9 +148,10 @@ func TestVersion(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"of a ReplicaSet":                    {"deployment", pod("ReplicaSet", hashes), "abc"},
-		"whatever the case":                  {" Deployment , x", pod("replicaset", hashes), "abc"},
-		"the revision where no hash is":      {"cloneset", pod("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-def"}), "def"},
+		"of a ReplicaSet":   {"deployment", pod("ReplicaSet", hashes), "abc"},
+		"whatever the case": {" Deployment , x", pod("replicaset", hashes), "abc"},
+		"the revision where no hash is": {"cloneset", pod("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-def"}),
+			"def"},
 		"a short revision":                   {"cloneset", pod("CloneSet", map[string]string{pub.ControllerRevisionHash: "def"}), "def"},
 		"neither":                            {"cloneset", pod("CloneSet", nil), VersionIgnored},
 		"not enabled":                        {"deployment,replicaset", pod("CloneSet", hashes), VersionIgnored},
@@ -202,14 +204,16 @@ func TestAllowList(t *testing.T) {
 // WS-085, WS-205: the ReplicaSet with the Deployment's template is the latest, whatever its age, and the oldest of several.
 func TestLatestOfDeployment(t *testing.T) {
 	template := func(image, hash string) corev1.PodTemplateSpec {
-		p := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: image}}}}
+		p := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: image}}}}
 		if hash != "" {
 			p.Labels[pub.PodTemplateHash] = hash
 		}
 		return p
 	}
 	set := func(image, hash string, age int) appsv1.ReplicaSet {
-		s := appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{pub.PodTemplateHash: hash}, CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
+		s := appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{pub.PodTemplateHash: hash},
+			CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))},
 			Spec: appsv1.ReplicaSetSpec{Template: template(image, hash)}}
 		if _, err := slim.Workload(&s); err != nil {
 			t.Fatal(err)
@@ -249,7 +253,8 @@ func TestPlacement(t *testing.T) {
 	if diff := cmp.Diff(`{"name":"shop","subset":"a","uid":"u"}`, pub.Placement{Name: "shop", Subset: "a", UID: "u"}.String()); diff != "" {
 		t.Error(diff)
 	}
-	for text, want := range map[string]bool{`{"name":"shop","subset":"a"}`: true, `{"name":"shop"}`: false, `{"subset":"a"}`: false, `x`: false, `[]`: false, ``: false, `null`: false} {
+	for text, want := range map[string]bool{`{"name":"shop","subset":"a"}`: true, `{"name":"shop"}`: false, `{"subset":"a"}`: false,
+		`x`: false, `[]`: false, ``: false, `null`: false} {
 		if _, ok := pub.ParsePlacement(map[string]string{pub.MatchedWorkloadSpread: text}); ok != want {
 			t.Errorf("%s: %t", text, ok)
 		}

@@ -17,18 +17,21 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
-// WS-121: creation, deletion, and a change of the replicas of each kind are told, with the revision of a CloneSet and of a Deployment, and a ReplicaSet's with its
-// Deployment; a change of what nobody reads is not. Whose WorkloadSpread is asked for then is shown by TestEventsOfTargets.
+// WS-121: creation, deletion, and a change of the replicas of each kind are told, with the revision of a CloneSet and of a
+// Deployment, and a ReplicaSet's with its Deployment; a change of what nobody reads is not. Whose WorkloadSpread is asked for then
+// is shown by TestEventsOfTargets.
 func TestWhatOfWorkloadsIsTold(t *testing.T) {
 	list := AllowList{}
-	if parsed, err := ParseAllowList(fmt.Sprintf(`{"workloads":[{"Group":%q,"Version":%q,"Kind":%q}]}`, gameKind.Group, gameKind.Version, gameKind.Kind)); err == nil {
+	if parsed, err := ParseAllowList(fmt.Sprintf(`{"workloads":[{"Group":%q,"Version":%q,"Kind":%q}]}`, gameKind.Group, gameKind.Version,
+		gameKind.Kind)); err == nil {
 		list = parsed
 	}
 	object := func(kind schema.GroupKind, owner string) client.Object {
 		yes := true
 		meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", Generation: 1}
 		if owner != "" {
-			meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner, UID: "d", Controller: &yes}}
+			meta.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: owner, UID: "d",
+				Controller: &yes}}
 		}
 		switch kind {
 		case Deployment:
@@ -64,27 +67,35 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 			three := int32(3)
 			o.(*appsv1beta1.CloneSet).Spec.Replicas = &three
 		}, []string{"CloneSet web"}},
-		"the update revision of a CloneSet":     {CloneSet, "", func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.UpdateRevision = "web-2" }, []string{"CloneSet web"}},
-		"the pods of a CloneSet":                {CloneSet, "", func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.ReadyReplicas = 3 }, nil},
-		"replicas of a Deployment":              {Deployment, "", respecified, []string{"Deployment web"}},
-		"the revision of a Deployment":          {Deployment, "", func(o client.Object) { o.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": "2"}) }, []string{"Deployment web"}},
-		"another annotation of a Deployment":    {Deployment, "", func(o client.Object) { o.SetAnnotations(map[string]string{"note": "2"}) }, nil},
-		"the pods of a Deployment":              {Deployment, "", func(o client.Object) { o.(*appsv1.Deployment).Status.ReadyReplicas = 3 }, nil},
+		"the update revision of a CloneSet": {CloneSet, "",
+			func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.UpdateRevision = "web-2" }, []string{"CloneSet web"}},
+		"the pods of a CloneSet": {CloneSet, "",
+			func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.ReadyReplicas = 3 }, nil},
+		"replicas of a Deployment": {Deployment, "", respecified, []string{"Deployment web"}},
+		"the revision of a Deployment": {Deployment, "",
+			func(o client.Object) { o.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": "2"}) }, []string{"Deployment web"}},
+		"another annotation of a Deployment": {Deployment, "",
+			func(o client.Object) { o.SetAnnotations(map[string]string{"note": "2"}) }, nil},
+		"the pods of a Deployment": {Deployment, "", func(o client.Object) { o.(*appsv1.Deployment).Status.ReadyReplicas = 3 },
+			nil},
 		"replicas of a ReplicaSet":              {ReplicaSet, "", respecified, []string{"ReplicaSet web"}},
 		"replicas of a Deployment's ReplicaSet": {ReplicaSet, "api", respecified, []string{"ReplicaSet web", "Deployment api"}},
 		"replicas of a StatefulSet":             {StatefulSet, "", respecified, []string{"StatefulSet web"}},
-		"the pods of a StatefulSet":             {StatefulSet, "", func(o client.Object) { o.(*appsv1.StatefulSet).Status.ReadyReplicas = 3 }, nil},
-		"replicas of an Advanced StatefulSet":   {AdvancedStatefulSet, "", respecified, []string{"StatefulSet web"}},
-		"parallelism of a Job":                  {Job, "", respecified, []string{"Job web"}},
-		"the pods of a Job":                     {Job, "", func(o client.Object) { o.(*batchv1.Job).Status.Active = 3 }, nil},
-		"the spec of a listed kind":             {gameKind.GroupKind(), "", respecified, []string{"Game web"}},
-		"a label of a listed kind":              {gameKind.GroupKind(), "", func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, nil},
+		"the pods of a StatefulSet": {StatefulSet, "",
+			func(o client.Object) { o.(*appsv1.StatefulSet).Status.ReadyReplicas = 3 }, nil},
+		"replicas of an Advanced StatefulSet": {AdvancedStatefulSet, "", respecified, []string{"StatefulSet web"}},
+		"parallelism of a Job":                {Job, "", respecified, []string{"Job web"}},
+		"the pods of a Job":                   {Job, "", func(o client.Object) { o.(*batchv1.Job).Status.Active = 3 }, nil},
+		"the spec of a listed kind":           {gameKind.GroupKind(), "", respecified, []string{"Game web"}},
+		"a label of a listed kind": {gameKind.GroupKind(), "",
+			func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := kindsOf(t, list, "deployment,replicaset")
 			var got []string
 			k.Tell(func(namespace string, changed Reference) {
-				if got = append(got, changed.Kind+" "+changed.Name); namespace != "shop" || changed.Kind == test.kind.Kind && changed.GroupKind != test.kind {
+				if got = append(got, changed.Kind+" "+changed.Name); namespace != "shop" || changed.Kind == test.kind.Kind &&
+					changed.GroupKind != test.kind {
 					t.Errorf("%s %v", namespace, changed)
 				}
 			})

@@ -20,8 +20,9 @@ func bookingsOf(list []appsv1beta1.WorkloadSpreadSubsetStatus) (n int) {
 	return n
 }
 
-// TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no manager leads. The status
-// stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if every booking were there still (WS-150).
+// TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no
+// manager leads. The status stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if
+// every booking were there still (WS-150).
 func TestBookingsThatNobodyCounts(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
 		{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
@@ -61,7 +62,8 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 func TestFreshBookingsAreKept(t *testing.T) {
 	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
 	for i := range 600 {
-		follow(spread, Create(spread, nil, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored}, bookingTime.Add(time.Duration(i)*500*time.Millisecond)))
+		follow(spread, Create(spread, nil, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored},
+			bookingTime.Add(time.Duration(i)*500*time.Millisecond)))
 	}
 	if a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]; len(a.CreatingPods) != 600 || a.MissingReplicas != 300 {
 		t.Errorf("%d bookings, %d missing", len(a.CreatingPods), a.MissingReplicas)
@@ -78,12 +80,14 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 		now = now.Add(time.Hour)
 		for i := range 2 {
 			if version > 0 { // a rolling update: one pod of the former version goes for each that comes
-				former := Deletion{Name: fmt.Sprintf("web-%d-%d", version-1, i), Version: fmt.Sprint(version - 1), Subset: "a", Booking: fmt.Sprintf("id-%d-%d", version-1, i)}
+				former := Deletion{Name: fmt.Sprintf("web-%d-%d", version-1, i), Version: fmt.Sprint(version - 1), Subset: "a",
+					Booking: fmt.Sprintf("id-%d-%d", version-1, i)}
 				if _, err := b.Delete(t.Context(), spread, former); err != nil {
 					t.Fatal(err)
 				}
 			}
-			d, err := b.Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d-%d", version, i), Generated: true, Version: fmt.Sprint(version)}, prepared)
+			d, err := b.Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d-%d", version, i), Generated: true,
+				Version: fmt.Sprint(version)}, prepared)
 			if err != nil || d.Subset == nil || d.Subset.Name != "a" {
 				t.Fatalf("%+v, %v", d, err)
 			}
@@ -104,8 +108,8 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 	b.Forget(types.UID("u1"))
 }
 
-// TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there were, and those that are not old
-// (WS-150).
+// TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there were, and those that
+// are not old (WS-150).
 func TestSettledBookingsFreeNoPlace(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f"}
@@ -125,7 +129,8 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 		if after := missing(&s.WorkloadSpreadSubsetCounters, 100); after != before {
 			r.Errorf("%d were missing, %d are: %+v", before, after, s)
 		}
-		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, bookingTime)) + len(uncounted(s.DeletingPods, nil, most, bookingTime)); n > 0 {
+		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, bookingTime)) + len(uncounted(s.DeletingPods, nil, most,
+			bookingTime)); n > 0 {
 			r.Errorf("%d old bookings stay: %+v", n, s)
 		}
 	})

@@ -44,7 +44,8 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, "selector: "+err.Error()))
 		}
 	}
-	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")), validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
+	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")), validateStrategy(&spread.Spec, env.Window,
+		spec.Child("scheduleStrategy")))
 }
 
 func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
@@ -57,7 +58,8 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 		errs = append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
 	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
-		return append(errs, field.Invalid(path, ref, fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
+		return append(errs, field.Invalid(path, ref, fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
+			ref.APIVersion, err)))
 	}
 	target := TargetOf(spread)
 	if ref.APIVersion != "" && ref.Kind != "" {
@@ -68,11 +70,14 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 	for i := range env.Others { // WS-043
 		other := &env.Others[i]
 		if other.Name != spread.Name && other.Namespace == spread.Namespace && other.DeletionTimestamp == nil && TargetOf(other) == target {
-			errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
+			errs = append(errs, field.Invalid(path, ref,
+				fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
 		}
 	}
 	if old != nil && TargetOf(old) != target { // WS-044
-		errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread", old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
+		errs = append(errs, field.Invalid(path, ref,
+			fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
+				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
 	return errs
 }
@@ -140,7 +145,8 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 			first = most
 		} else if most.Type != first.Type && !mixed {
 			mixed = true
-			errs = append(errs, field.Invalid(at, most.String(), "all subsets must have integers, or all percentages; an earlier one has the other"))
+			errs = append(errs, field.Invalid(at, most.String(),
+				"all subsets must have integers, or all percentages; an earlier one has the other"))
 		}
 		if most.Type == intstr.Int {
 			if most.IntVal < 0 {
@@ -149,7 +155,8 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 			continue
 		}
 		if ordinals {
-			errs = append(errs, field.Invalid(at, most.StrVal, "a StatefulSet cannot be spread by percentages, since its ordinals would move: give a number of pods"))
+			errs = append(errs, field.Invalid(at, most.StrVal,
+				"a StatefulSet cannot be spread by percentages, since its ordinals would move: give a number of pods"))
 		}
 		percent, err := Percent(most.StrVal)
 		if err != nil {
@@ -167,7 +174,8 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		if subsets[0].MaxReplicas != nil {
 			value = subsets[0].MaxReplicas.String()
 		}
-		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value, "the percentages are less than 100 % together, so some pods have no place: raise them, or leave maxReplicas out of the last subset"))
+		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value,
+			"the percentages are less than 100 % together, so some pods have no place: raise them, or leave maxReplicas out of the last subset"))
 	}
 	return errs
 }
@@ -185,17 +193,20 @@ func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration
 		return errs
 	}
 	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType { // WS-039
-		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Adaptive where adaptive is given: set it, or remove adaptive"))
+		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type,
+			"must be Adaptive where adaptive is given: set it, or remove adaptive"))
 	}
 	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil { // WS-040
-		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds, "the last subset takes what the others cannot, and must have no maxReplicas"))
+		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds,
+			"the last subset takes what the others cannot, and must have no maxReplicas"))
 	}
 	most := int64(math.MaxInt32)
 	if n > 1 { // WS-041
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
 	}
 	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil && (*seconds < 0 || int64(*seconds) > most) {
-		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds, fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
+		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds,
+			fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
 	}
 	return errs
 }
@@ -233,11 +244,13 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	for i := range spread.Spec.Subsets {
 		s, at := &spread.Spec.Subsets[i], fmt.Sprintf("spec.subsets[%d].", i)
 		if s.RequiredNodeSelector != nil {
-			places[fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]", affinity, len(required))] = at + "requiredNodeSelector"
+			places[fmt.Sprintf("%srequiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d]", affinity, len(required))] = at +
+				"requiredNodeSelector"
 			required = append(required, s.RequiredNodeSelector)
 		}
 		for j := range s.PreferredNodeSelector {
-			places[fmt.Sprintf("%spreferredDuringSchedulingIgnoredDuringExecution[%d]", affinity, len(preferred))] = fmt.Sprintf("%spreferredNodeSelector[%d]", at, j)
+			places[fmt.Sprintf("%spreferredDuringSchedulingIgnoredDuringExecution[%d]", affinity,
+				len(preferred))] = fmt.Sprintf("%spreferredNodeSelector[%d]", at, j)
 			preferred = append(preferred, s.PreferredNodeSelector[j])
 		}
 		for j := range s.Tolerations {
@@ -262,7 +275,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	}}
 	return template, func(path string) string {
 		for from, to := range places {
-			if len(path) >= len(from) && path[:len(from)] == from && (len(path) == len(from) || path[len(from)] == '.' || path[len(from)] == '[') {
+			if len(path) >= len(from) && path[:len(from)] == from && (len(path) == len(from) || path[len(from)] == '.' ||
+				path[len(from)] == '[') {
 				return to + path[len(from):]
 			}
 		}

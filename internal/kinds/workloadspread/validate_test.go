@@ -20,7 +20,8 @@ func spreadOf(t interface {
 	Fatal(...any)
 }, spec string) *appsv1beta1.WorkloadSpread {
 	t.Helper()
-	s := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop", UID: "shop-uid", ResourceVersion: "1", Generation: 1}}
+	s := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop", UID: "shop-uid",
+		ResourceVersion: "1", Generation: 1}}
 	s.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web"}
 	if err := yaml.UnmarshalStrict([]byte(spec), &s.Spec); err != nil {
 		t.Fatal(err)
@@ -47,53 +48,88 @@ func TestValidate(t *testing.T) {
 		text   string
 		change func(*appsv1beta1.WorkloadSpread, *Environment)
 	}{
-		"good":                                       {spec: two},
-		"WS-031 no target":                           {two, []string{"spec.targetRef"}, "one workload", func(s *appsv1beta1.WorkloadSpread, _ *Environment) { s.Spec.TargetReference = nil }},
-		"WS-031 no name":                             {`{targetRef: {apiVersion: apps/v1, kind: Deployment, name: ""}, ` + two + `}`, []string{"spec.targetRef"}, "must not be empty", nil},
-		"WS-032 a Deployment of another group":       {`{targetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: web}, ` + two + `}`, []string{"spec.targetRef"}, "must be apps", nil},
-		"WS-032 a StatefulSet of another group":      {`{targetRef: {apiVersion: x/v1, kind: StatefulSet, name: web}, ` + two + `}`, []string{"spec.targetRef"}, "apps or apps.kruise.io", nil},
-		"WS-032 an Advanced StatefulSet":             {spec: `{targetRef: {apiVersion: apps.kruise.io/v1alpha1, kind: StatefulSet, name: web}, ` + two + `}`},
-		"WS-013 any version":                         {spec: `{targetRef: {apiVersion: batch/v1beta1, kind: Job, name: web}, ` + two + `}`},
-		"WS-032 an unknown kind":                     {`{targetRef: {apiVersion: x/v1, kind: Thing, name: web}, ` + two + `}`, []string{"spec.targetRef"}, "not listed", nil},
-		"WS-024 a listed kind":                       {spec: `{targetRef: {apiVersion: kubeflow.org/v1, kind: TFJob, name: web}, ` + two + `}`},
-		"WS-027 a list that cannot be read":          {`{targetRef: {apiVersion: x/v1, kind: Thing, name: web}, ` + two + `}`, []string{"spec.targetRef"}, "Internal error", func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.ListError = errors.New("broken") }},
-		"WS-027 and a supported kind":                {spec: two, change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.ListError = errors.New("broken") }},
-		"WS-033 no subsets":                          {`{}`, []string{"spec.subsets"}, "at least one", nil},
-		"WS-033 one subset":                          {spec: `subsets: [{name: a}]`},
-		"WS-034 no name and one twice":               {`subsets: [{name: a}, {name: ""}, {name: a}]`, []string{"spec.subsets[1].name", "spec.subsets[2].name"}, "", nil},
-		"WS-034 any name":                            {spec: `subsets: [{name: "Zone A/1"}]`},
-		"WS-036 numbers and percentages":             {`subsets: [{name: a, maxReplicas: 5}, {name: b, maxReplicas: "50%"}, {name: c, maxReplicas: "50%"}, {name: d}]`, []string{"spec.subsets[1].maxReplicas"}, "all percentages", nil},
-		"WS-036 percentages of a StatefulSet":        {`{targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}, subsets: [{name: a, maxReplicas: "50%"}, {name: b}]}`, []string{"spec.subsets[0].maxReplicas"}, "StatefulSet", nil},
-		"WS-037 negative":                            {`subsets: [{name: a, maxReplicas: -1}, {name: b}]`, []string{"spec.subsets[0].maxReplicas"}, "negative", nil},
-		"WS-037 half a percent":                      {`subsets: [{name: a, maxReplicas: "0.5%"}, {name: b}]`, []string{"spec.subsets[0].maxReplicas"}, "integer percentage", nil},
-		"WS-037 more than all":                       {`subsets: [{name: a, maxReplicas: "60%"}, {name: b, maxReplicas: "60%"}, {name: c, maxReplicas: "60%"}]`, []string{"spec.subsets[1].maxReplicas"}, "more than 100 %", nil},
-		"WS-037 less than all":                       {`subsets: [{name: a, maxReplicas: "30%"}, {name: b, maxReplicas: "30%"}]`, []string{"spec.subsets[0].maxReplicas"}, "less than 100 %", nil},
-		"WS-037 less than all, the last takes more":  {spec: `subsets: [{name: a, maxReplicas: "30%"}, {name: b}]`},
-		"WS-037 all":                                 {spec: `subsets: [{name: a, maxReplicas: "30%"}, {name: b, maxReplicas: "70%"}]`},
-		"WS-037 the first has none":                  {`subsets: [{name: a}, {name: b, maxReplicas: "70%"}]`, []string{"spec.subsets[0].maxReplicas"}, "less than 100 %", nil},
-		"WS-038 a type":                              {`{scheduleStrategy: {type: Sometimes}, ` + two + `}`, []string{"spec.scheduleStrategy.type"}, "Fixed or Adaptive", nil},
-		"WS-039 options of another type":             {`{scheduleStrategy: {adaptive: {}}, ` + two + `}`, []string{"spec.scheduleStrategy.type"}, "must be Adaptive", nil},
-		"WS-018, WS-038 adaptive":                    {spec: `{scheduleStrategy: {type: Adaptive, adaptive: {disableSimulationSchedule: true}}, ` + two + `}`},
-		"WS-040 the last is limited":                 {adaptive("60", `{name: a, maxReplicas: 1}, {name: b, maxReplicas: 1}`), []string{"spec.scheduleStrategy.adaptive"}, "must have no maxReplicas", nil},
-		"WS-040 one limited subset":                  {spec: adaptive("60", `{name: a, maxReplicas: 1}`)},
-		"WS-041 two subsets, the most":               {spec: adaptive("295", `{name: a}, {name: b}`)},
-		"WS-041 two subsets, too long":               {adaptive("296", `{name: a}, {name: b}`), []string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 295", nil},
-		"WS-041 three subsets":                       {adaptive("148", `{name: a}, {name: b}, {name: c}`), []string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 147", nil},
-		"WS-041 four subsets":                        {adaptive("99", `{name: a}, {name: b}, {name: c}, {name: d}`), []string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 98", nil},
-		"WS-041 one subset":                          {spec: adaptive("2147483647", `{name: a}`)},
-		"WS-041 negative":                            {adaptive("-1", `{name: a}`), []string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0", nil},
-		"WS-199 a longer window":                     {spec: adaptive("297", `{name: a}, {name: b}, {name: c}`), change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.Window = 600 * time.Second }},
-		"WS-042 a selector":                          {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: Near}]}}, ` + two + `}`, []string{"spec.targetFilter"}, "Near", nil},
-		"WS-043 spread already, by another version":  {`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: taken}, targetFilter: {selector: {matchLabels: {a: b}}}, ` + two + `}`, []string{"spec.targetRef"}, "WorkloadSpread other", nil},
-		"WS-043 by one that is leaving":              {spec: `{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: free}, ` + two + `}`},
-		"WS-045 a patch that is text":                {`subsets: [{name: a, patch: text}]`, []string{"spec.subsets[0].patch"}, "JSON object", nil},
-		"WS-045 a patch of no pod":                   {`subsets: [{name: a, patch: {spec: {containers: 5}}}]`, []string{"spec.subsets[0].patch"}, "", nil},
-		"WS-048 a patch without the key of its list": {`subsets: [{name: a, patch: {spec: {containers: [{image: i}]}}}]`, []string{"spec.subsets[0].patch"}, "", nil},
-		"WS-017 a patch of anything":                 {spec: `subsets: [{name: a, patch: {metadata: {labels: {a: b}}, spec: {priorityClassName: high, hologram: 1, containers: [{name: c, image: i, resources: {limits: {cpu: 1}}}]}}}]`},
+		"good": {spec: two},
+		"WS-031 no target": {two, []string{"spec.targetRef"}, "one workload", func(s *appsv1beta1.WorkloadSpread,
+			_ *Environment) {
+			s.Spec.TargetReference = nil
+		}},
+		"WS-031 no name": {`{targetRef: {apiVersion: apps/v1, kind: Deployment, name: ""}, ` + two + `}`,
+			[]string{"spec.targetRef"}, "must not be empty", nil},
+		"WS-032 a Deployment of another group": {`{targetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: web}, ` + two +
+			`}`, []string{"spec.targetRef"}, "must be apps", nil},
+		"WS-032 a StatefulSet of another group": {`{targetRef: {apiVersion: x/v1, kind: StatefulSet, name: web}, ` + two + `}`,
+			[]string{"spec.targetRef"}, "apps or apps.kruise.io", nil},
+		"WS-032 an Advanced StatefulSet": {spec: `{targetRef: {apiVersion: apps.kruise.io/v1alpha1, kind: StatefulSet, name: web}, ` + two +
+			`}`},
+		"WS-013 any version": {spec: `{targetRef: {apiVersion: batch/v1beta1, kind: Job, name: web}, ` + two + `}`},
+		"WS-032 an unknown kind": {`{targetRef: {apiVersion: x/v1, kind: Thing, name: web}, ` + two + `}`,
+			[]string{"spec.targetRef"}, "not listed", nil},
+		"WS-024 a listed kind": {spec: `{targetRef: {apiVersion: kubeflow.org/v1, kind: TFJob, name: web}, ` + two +
+			`}`},
+		"WS-027 a list that cannot be read": {`{targetRef: {apiVersion: x/v1, kind: Thing, name: web}, ` + two + `}`,
+			[]string{"spec.targetRef"}, "Internal error", func(_ *appsv1beta1.WorkloadSpread,
+				e *Environment) {
+				e.ListError = errors.New("broken")
+			}},
+		"WS-027 and a supported kind": {spec: two, change: func(_ *appsv1beta1.WorkloadSpread,
+			e *Environment) {
+			e.ListError = errors.New("broken")
+		}},
+		"WS-033 no subsets": {`{}`, []string{"spec.subsets"}, "at least one", nil},
+		"WS-033 one subset": {spec: `subsets: [{name: a}]`},
+		"WS-034 no name and one twice": {`subsets: [{name: a}, {name: ""}, {name: a}]`, []string{"spec.subsets[1].name",
+			"spec.subsets[2].name"}, "", nil},
+		"WS-034 any name":                     {spec: `subsets: [{name: "Zone A/1"}]`},
+		"WS-036 numbers and percentages":      {`subsets: [{name: a, maxReplicas: 5}, {name: b, maxReplicas: "50%"}, {name: c, maxReplicas: "50%"}, {name: d}]`, []string{"spec.subsets[1].maxReplicas"}, "all percentages", nil},
+		"WS-036 percentages of a StatefulSet": {`{targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}, subsets: [{name: a, maxReplicas: "50%"}, {name: b}]}`, []string{"spec.subsets[0].maxReplicas"}, "StatefulSet", nil},
+		"WS-037 negative": {`subsets: [{name: a, maxReplicas: -1}, {name: b}]`,
+			[]string{"spec.subsets[0].maxReplicas"}, "negative", nil},
+		"WS-037 half a percent": {`subsets: [{name: a, maxReplicas: "0.5%"}, {name: b}]`,
+			[]string{"spec.subsets[0].maxReplicas"}, "integer percentage", nil},
+		"WS-037 more than all": {`subsets: [{name: a, maxReplicas: "60%"}, {name: b, maxReplicas: "60%"}, {name: c, maxReplicas: "60%"}]`,
+			[]string{"spec.subsets[1].maxReplicas"}, "more than 100 %", nil},
+		"WS-037 less than all": {`subsets: [{name: a, maxReplicas: "30%"}, {name: b, maxReplicas: "30%"}]`,
+			[]string{"spec.subsets[0].maxReplicas"}, "less than 100 %", nil},
+		"WS-037 less than all, the last takes more": {spec: `subsets: [{name: a, maxReplicas: "30%"}, {name: b}]`},
+		"WS-037 all": {spec: `subsets: [{name: a, maxReplicas: "30%"}, {name: b, maxReplicas: "70%"}]`},
+		"WS-037 the first has none": {`subsets: [{name: a}, {name: b, maxReplicas: "70%"}]`,
+			[]string{"spec.subsets[0].maxReplicas"}, "less than 100 %", nil},
+		"WS-038 a type": {`{scheduleStrategy: {type: Sometimes}, ` + two + `}`,
+			[]string{"spec.scheduleStrategy.type"}, "Fixed or Adaptive", nil},
+		"WS-039 options of another type": {`{scheduleStrategy: {adaptive: {}}, ` + two + `}`,
+			[]string{"spec.scheduleStrategy.type"}, "must be Adaptive", nil},
+		"WS-018, WS-038 adaptive": {spec: `{scheduleStrategy: {type: Adaptive, adaptive: {disableSimulationSchedule: true}}, ` + two + `}`},
+		"WS-040 the last is limited": {adaptive("60", `{name: a, maxReplicas: 1}, {name: b, maxReplicas: 1}`),
+			[]string{"spec.scheduleStrategy.adaptive"}, "must have no maxReplicas", nil},
+		"WS-040 one limited subset":    {spec: adaptive("60", `{name: a, maxReplicas: 1}`)},
+		"WS-041 two subsets, the most": {spec: adaptive("295", `{name: a}, {name: b}`)},
+		"WS-041 two subsets, too long": {adaptive("296", `{name: a}, {name: b}`),
+			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 295", nil},
+		"WS-041 three subsets": {adaptive("148", `{name: a}, {name: b}, {name: c}`),
+			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 147", nil},
+		"WS-041 four subsets": {adaptive("99", `{name: a}, {name: b}, {name: c}, {name: d}`),
+			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0 to 98", nil},
+		"WS-041 one subset": {spec: adaptive("2147483647", `{name: a}`)},
+		"WS-041 negative": {adaptive("-1", `{name: a}`),
+			[]string{"spec.scheduleStrategy.adaptive.rescheduleCriticalSeconds"}, "from 0", nil},
+		"WS-199 a longer window": {spec: adaptive("297", `{name: a}, {name: b}, {name: c}`),
+			change: func(_ *appsv1beta1.WorkloadSpread, e *Environment) { e.Window = 600 * time.Second }},
+		"WS-042 a selector": {`{targetFilter: {selector: {matchExpressions: [{key: a, operator: Near}]}}, ` + two +
+			`}`, []string{"spec.targetFilter"}, "Near", nil},
+		"WS-043 spread already, by another version": {`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: taken}, targetFilter: {selector: {matchLabels: {a: b}}}, ` + two + `}`, []string{"spec.targetRef"}, "WorkloadSpread other", nil},
+		"WS-043 by one that is leaving":             {spec: `{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: free}, ` + two + `}`},
+		"WS-045 a patch that is text": {`subsets: [{name: a, patch: text}]`, []string{"spec.subsets[0].patch"},
+			"JSON object", nil},
+		"WS-045 a patch of no pod": {`subsets: [{name: a, patch: {spec: {containers: 5}}}]`,
+			[]string{"spec.subsets[0].patch"}, "", nil},
+		"WS-048 a patch without the key of its list": {`subsets: [{name: a, patch: {spec: {containers: [{image: i}]}}}]`,
+			[]string{"spec.subsets[0].patch"}, "", nil},
+		"WS-017 a patch of anything": {spec: `subsets: [{name: a, patch: {metadata: {labels: {a: b}}, spec: {priorityClassName: high, hologram: 1, containers: [{name: c, image: i, resources: {limits: {cpu: 1}}}]}}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spread := spreadOf(t, tt.spec)
-			env := Environment{Others: []appsv1beta1.WorkloadSpread{other, leaving, *spread}, Listed: AllowList{Workloads: []CustomKind{{GroupVersionKind: custom}}}, Window: UnschedulableWindow}
+			env := Environment{Others: []appsv1beta1.WorkloadSpread{other, leaving, *spread},
+				Listed: AllowList{Workloads: []CustomKind{{GroupVersionKind: custom}}}, Window: UnschedulableWindow}
 			if tt.change != nil {
 				tt.change(spread, &env)
 			}
@@ -172,7 +208,9 @@ spec:
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Error(diff)
 	}
-	for name, odd := range map[string]map[string]any{"nothing": nil, "no spec": {"spec": 5}, "no template": {"spec": map[string]any{}}, "a template that is text": {"spec": map[string]any{"template": "x"}}} { // WS-048, WS-193
+	// WS-048, WS-193
+	for name, odd := range map[string]map[string]any{"nothing": nil, "no spec": {"spec": 5}, "no template": {"spec": map[string]any{}},
+		"a template that is text": {"spec": map[string]any{"template": "x"}}} {
 		if _, err := Patched(odd, []byte(`{"spec":{"containers":[{"name":"a"}]}}`)); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -39,11 +39,13 @@ type Targets interface {
 // NewWatch returns what follows WorkloadSpreads, from Follow on.
 func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
-	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log), func(spread *appsv1beta1.WorkloadSpread) {
-		if err := targets.Follow(ctx, TargetOf(spread)); err != nil {
-			log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread", client.ObjectKeyFromObject(spread))
-		}
-	})
+	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log),
+		func(spread *appsv1beta1.WorkloadSpread) {
+			if err := targets.Follow(ctx, TargetOf(spread)); err != nil {
+				log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread",
+					client.ObjectKeyFromObject(spread))
+			}
+		})
 	w.live, w.together.Limit = mgr.GetAPIReader(), readingTime
 	return w
 }
@@ -51,12 +53,13 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch 
 // readingTime is how long a pod may wait for WorkloadSpreads to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may not have reached the cache of this
-// replica. Pods that come together share a reading.
+// Learn reads the WorkloadSpreads of a namespace from the API server: one that was admitted a moment ago may not have reached the
+// cache of this replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	return w.together.Do(ctx, namespace, func(ctx context.Context) error {
 		var list appsv1beta1.WorkloadSpreadList
-		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading WorkloadSpreads: %w", err)
 		}
 		for i := range list.Items {
@@ -78,7 +81,8 @@ func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv
 	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher, follow: follow}
 	w.spreads = matchconditions.NewFollower(
 		func(spread *appsv1beta1.WorkloadSpread) {
-			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID || before.Generation != spread.Generation {
+			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID ||
+				before.Generation != spread.Generation {
 				if before != nil && before.UID != spread.UID {
 					booker.Forget(before.UID)
 				}

@@ -56,7 +56,8 @@ var _ Workloads = &Kinds{}
 
 // NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
 func NewKinds(mgr manager.Manager, listed func() AllowList, ready func() bool, versioned Versioned) *Kinds {
-	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"),
+		mapper: mgr.GetRESTMapper(),
 		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
 }
 
@@ -339,8 +340,8 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 	return found, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may not know
-// all that differs: then it is the one of the Deployment's revision, else the oldest, as its controller chooses.
+// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may
+// not know all that differs: then it is the one of the Deployment's revision, else the oldest, as its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
 		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
@@ -349,7 +350,8 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 		return 1
 	}
 	before := func(a, b *appsv1.ReplicaSet) bool {
-		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
+		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name,
+			b.Name)) < 0
 	}
 	var latest *appsv1.ReplicaSet
 	for i := range sets {

@@ -71,7 +71,8 @@ func kindsOf(t *testing.T, list AllowList, versioned string, documents ...string
 		objects = append(objects, typed.(client.Object))
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
-	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, scheme: scheme, listed: func() AllowList { return list }, ready: func() bool { return true }, versioned: ParseVersioned(versioned),
+	return &Kinds{live: c, scales: c.SubResource("scale"), mapper: mapper, scheme: scheme, listed: func() AllowList { return list },
+		ready: func() bool { return true }, versioned: ParseVersioned(versioned),
 		followed: map[schema.GroupKind]cache.Informer{}}
 }
 
@@ -106,53 +107,69 @@ func TestTargets(t *testing.T) {
 	}{
 		"WS-022, WS-023 it does not exist": {spread: spread("apps/v1", "Deployment", "")},
 		"WS-023 it is being deleted":       {spread: spread("apps/v1", "ReplicaSet", ""), documents: []string{leaving}},
-		"a kind that is not served":        {spread: spread("x/v1", "Thing", ""), list: AllowList{Workloads: []CustomKind{{GroupVersionKind: schema.GroupVersionKind{Group: "x", Kind: "Thing"}}}}},
-		"a CloneSet": {spread: spread("apps.kruise.io/v1alpha1", "CloneSet", ""), documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 4}}`},
-			want: seen{Exists: true, Costs: true, Desired: 4, Controllers: web}},
-		"WS-021 a CloneSet without replicas": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", ""), documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {}}`},
-			want: seen{Exists: true, Costs: true, Desired: 1, Controllers: web}},
+		"a kind that is not served": {spread: spread("x/v1", "Thing", ""),
+			list: AllowList{Workloads: []CustomKind{{GroupVersionKind: schema.GroupVersionKind{Group: "x", Kind: "Thing"}}}}},
+		"a CloneSet": {spread: spread("apps.kruise.io/v1alpha1", "CloneSet", ""),
+			documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 4}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 4, Controllers: web}},
+		"WS-021 a CloneSet without replicas": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", ""),
+			documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 1, Controllers: web}},
 		"WS-085 a CloneSet by version": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", ""), versioned: "cloneset",
 			documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {generation: 3}, status: {observedGeneration: 3, updateRevision: web-abc}}`},
 			want:      seen{Exists: true, Costs: true, Desired: 1, Controllers: web, Latest: "abc"}},
 		"WS-085 a CloneSet whose controller is behind": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", ""), versioned: "cloneset",
 			documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {generation: 4}, status: {observedGeneration: 3, updateRevision: web-abc}}`},
 			want:      seen{Exists: true, Costs: true, Desired: 1, Controllers: web, LatestError: "last change"}},
-		"a ReplicaSet": {spread: spread("apps/v1", "ReplicaSet", ""), versioned: "deployment", documents: []string{`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {labels: {pod-template-hash: abc}}, spec: {replicas: 2}}`},
-			want: seen{Exists: true, Costs: true, Desired: 2, Controllers: web, Latest: "abc"}},
-		"WS-020 a Deployment with its ReplicaSets, empty ones too": {spread: spread("apps/v1", "Deployment", ""), versioned: "deployment", documents: []string{
-			`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 6, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: "i:2"}]}}}}`,
-			replicaSet("one", "i:1", "web-uid"), replicaSet("two", "i:2", "web-uid"), replicaSet("other", "i:2", "somebody")},
+		"a ReplicaSet": {spread: spread("apps/v1", "ReplicaSet", ""), versioned: "deployment",
+			documents: []string{`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {labels: {pod-template-hash: abc}}, spec: {replicas: 2}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 2, Controllers: web, Latest: "abc"}},
+		"WS-020 a Deployment with its ReplicaSets, empty ones too": {spread: spread("apps/v1", "Deployment", ""), versioned: "deployment",
+			documents: []string{
+				`{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 6, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: "i:2"}]}}}}`,
+				replicaSet("one", "i:1", "web-uid"), replicaSet("two", "i:2", "web-uid"), replicaSet("other", "i:2", "somebody")},
 			want: seen{Exists: true, Costs: true, Desired: 6, Controllers: []string{"uid-one", "uid-two"}, Latest: "two"}},
-		"WS-021 a Deployment without replicas": {spread: spread("apps/v1", "Deployment", ""), documents: []string{`{apiVersion: apps/v1, kind: Deployment, spec: {}}`},
-			want: seen{Exists: true, Costs: true, Desired: 1}},
-		"a StatefulSet": {spread: spread("apps/v1", "StatefulSet", ""), documents: []string{`{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 3, ordinals: {start: 7}}}`},
-			want: seen{Exists: true, Desired: 3, Controllers: web, Start: 7}},
-		"an Advanced StatefulSet, not the native one of its name (WS-191)": {spread: spread("apps.kruise.io/v1alpha1", "StatefulSet", ""), documents: []string{
-			`{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 3}}`, `{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, metadata: {uid: other-uid}, spec: {replicas: 5, reserveOrdinals: [1, "3-4", 2]}}`},
+		"WS-021 a Deployment without replicas": {spread: spread("apps/v1", "Deployment", ""),
+			documents: []string{`{apiVersion: apps/v1, kind: Deployment, spec: {}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 1}},
+		"a StatefulSet": {spread: spread("apps/v1", "StatefulSet", ""),
+			documents: []string{`{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 3, ordinals: {start: 7}}}`},
+			want:      seen{Exists: true, Desired: 3, Controllers: web, Start: 7}},
+		"an Advanced StatefulSet, not the native one of its name (WS-191)": {spread: spread("apps.kruise.io/v1alpha1", "StatefulSet", ""),
+			documents: []string{
+				`{apiVersion: apps/v1, kind: StatefulSet, spec: {replicas: 3}}`, `{apiVersion: apps.kruise.io/v1beta1, kind: StatefulSet, metadata: {uid: other-uid}, spec: {replicas: 5, reserveOrdinals: [1, "3-4", 2]}}`},
 			want: seen{Exists: true, Desired: 5, Controllers: []string{"other-uid"}, Reserved: []Ordinals{{1, 4}}}},
-		"WS-021, WS-192 a Job without parallelism": {spread: spread("batch/v1", "Job", ""), documents: []string{`{apiVersion: batch/v1, kind: Job, spec: {selector: {matchLabels: {a: b}}}}`},
-			want: seen{Exists: true, Desired: 1, Controllers: web}},
-		"a Job": {spread: spread("batch/v1", "Job", ""), documents: []string{`{apiVersion: batch/v1, kind: Job, spec: {parallelism: 5, completions: 9}}`},
-			want: seen{Exists: true, Desired: 5, Controllers: web}},
-		"WS-016 a listed kind by the path of the list": {spread: spread("game.example.com/v1", "Game", ""), list: game, documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{count: 2}, {count: 3}]}}`},
-			want: seen{Exists: true, Costs: true, Desired: 8, Controllers: web}},
+		"WS-021, WS-192 a Job without parallelism": {spread: spread("batch/v1", "Job", ""),
+			documents: []string{`{apiVersion: batch/v1, kind: Job, spec: {selector: {matchLabels: {a: b}}}}`},
+			want:      seen{Exists: true, Desired: 1, Controllers: web}},
+		"a Job": {spread: spread("batch/v1", "Job", ""),
+			documents: []string{`{apiVersion: batch/v1, kind: Job, spec: {parallelism: 5, completions: 9}}`},
+			want:      seen{Exists: true, Desired: 5, Controllers: web}},
+		"WS-016 a listed kind by the path of the list": {spread: spread("game.example.com/v1", "Game", ""), list: game,
+			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{count: 2}, {count: 3}]}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 8, Controllers: web}},
 		"WS-206 no costs are written where the list does not ask for them": {spread: spread("game.example.com/v1", "Game", ""),
 			list:      AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size"}}},
-			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8}}`}, want: seen{Exists: true, Desired: 8, Controllers: web}},
-		"WS-016 the paths of the WorkloadSpread win": {spread: spread("game.example.com/v1", "Game", paths("spec.parts.0.count, spec.parts.1.count")), list: game,
+			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8}}`}, want: seen{Exists: true, Desired: 8,
+				Controllers: web}},
+		"WS-016 the paths of the WorkloadSpread win": {spread: spread("game.example.com/v1", "Game",
+			paths("spec.parts.0.count, spec.parts.1.count")), list: game,
 			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8, parts: [{count: 2}, {count: 3}]}}`},
 			want:      seen{Exists: true, Costs: true, Desired: 5, Controllers: web}},
-		"WS-016 also of kinds that need none": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", paths("spec.minReadySeconds")), documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 4, minReadySeconds: 9}}`},
-			want: seen{Exists: true, Costs: true, Desired: 9, Controllers: web}},
-		"WS-133 a path that is not there": {spread: spread("game.example.com/v1", "Game", paths("spec.none")), list: game, documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8}}`},
-			want: seen{Exists: true, Costs: true, Controllers: web, DesiredError: `there is no "none"`}},
+		"WS-016 also of kinds that need none": {spread: spread("apps.kruise.io/v1beta1", "CloneSet", paths("spec.minReadySeconds")),
+			documents: []string{`{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 4, minReadySeconds: 9}}`},
+			want:      seen{Exists: true, Costs: true, Desired: 9, Controllers: web}},
+		"WS-133 a path that is not there": {spread: spread("game.example.com/v1", "Game", paths("spec.none")), list: game,
+			documents: []string{`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 8}}`},
+			want:      seen{Exists: true, Costs: true, Controllers: web, DesiredError: `there is no "none"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target, err := kindsOf(t, tt.list, tt.versioned, tt.documents...).Target(t.Context(), spreadFrom(t, tt.spread), false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := seen{Exists: target.Exists, Costs: target.Costs, Desired: target.Desired, Latest: target.Latest, Start: target.Start, Reserved: target.Reserved}
+			got := seen{Exists: target.Exists, Costs: target.Costs, Desired: target.Desired, Latest: target.Latest, Start: target.Start,
+				Reserved: target.Reserved}
 			for _, uid := range target.Controllers {
 				got.Controllers = append(got.Controllers, string(uid))
 			}
@@ -160,7 +177,8 @@ func TestTargets(t *testing.T) {
 				err  error
 				want *string
 				got  *string
-			}{{target.DesiredError, &tt.want.DesiredError, &got.DesiredError}, {target.LatestError, &tt.want.LatestError, &got.LatestError}} {
+			}{{target.DesiredError, &tt.want.DesiredError, &got.DesiredError}, {target.LatestError, &tt.want.LatestError,
+				&got.LatestError}} {
 				if e.err != nil {
 					if *e.got = e.err.Error(); *e.want != "" && strings.Contains(*e.got, *e.want) {
 						*e.got = *e.want
@@ -190,7 +208,8 @@ func spreadFrom(t *testing.T, spec string) *appsv1beta1.WorkloadSpread {
 // Deployment's revision, else the oldest, whatever order they are listed in.
 func TestLatestOfEqualTemplates(t *testing.T) {
 	set := func(hash, revision string, seconds int) appsv1.ReplicaSet {
-		return appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, CreationTimestamp: at(seconds), Labels: map[string]string{pub.PodTemplateHash: hash},
+		return appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, CreationTimestamp: at(seconds),
+			Labels:      map[string]string{pub.PodTemplateHash: hash},
 			Annotations: map[string]string{slim.TemplateSum: "s", "deployment.kubernetes.io/revision": revision}}}
 	}
 	for name, tt := range map[string]struct {
@@ -205,7 +224,8 @@ func TestLatestOfEqualTemplates(t *testing.T) {
 		"no revision at all": {"", []appsv1.ReplicaSet{set("new", "", -10), set("old", "", -60)}, "old"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{slim.TemplateSum: "s", "deployment.kubernetes.io/revision": tt.revision}}}
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{slim.TemplateSum: "s",
+				"deployment.kubernetes.io/revision": tt.revision}}}
 			if got, err := latestOf(deployment, tt.sets); got != tt.want || err != nil {
 				t.Error(got, err)
 			}
@@ -251,9 +271,10 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// OPS-013: kinds are listed under their key of ConfigMap kruise-configuration, in JSON, whatever stands under other keys; an absent key lists nothing.
-// TestTheConfigurationOfTheInstallation is about the key of SidecarSets; that of PersistentPodStates means nothing to anybody yet. That the ConfigMap is the one
-// in the namespace of the manager is shown by TestWorkloadSpreadOfAListedKind on a real API server, too.
+// OPS-013: kinds are listed under their key of ConfigMap kruise-configuration, in JSON, whatever stands under other keys; an absent
+// key lists nothing. TestTheConfigurationOfTheInstallation is about the key of SidecarSets; that of PersistentPodStates means
+// nothing to anybody yet. That the ConfigMap is the one in the namespace of the manager is shown by TestWorkloadSpreadOfAListedKind
+// on a real API server, too.
 func TestTheKeyOfListedKinds(t *testing.T) {
 	if ConfigMapName != "kruise-configuration" || AllowListKey != "WorkloadSpread_Watch_Custom_Workload_WhiteList" {
 		t.Error(ConfigMapName, AllowListKey)
@@ -263,10 +284,12 @@ func TestTheKeyOfListedKinds(t *testing.T) {
 		data map[string]string
 		want bool
 	}{
-		"its key":              {map[string]string{AllowListKey: text}, true},
-		"its key among others": {map[string]string{AllowListKey: text, "PPS_Watch_Custom_Workload_WhiteList": "{", "SidecarSet_PatchPodMetadata_WhiteList": "{"}, true},
-		"other keys":           {map[string]string{"PPS_Watch_Custom_Workload_WhiteList": text, "SidecarSet_PatchPodMetadata_WhiteList": text}, false},
-		"no keys":              {nil, false},
+		"its key": {map[string]string{AllowListKey: text}, true},
+		"its key among others": {map[string]string{AllowListKey: text, "PPS_Watch_Custom_Workload_WhiteList": "{",
+			"SidecarSet_PatchPodMetadata_WhiteList": "{"}, true},
+		"other keys": {map[string]string{"PPS_Watch_Custom_Workload_WhiteList": text,
+			"SidecarSet_PatchPodMetadata_WhiteList": text}, false},
+		"no keys": {nil, false},
 	} {
 		l := &Listed{log: logr.Discard()}
 		l.read(&corev1.ConfigMap{Data: test.data})

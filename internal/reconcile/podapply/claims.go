@@ -21,7 +21,8 @@ func (a *Application) HandOver(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 // Control replaces the controller of a claim; its other owners stay.
-func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string) error {
+func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference,
+	what string) error {
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})

@@ -50,8 +50,8 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	}
 }
 
-// learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a pause the condition that
-// tells it would call for the next attempt at once, and claims without a pod would come and go.
+// learn remembers what became of what the plan tried. Each attempt to create has other names and so another message; without a
+// pause the condition that tells it would call for the next attempt at once, and claims without a pod would come and go.
 func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	attempted := func(retry *retries.Retry, succeeded bool, err error) {
 		switch {
@@ -94,8 +94,9 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 // pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
 const pullRetryAfter = 30 * time.Second
 
-// Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its kind counts. It
-// returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0 means not at all.
+// Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its
+// kind counts. It returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0
+// means not at all.
 func (m *Memory) Conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)

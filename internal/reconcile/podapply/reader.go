@@ -40,10 +40,12 @@ type Reader struct {
 	PullJobs func() bool
 }
 
-// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time and what failed before are left out.
+// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time and what failed before
+// are left out.
 func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1.LabelSelector) (podplan.Snapshot, error) {
 	snapshot, uid := podplan.Snapshot{}, owner.GetUID()
-	owned := []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: string(uid)}, client.UnsafeDisableDeepCopy}
+	owned := []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: string(uid)},
+		client.UnsafeDisableDeepCopy}
 	var err error
 	if snapshot.Pods, err = r.Pods.ControlledBy(owner.GetNamespace(), uid); err != nil {
 		return snapshot, err
@@ -77,7 +79,10 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 			snapshot.Revisions = append(snapshot.Revisions, &items[i])
 		}
 	}
-	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool { return ours(owner, selector, found) })
+	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
+		return ours(owner,
+			selector, found)
+	})
 	return snapshot, nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was nothing to write. If that fails, nothing
-// else may be tried.
+// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was nothing to write. If
+// that fails, nothing else may be tried.
 func (a *Application) Revisions(ctx context.Context, result *Result) (left *appsv1.ControllerRevision, ok bool) {
 	left, err := a.writeRevision(ctx)
 	if err != nil {
@@ -86,8 +86,8 @@ func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	return reconcile.ErrChanged
 }
 
-// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it, and caches of
-// revisions and of pods lag each by itself, above all when a manager takes over from another.
+// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods are recreated for it,
+// and caches of revisions and of pods lag each by itself, above all when a manager takes over from another.
 func (a *Application) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil

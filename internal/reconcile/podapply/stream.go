@@ -16,9 +16,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into service goes before what
-// makes new ones, and that before what takes others out. No request waits for the slowest of those before it. Once a creation failed no further one
-// begins: it would fail too (CS-047).
+// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into
+// service goes before what makes new ones, and that before what takes others out. No request waits for the slowest of those before
+// it. Once a creation failed no further one begins: it would fail too (CS-047).
 func (a *Application) Pods(ctx context.Context, end time.Time, result *Result) {
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {

@@ -165,7 +165,8 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*Template, error) {
 			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: there is no ControllerRevision %s", e.revision.name)
 		}
 		if of := revision.Labels[pub.SidecarSetName]; of != e.name {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q", revision.Name, of)
+			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q", revision.Name,
+				of)
 		}
 		if e.formers(revision) {
 			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name", revision.Name)
@@ -183,7 +184,8 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*Template, error) {
 		}
 		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s", version)
 	}
-	return e.restored.template(e, slices.MaxFunc(revisions, func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
+	return e.restored.template(e, slices.MaxFunc(revisions,
+		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
 }
 
 // formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to be collected (SS-188).
@@ -213,7 +215,8 @@ func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*Tem
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
-	t, err := NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage], revision.Name)
+	t, err := NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage],
+		revision.Name)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}

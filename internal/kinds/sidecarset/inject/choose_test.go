@@ -83,7 +83,8 @@ func TestIndexFollows(t *testing.T) {
 	}{
 		{"created", func() { w.index.Set(selecting("a", matching("app", "x"), nil)) }, "a", ""},
 		{"another", func() { w.index.Set(selecting("b", requiring("app", metav1.LabelSelectorOpIn, "x", "y"), nil)) }, "a b", "b"},
-		{"a selector without a value", func() { w.index.Set(selecting("c", requiring("app", metav1.LabelSelectorOpNotIn, "x"), nil)) }, "a b", "b c"},
+		{"a selector without a value", func() { w.index.Set(selecting("c", requiring("app", metav1.LabelSelectorOpNotIn, "x"), nil)) },
+			"a b", "b c"},
 		{"other labels", func() { w.index.Set(selecting("a", matching("app", "y"), nil)) }, "b", "a b c"},
 		{"paused", func() {
 			set := selecting("b", matching("app", "x"), nil)
@@ -98,7 +99,8 @@ func TestIndexFollows(t *testing.T) {
 	}
 	for _, step := range steps {
 		step.do()
-		if x, y := chosen(t, w, labelled("app", "x"), "d"), chosen(t, w, labelled("app", "y", "more", "z"), "d"); x != step.x || y != step.y {
+		if x, y := chosen(t, w, labelled("app", "x"), "d"), chosen(t, w, labelled("app", "y", "more", "z"), "d"); x != step.x ||
+			y != step.y {
 			t.Errorf("%s: %q, %q", step.name, x, y)
 		}
 	}
@@ -114,7 +116,8 @@ func TestShare(t *testing.T) {
 	}{
 		"absent": {nil, 0, false}, "an integer": {new(intstr.FromInt32(100)), 0, false}, "0 %": {new(intstr.FromString("0%")), 0, false},
 		"100 %": {new(intstr.FromString("100%")), 0.999999, true}, "50 %, below": {new(intstr.FromString("50%")), 0.499, true},
-		"50 %, above": {new(intstr.FromString("50%")), 0.5, false}, "1 %": {new(intstr.FromString("1%")), 0.0099, true}, "nonsense": {new(intstr.FromString("x")), 0, false},
+		"50 %, above": {new(intstr.FromString("50%")), 0.5, false}, "1 %": {new(intstr.FromString("1%")), 0.0099,
+			true}, "nonsense": {new(intstr.FromString("x")), 0, false},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +125,8 @@ func TestShare(t *testing.T) {
 			w.revisions = append(w.revisions, revisionOf(t, "a-1", old, 1))
 			set := old.DeepCopy()
 			set.Spec.UpdateStrategy.Partition = test.partition
-			set.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"), Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+			set.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"),
+				Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
 			w.index.Set(set)
 			if got := chosen(t, w, labelled("app", "x"), "d") == "aa-1"; got != test.named {
 				t.Errorf("the named revision: %t", got)
@@ -131,13 +135,14 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// SS-251, SS-170: a pod that its workload makes anew is a pod like any other: without a revision that is named for injection it gets the latest
-// sidecar, whatever the partition of the update, or a pause of it, keeps the running pods at.
+// SS-251, SS-170: a pod that its workload makes anew is a pod like any other: without a revision that is named for injection it
+// gets the latest sidecar, whatever the partition of the update, or a pause of it, keeps the running pods at.
 func TestPodsMadeAnewGetTheLatest(t *testing.T) {
 	old := admitted(t, selecting("a", matching("app", "x"), nil))
 	for _, partition := range []*intstr.IntOrString{nil, new(intstr.FromInt32(7)), new(intstr.FromString("100%"))} {
 		for _, paused := range []bool{false, true} {
-			for name, revision := range map[string]*appsv1beta1.SidecarSetInjectRevision{"none": nil, "an empty one": {}, "one by name": {RevisionName: new("a-1")}} {
+			for name, revision := range map[string]*appsv1beta1.SidecarSetInjectRevision{"none": nil, "an empty one": {},
+				"one by name": {RevisionName: new("a-1")}} {
 				for policy, named := range map[appsv1beta1.SidecarSetInjectRevisionPolicy]bool{appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy: true,
 					appsv1beta1.PartialSidecarSetInjectRevisionPolicy: paused || partition != nil && partition.String() == "100%"} {
 					w := &world{random: 0.5}
@@ -203,7 +208,8 @@ func TestShareOfInitContainers(t *testing.T) {
 	now := set.DeepCopy()
 	now.Spec.InitContainers[0].Image = "s:2"
 	now.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%"))
-	now.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"), Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+	now.Spec.InjectionStrategy.Revision = &appsv1beta1.SidecarSetInjectRevision{RevisionName: new("a-1"),
+		Policy: appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
 	w := &world{random: 0.1, revisions: []*appsv1.ControllerRevision{revisionOf(t, "a-1", old, 1)}}
 	w.index.Set(admitted(t, now))
 	once, _, err := w.inject(t, []byte(`{"metadata":{"name":"p","labels":{"app":"x"}},"spec":{"containers":[{"name":"app","image":"app"}]}}`))
@@ -219,12 +225,14 @@ func TestShareOfInitContainers(t *testing.T) {
 
 // SS-172: what cannot be read is not taken for what is not there.
 func TestRevisionsCannotBeRead(t *testing.T) {
-	for field, named := range map[string]*appsv1beta1.SidecarSetInjectRevision{"revisionName": {RevisionName: new("a-1")}, "customVersion": {CustomVersion: new("v")}} {
+	for field, named := range map[string]*appsv1beta1.SidecarSetInjectRevision{"revisionName": {RevisionName: new("a-1")},
+		"customVersion": {CustomVersion: new("v")}} {
 		w := &world{err: errors.New("no answer")}
 		set := selecting("a", matching("app", "x"), nil)
 		set.Spec.CustomVersion, set.Spec.InjectionStrategy.Revision = "v", named
 		w.index.Set(set)
-		if got := chosen(t, w, labelled("app", "x"), "d"); !strings.HasPrefix(got, "SidecarSet a: spec.injectionStrategy.revision."+field) || !strings.HasSuffix(got, "no answer") {
+		if got := chosen(t, w, labelled("app", "x"), "d"); !strings.HasPrefix(got,
+			"SidecarSet a: spec.injectionStrategy.revision."+field) || !strings.HasSuffix(got, "no answer") {
 			t.Error(got)
 		}
 	}
@@ -305,7 +313,8 @@ func TestChooseLooksAtFew(t *testing.T) {
 	if at := len(w.index.byLabel[label{"app", "app-7"}]) + len(w.index.rest); at != 1 {
 		t.Errorf("%d SidecarSets are looked at", at)
 	}
-	if names := len(w.index.all()); names != 200 || !slices.IsSortedFunc(w.index.all(), func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
+	if names := len(w.index.all()); names != 200 || !slices.IsSortedFunc(w.index.all(),
+		func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
 		t.Errorf("%d", names)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sidecarIn injects a SidecarSet whose one sidecar, named side, has these members, beside another one named other with its own, into a pod of this spec,
-// and returns what side has become.
+// sidecarIn injects a SidecarSet whose one sidecar, named side, has these members, beside another one named other with its own,
+// into a pod of this spec, and returns what side has become.
 func sidecarIn(t *testing.T, side, other, metadata, spec string) corev1.Container {
 	t.Helper()
 	w := read(t, `kind: SidecarSet
@@ -58,17 +58,23 @@ func TestTransferredVariables(t *testing.T) {
 		containers: [{name: first, image: i, env: [{name: C, value: c1}, {name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]},
 		{name: second, image: i, env: [{name: A, value: a2}]}]}`
 	for name, test := range map[string]struct{ transfer, want string }{
-		"one":                        {`[{sourceContainerName: first, envName: A}]`, `[{name: A, value: a1}]`},
-		"with where it comes from":   {`[{sourceContainerName: first, envName: B}]`, `[{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`},
-		"both fields, by name, once": {`[{sourceContainerName: first, envName: B, envNames: [C, B, A, C]}]`, `[{name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: C, value: c1}]`},
-		"by name within each entry":  {`[{sourceContainerName: first, envName: C}, {sourceContainerName: first, envNames: [B, A]}]`, `[{name: C, value: c1}, {name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`},
-		"from an init container":     {`[{sourceContainerName: boot, envName: BOOT}, {sourceContainerName: native, envName: NATIVE}]`, `[]`},
+		"one": {`[{sourceContainerName: first, envName: A}]`, `[{name: A, value: a1}]`},
+		"with where it comes from": {`[{sourceContainerName: first, envName: B}]`,
+			`[{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`},
+		"both fields, by name, once": {`[{sourceContainerName: first, envName: B, envNames: [C, B, A, C]}]`,
+			`[{name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: C, value: c1}]`},
+		"by name within each entry": {`[{sourceContainerName: first, envName: C}, {sourceContainerName: first, envNames: [B, A]}]`,
+			`[{name: C, value: c1}, {name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`},
+		"from an init container": {`[{sourceContainerName: boot, envName: BOOT}, {sourceContainerName: native, envName: NATIVE}]`,
+			`[]`},
 		"from another sidecar":       {`[{sourceContainerName: other, envName: OTHER}]`, `[]`},
 		"by a label, which wins":     {`[{sourceContainerName: first, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.labels['main']"}}, envName: A}]`, `[{name: A, value: a2}]`},
 		"by an annotation":           {`[{sourceContainerName: second, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.annotations['main/one']"}}, envName: A}]`, `[{name: A, value: a1}]`},
 		"by a label that is missing": {`[{sourceContainerName: first, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.labels['none']"}}, envName: A}]`, `[]`},
-		"by a label in annotations":  {`[{sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.annotations['main']"}}, envName: A}]`, `[]`},
-		"from an unknown container":  {`[{sourceContainerName: third, envName: A}, {sourceContainerName: second, envName: A}]`, `[{name: A, value: a2}]`},
+		"by a label in annotations": {`[{sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.annotations['main']"}}, envName: A}]`,
+			`[]`},
+		"from an unknown container": {`[{sourceContainerName: third, envName: A}, {sourceContainerName: second, envName: A}]`,
+			`[{name: A, value: a2}]`},
 		"a variable that is missing": {`[{sourceContainerName: second, envNames: [B, A, C]}]`, `[{name: A, value: a2}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,44 +99,58 @@ func TestSharedVolumesAndDevices(t *testing.T) {
 	const mounts, devices = `shareVolumePolicy: {type: enabled}`, `shareVolumeDevicePolicy: {type: enabled}`
 	const all = `{name: v, mountPath: /z, subPath: s}, {name: v, mountPath: /two}, ` + token + `, {name: v, mountPath: /a}`
 	for name, test := range map[string]struct{ side, mounts, devices string }{
-		"neither":                     {`command: [x]`, `[]`, `[]`},
-		"disabled":                    {`shareVolumePolicy: {type: disabled}, shareVolumeDevicePolicy: {type: disabled}`, `[]`, `[]`},
-		"mounts":                      {mounts, `[` + all + `]`, `[]`},
-		"devices":                     {devices, `[]`, `[{name: b, devicePath: /dev/z}, {name: b, devicePath: /a}, {name: b, devicePath: /dev/a}]`},
-		"both: mounts come first":     {mounts + `, ` + devices, `[` + all + `]`, `[{name: b, devicePath: /dev/z}, {name: b, devicePath: /dev/a}]`},
-		"beside mounts of its own":    {mounts + `, volumeMounts: [{name: own, mountPath: /two}, {name: own, mountPath: /mine}]`, `[{name: own, mountPath: /two}, {name: own, mountPath: /mine}, {name: v, mountPath: /z, subPath: s}, ` + token + `, {name: v, mountPath: /a}]`, `[]`},
-		"mounts beside own devices":   {mounts + `, volumeDevices: [{name: own, devicePath: /two}]`, `[{name: v, mountPath: /z, subPath: s}, ` + token + `, {name: v, mountPath: /a}]`, `[{name: own, devicePath: /two}]`},
-		"devices beside own of both":  {devices + `, volumeMounts: [{name: own, mountPath: /dev/a}], volumeDevices: [{name: own, devicePath: /dev/z}]`, `[{name: own, mountPath: /dev/a}]`, `[{name: own, devicePath: /dev/z}, {name: b, devicePath: /a}]`},
-		"a path that begins like one": {devices + `, volumeDevices: [{name: own, devicePath: /dev}]`, `[]`, `[{name: own, devicePath: /dev}, {name: b, devicePath: /dev/z}, {name: b, devicePath: /a}, {name: b, devicePath: /dev/a}]`},
+		"neither":  {`command: [x]`, `[]`, `[]`},
+		"disabled": {`shareVolumePolicy: {type: disabled}, shareVolumeDevicePolicy: {type: disabled}`, `[]`, `[]`},
+		"mounts":   {mounts, `[` + all + `]`, `[]`},
+		"devices": {devices, `[]`,
+			`[{name: b, devicePath: /dev/z}, {name: b, devicePath: /a}, {name: b, devicePath: /dev/a}]`},
+		"both: mounts come first": {mounts + `, ` + devices, `[` + all + `]`,
+			`[{name: b, devicePath: /dev/z}, {name: b, devicePath: /dev/a}]`},
+		"beside mounts of its own": {mounts + `, volumeMounts: [{name: own, mountPath: /two}, {name: own, mountPath: /mine}]`,
+			`[{name: own, mountPath: /two}, {name: own, mountPath: /mine}, {name: v, mountPath: /z, subPath: s}, ` + token +
+				`, {name: v, mountPath: /a}]`, `[]`},
+		"mounts beside own devices": {mounts + `, volumeDevices: [{name: own, devicePath: /two}]`,
+			`[{name: v, mountPath: /z, subPath: s}, ` + token + `, {name: v, mountPath: /a}]`, `[{name: own, devicePath: /two}]`},
+		"devices beside own of both": {devices + `, volumeMounts: [{name: own, mountPath: /dev/a}], volumeDevices: [{name: own, devicePath: /dev/z}]`, `[{name: own, mountPath: /dev/a}]`, `[{name: own, devicePath: /dev/z}, {name: b, devicePath: /a}]`},
+		"a path that begins like one": {devices + `, volumeDevices: [{name: own, devicePath: /dev}]`, `[]`,
+			`[{name: own, devicePath: /dev}, {name: b, devicePath: /dev/z}, {name: b, devicePath: /a}, {name: b, devicePath: /dev/a}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := sidecarIn(t, test.side, `volumeMounts: [{name: theirs, mountPath: /other}]`, appPod, pod)
-			if diff := cmp.Diff(parsed[[]corev1.VolumeMount](t, test.mounts), append([]corev1.VolumeMount{}, got.VolumeMounts...)); diff != "" {
+			if diff := cmp.Diff(parsed[[]corev1.VolumeMount](t, test.mounts), append([]corev1.VolumeMount{},
+				got.VolumeMounts...)); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(parsed[[]corev1.VolumeDevice](t, test.devices), append([]corev1.VolumeDevice{}, got.VolumeDevices...)); diff != "" {
+			if diff := cmp.Diff(parsed[[]corev1.VolumeDevice](t, test.devices), append([]corev1.VolumeDevice{},
+				got.VolumeDevices...)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// SS-132, SS-133, SS-135, SS-136: limits and requests apart, summed or the largest, of cpu and of memory; what the sidecar had goes, and nothing is bent
-// to fit.
+// SS-132, SS-133, SS-135, SS-136: limits and requests apart, summed or the largest, of cpu and of memory; what the sidecar had
+// goes, and nothing is bent to fit.
 func TestResourcesOfTargets(t *testing.T) {
 	const sized = `{containers: [{name: a, image: i, resources: {limits: {cpu: "2", memory: 2Gi}, requests: {cpu: 500m, memory: 1Gi}}},
 		{name: b, image: i, resources: {limits: {cpu: "1", memory: 3Gi}, requests: {cpu: 700m}}}]}`
 	const halfLimited = `{containers: [{name: a, image: i, resources: {limits: {cpu: "2"}, requests: {memory: 1Gi}}}, {name: b, image: i, resources: {limits: {cpu: "1", memory: 3Gi}}}]}`
 	const same = `limits: {cpu: cpu, memory: memory}, requests: {cpu: cpu, memory: memory}`
 	for name, test := range map[string]struct{ mode, expressions, pod, want string }{
-		"summed":                               {"sum", same, sized, `{limits: {cpu: "3", memory: 5Gi}, requests: {cpu: 1200m, memory: 1Gi}}`},
-		"the largest":                          {"max", same, sized, `{limits: {cpu: "2", memory: 3Gi}, requests: {cpu: 700m, memory: 1Gi}}`},
-		"a limit that one lacks is none":       {"sum", same, halfLimited, `{limits: {cpu: "3"}, requests: {cpu: "0", memory: 1Gi}}`},
-		"nor is it the largest":                {"max", same, halfLimited, `{limits: {cpu: "2"}, requests: {cpu: "0", memory: 1Gi}}`},
-		"a request of nothing is 0":            {"sum", `requests: {cpu: "cpu*2", memory: "memory*0"}`, halfLimited, `{requests: {cpu: "0", memory: "0"}}`},
-		"a constant request":                   {"max", `requests: {cpu: "0", memory: 10Mi}`, halfLimited, `{requests: {cpu: "0", memory: 10Mi}}`},
-		"limits are of limits":                 {"sum", `limits: {cpu: "cpu/3"}, requests: {memory: "memory/2"}`, sized, `{limits: {cpu: "1"}, requests: {memory: 512Mi}}`},
-		"a limit below the request stays so":   {"sum", `limits: {cpu: "cpu*1%"}, requests: {cpu: "cpu"}`, sized, `{limits: {cpu: 30m}, requests: {cpu: 1200m}}`},
+		"summed": {"sum", same, sized,
+			`{limits: {cpu: "3", memory: 5Gi}, requests: {cpu: 1200m, memory: 1Gi}}`},
+		"the largest": {"max", same, sized,
+			`{limits: {cpu: "2", memory: 3Gi}, requests: {cpu: 700m, memory: 1Gi}}`},
+		"a limit that one lacks is none": {"sum", same, halfLimited, `{limits: {cpu: "3"}, requests: {cpu: "0", memory: 1Gi}}`},
+		"nor is it the largest":          {"max", same, halfLimited, `{limits: {cpu: "2"}, requests: {cpu: "0", memory: 1Gi}}`},
+		"a request of nothing is 0": {"sum", `requests: {cpu: "cpu*2", memory: "memory*0"}`, halfLimited,
+			`{requests: {cpu: "0", memory: "0"}}`},
+		"a constant request": {"max", `requests: {cpu: "0", memory: 10Mi}`, halfLimited,
+			`{requests: {cpu: "0", memory: 10Mi}}`},
+		"limits are of limits": {"sum", `limits: {cpu: "cpu/3"}, requests: {memory: "memory/2"}`, sized,
+			`{limits: {cpu: "1"}, requests: {memory: 512Mi}}`},
+		"a limit below the request stays so": {"sum", `limits: {cpu: "cpu*1%"}, requests: {cpu: "cpu"}`, sized,
+			`{limits: {cpu: 30m}, requests: {cpu: 1200m}}`},
 		"nothing is asked for, what was, goes": {"sum", `limits: {memory: memory}`, halfLimited, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,8 @@ func revisionOf(t testing.TB, name string, set *appsv1beta1.SidecarSet, number i
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u-" + name), ResourceVersion: fmt.Sprint(number), Annotations: set.Annotations,
+	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u-" + name),
+		ResourceVersion: fmt.Sprint(number), Annotations: set.Annotations,
 		Labels: map[string]string{pub.SidecarSetName: set.Name, pub.SidecarSetCustomVersion: set.Spec.CustomVersion}}, Revision: number}
 	r.Data.Raw = content
 	return r

@@ -12,8 +12,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestAPodWithManyVariablesAndMounts: the effort for a pod does not grow with the product of its variables and of their uses: who may create pods could
-// keep the webhook from answering for all others (SS-117, SS-107).
+// TestAPodWithManyVariablesAndMounts: the effort for a pod does not grow with the product of its variables and of their uses: who
+// may create pods could keep the webhook from answering for all others (SS-117, SS-107).
 func TestAPodWithManyVariablesAndMounts(t *testing.T) {
 	sidecar := appsv1beta1.SidecarContainer{}
 	sidecar.Name, sidecar.Image = "proxy", "proxy:1"
@@ -26,7 +26,8 @@ func TestAPodWithManyVariablesAndMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const count = 30_000 // some times what the API server takes, so that the difference is clear
-	app, before := corev1.Container{Name: "app"}, corev1.Container{Name: "proxy", Env: []corev1.EnvVar{{Name: "IS_INJECTED", Value: "true"}}}
+	app, before := corev1.Container{Name: "app"}, corev1.Container{Name: "proxy", Env: []corev1.EnvVar{{Name: "IS_INJECTED",
+		Value: "true"}}}
 	var uses strings.Builder
 	for i := range count {
 		name := fmt.Sprintf("V%d", i)

@@ -137,8 +137,9 @@ func (x *Index) all() []*entry {
 }
 
 func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
-	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation, paused: set.Spec.InjectionStrategy.Paused, customVersion: set.Spec.CustomVersion,
-		podSelector: set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
+	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation, paused: set.Spec.InjectionStrategy.Paused,
+		customVersion: set.Spec.CustomVersion,
+		podSelector:   set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
 	if set.Annotations[pub.SidecarSetCanary] == "true" { // SS-070
 		e.base = set.Annotations[pub.SidecarSetBase]
 	}

@@ -256,7 +256,8 @@ func (in *injection) record(now time.Time) error {
 	var names []string
 	hot := false
 	for _, t := range in.templates {
-		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC()), Hash: t.Hash, SidecarSetName: t.Name, SidecarList: t.names, ControllerRevision: t.Revision}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC()), Hash: t.Hash, SidecarSetName: t.Name,
+			SidecarList: t.names, ControllerRevision: t.Revision}
 		records[t.Name] = record
 		record.Hash, record.ControllerRevision = t.HashWithoutImage, ""
 		imageless[t.Name] = record
@@ -312,7 +313,8 @@ func (in *injection) placed(list string, present []corev1.Container, containers 
 			taken[at] = true
 			changes = append(changes, operations.NewOperation("replace", fmt.Sprintf("/spec/%s/%d", list, at), c.document))
 			if !IsInjected(&present[at]) {
-				in.warnings = append(in.warnings, fmt.Sprintf("spec.%s[%d]: container %s of the pod is replaced by that of SidecarSet %s", list, at, c.name, c.sidecarSet))
+				in.warnings = append(in.warnings, fmt.Sprintf("spec.%s[%d]: container %s of the pod is replaced by that of SidecarSet %s",
+					list, at, c.name, c.sidecarSet))
 			}
 		case c.before:
 			before = append(before, c.document)

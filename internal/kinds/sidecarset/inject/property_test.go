@@ -21,7 +21,8 @@ func drawnContainer(r *rapid.T, name string) map[string]any {
 		env = append(env, map[string]any{"name": v, "value": rapid.SampledFrom([]string{"true", "false", name}).Draw(r, "value")})
 	}
 	for _, path := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"/a", "/b", "/c"}), rapid.ID).Draw(r, "mounts") {
-		mounts = append(mounts, map[string]any{"name": rapid.SampledFrom([]string{"v", "w"}).Draw(r, "volume"), "mountPath": path, "subPathExpr": "$(A)/$(B)"})
+		mounts = append(mounts, map[string]any{"name": rapid.SampledFrom([]string{"v", "w"}).Draw(r, "volume"), "mountPath": path,
+			"subPathExpr": "$(A)/$(B)"})
 	}
 	if env != nil {
 		c["env"] = env
@@ -42,24 +43,27 @@ func drawnSidecars(r *rapid.T, names []string) []any {
 		delete(c, "resources")
 		c["podInjectPolicy"] = rapid.SampledFrom([]string{"BeforeAppContainer", "AfterAppContainer"}).Draw(r, "place")
 		c["shareVolumePolicy"] = map[string]any{"type": rapid.SampledFrom([]string{"enabled", "disabled"}).Draw(r, "share")}
-		c["transferEnv"] = []any{map[string]any{"sourceContainerName": rapid.SampledFrom([]string{"app", "s1", "s2"}).Draw(r, "source"), "envNames": []any{"A", "B"}}}
+		c["transferEnv"] = []any{map[string]any{"sourceContainerName": rapid.SampledFrom([]string{"app", "s1", "s2"}).Draw(r, "source"),
+			"envNames": []any{"A", "B"}}}
 		if rapid.Bool().Draw(r, "hot") {
 			c["upgradeStrategy"] = map[string]any{"upgradeType": "HotUpgrade", "hotUpgradeEmptyImage": "idle"}
 		}
 		if rapid.Bool().Draw(r, "policy") {
-			c["resourcesPolicy"] = map[string]any{"targetContainersMode": "sum", "targetContainersNameRegex": ".*", "resourcesExpr": map[string]any{"limits": map[string]any{"cpu": "cpu/2"}}}
+			c["resourcesPolicy"] = map[string]any{"targetContainersMode": "sum", "targetContainersNameRegex": ".*",
+				"resourcesExpr": map[string]any{"limits": map[string]any{"cpu": "cpu/2"}}}
 		}
 		all = append(all, c)
 	}
 	return all
 }
 
-// SS-105, SS-107, SS-D07, SS-D24: whatever the pod and the SidecarSets are, the patch can be applied, a second pass changes nothing, the pod's
-// own containers stay as they are to the last unknown field, and each injected one is marked once.
+// SS-105, SS-107, SS-D07, SS-D24: whatever the pod and the SidecarSets are, the patch can be applied, a second pass changes
+// nothing, the pod's own containers stay as they are to the last unknown field, and each injected one is marked once.
 func TestInjectProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var own []any
-		for _, name := range append(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"x", "s1", "s2-1", "s2-2"}), rapid.ID).Draw(r, "containers"), "app") {
+		for _, name := range append(rapid.SliceOfDistinct(rapid.SampledFrom([]string{"x", "s1", "s2-1", "s2-2"}), rapid.ID).Draw(r,
+			"containers"), "app") {
 			own = append(own, drawnContainer(r, name))
 		}
 		spec := map[string]any{"containers": own, "unknown": 1}
@@ -69,7 +73,8 @@ func TestInjectProperty(t *testing.T) {
 		if rapid.Bool().Draw(r, "with volumes") {
 			spec["volumes"] = []any{map[string]any{"name": "v", "emptyDir": map[string]any{}, "unknown": 1}}
 		}
-		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "labels": map[string]any{"app": "x"}}, "spec": spec})
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "labels": map[string]any{"app": "x"}},
+			"spec": spec})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +82,10 @@ func TestInjectProperty(t *testing.T) {
 		names := map[string]bool{}
 		for i, sidecars := range [][]string{{"s1", "s2"}, {"t1"}} {
 			set := selecting(fmt.Sprint("set-", i), matching("app", "x"), nil)
-			text, err := json.Marshal(map[string]any{"containers": drawnSidecars(r, sidecars), "initContainers": drawnSidecars(r, []string{fmt.Sprint("i", i)}),
-				"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}}, map[string]any{"name": "w", "emptyDir": map[string]any{}}}})
+			text, err := json.Marshal(map[string]any{"containers": drawnSidecars(r, sidecars), "initContainers": drawnSidecars(r,
+				[]string{fmt.Sprint("i", i)}),
+				"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}}, map[string]any{"name": "w",
+					"emptyDir": map[string]any{}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,7 +57,8 @@ func set(list *corev1.ResourceList, name corev1.ResourceName, value resource.Qua
 }
 
 // aggregate is the sum or the maximum over the containers; all tells whether every one has a value (SS-132).
-func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.ResourceName, of func(*corev1.Container) corev1.ResourceList) (total resource.Quantity, all bool) {
+func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.ResourceName,
+	of func(*corev1.Container) corev1.ResourceList) (total resource.Quantity, all bool) {
 	all = true
 	for _, c := range containers {
 		value, ok := of(c)[name]

@@ -34,7 +34,8 @@ func asked(t testing.TB, expression, namespace string, podLabels map[string]stri
 	if len(podLabels) > 0 { // an empty map is not sent
 		metadata["labels"] = podLabels
 	}
-	value, _, err := program.Eval(map[string]any{"object": map[string]any{"metadata": metadata}, "request": map[string]any{"namespace": namespace}})
+	value, _, err := program.Eval(map[string]any{"object": map[string]any{"metadata": metadata},
+		"request": map[string]any{"namespace": namespace}})
 	if err != nil {
 		t.Fatalf("%s: %v", expression, err)
 	}
@@ -75,13 +76,17 @@ func TestScope(t *testing.T) {
 	}{
 		"none":            {nil, "false"},
 		"paused (SS-091)": {[]*appsv1beta1.SidecarSet{paused}, "false"},
-		"nothing selected (SS-080)": {[]*appsv1beta1.SidecarSet{selecting("a", nil, nil), selecting("b", &metav1.LabelSelector{}, nil), selecting("c", requiring("a", "Like", "b"), nil),
+		"nothing selected (SS-080)": {[]*appsv1beta1.SidecarSet{selecting("a", nil, nil), selecting("b", &metav1.LabelSelector{}, nil),
+			selecting("c", requiring("a", "Like", "b"), nil),
 			selecting("d", matching("a", "1"), requiring("a", "Like", "b"))}, "false"},
-		"values of one label are one list": {[]*appsv1beta1.SidecarSet{selecting("a", matching("app", "x"), nil), selecting("b", requiring("app", metav1.LabelSelectorOpIn, "z", "y", "x"), nil)},
+		"values of one label are one list": {[]*appsv1beta1.SidecarSet{selecting("a", matching("app", "x"), nil), selecting("b",
+			requiring("app", metav1.LabelSelectorOpIn, "z", "y", "x"), nil)},
 			`has(object.metadata.labels) && (('app' in object.metadata.labels && object.metadata.labels['app'] in ['x', 'y', 'z']))`},
-		"a namespace by name (SS-081)": {[]*appsv1beta1.SidecarSet{selecting("a", matching("app", "x"), matching("kubernetes.io/metadata.name", "shop", "team", "a"))},
+		"a namespace by name (SS-081)": {[]*appsv1beta1.SidecarSet{selecting("a", matching("app", "x"),
+			matching("kubernetes.io/metadata.name", "shop", "team", "a"))},
 			`has(object.metadata.labels) && ((request.namespace in ['shop'] && 'app' in object.metadata.labels && object.metadata.labels['app'] in ['x']))`},
-		"all but a namespace": {[]*appsv1beta1.SidecarSet{selecting("a", requiring("a/b", metav1.LabelSelectorOpExists), requiring("kubernetes.io/metadata.name", metav1.LabelSelectorOpNotIn, "x"))},
+		"all but a namespace": {[]*appsv1beta1.SidecarSet{selecting("a", requiring("a/b", metav1.LabelSelectorOpExists),
+			requiring("kubernetes.io/metadata.name", metav1.LabelSelectorOpNotIn, "x"))},
 			`has(object.metadata.labels) && ((!(request.namespace in ['x']) && 'a/b' in object.metadata.labels))`},
 		"pods without labels": {[]*appsv1beta1.SidecarSet{selecting("a", requiring("off", metav1.LabelSelectorOpDoesNotExist), nil)},
 			`((!has(object.metadata.labels) || !('off' in object.metadata.labels)))`},
@@ -162,7 +167,8 @@ func TestScopeProperty(t *testing.T) {
 			s := &metav1.LabelSelector{}
 			for range rapid.IntRange(1, 3).Draw(r, "requirements") {
 				one := metav1.LabelSelectorRequirement{Key: word.Draw(r, "key"),
-					Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist"}).Draw(r, "operator")}
+					Operator: rapid.SampledFrom([]metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist"}).Draw(r,
+						"operator")}
 				if strings.HasSuffix(string(one.Operator), "In") {
 					one.Values = rapid.SliceOfN(rapid.SampledFrom([]string{"1", "2", "3", ""}), 1, 3).Draw(r, "values")
 				}

@@ -54,7 +54,8 @@ type volume struct {
 }
 
 // sidecarOnly are the fields that only containers of SidecarSets have.
-var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
+var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv",
+	"resourcesPolicy"}
 
 // NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names the field.
 func NewTemplate(name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string) (*Template, error) {

@@ -51,7 +51,8 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
 	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that does not lead.
-	revisions, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	revisions, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
+		Mapper: mgr.GetRESTMapper(),
 		ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
 			Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
 	if err != nil {
@@ -60,10 +61,12 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 	index := &Index{}
 	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions, live: mgr.GetAPIReader(),
 		together: matchconditions.Together[string]{Limit: readingTime},
-		Chooser:  NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
+		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions,
+			mgr.GetAPIReader()}, nil)}, nil
 }
 
-// Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the manager runs.
+// Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the
+// manager runs.
 func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.Add(w.revisions); err != nil {
 		return fmt.Errorf("adding the cache of revisions: %w", err)
@@ -91,8 +94,8 @@ func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
 // readingTime is how long a pod may wait for SidecarSets to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached the cache of this replica. Pods that
-// come together share a reading.
+// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached the cache of this
+// replica. Pods that come together share a reading.
 func (w *Watch) Learn(ctx context.Context, _ string) error {
 	return w.together.Do(ctx, "", func(ctx context.Context) error {
 		var list appsv1beta1.SidecarSetList
@@ -156,7 +159,8 @@ func (s *storedRevisions) Get(ctx context.Context, name string) (*appsv1.Control
 func (s *storedRevisions) OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error) {
 	for i, from := range []client.Reader{s.cached, s.live} {
 		var list appsv1.ControllerRevisionList
-		err := from.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{pub.SidecarSetName: sidecarSet, pub.SidecarSetCustomVersion: version})
+		err := from.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{pub.SidecarSetName: sidecarSet,
+			pub.SidecarSetCustomVersion: version})
 		if err != nil && i > 0 {
 			return nil, err
 		}

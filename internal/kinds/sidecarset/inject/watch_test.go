@@ -150,7 +150,8 @@ func TestWatchFollowsEvents(t *testing.T) {
 		{"created", func() { w.sets.OnAdd(set, true) }, true, 1, 0},
 		{"changed", func() { w.sets.OnUpdate(set, changed) }, true, 0, 1},
 		{"counted", func() { w.sets.OnUpdate(changed, counted) }, false, 0, 1},
-		{"something else", func() { w.sets.OnAdd(labelled(), false); w.sets.OnUpdate(set, labelled()); w.sets.OnDelete(labelled()) }, false, 0, 1},
+		{"something else", func() { w.sets.OnAdd(labelled(), false); w.sets.OnUpdate(set, labelled()); w.sets.OnDelete(labelled()) }, false,
+			0, 1},
 		{"deleted, seen late", func() { w.sets.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a", Obj: counted}) }, true, 0, 0},
 	} {
 		step.do()
@@ -163,7 +164,8 @@ func TestWatchFollowsEvents(t *testing.T) {
 	var _ toolscache.ResourceEventHandler = w.sets
 }
 
-// A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older than what the cache has is not.
+// A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older than what the cache
+// has is not.
 func TestLearn(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
@@ -172,7 +174,8 @@ func TestLearn(t *testing.T) {
 	index := &Index{}
 	stored := selecting("a", matching("app", "x"), nil)
 	stored.UID = "u"
-	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), sets: follow(index), live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
+	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), sets: follow(index),
+		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
 	w.sets.Synced = func() bool { return true }
 	chosen := func(app string) int {
 		templates, err := w.Choose(t.Context(), labelled("app", app), "d")
