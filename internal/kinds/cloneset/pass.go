@@ -3,7 +3,6 @@ package cloneset
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,7 +134,7 @@ func (m *memory) announce(a *application) {
 	m.Once(a.Application, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
-		orphans = "pods that match the selector and belong to nobody are not adopted: " + strings.Join(plan.Orphans, ", ") // CS-355
+		orphans = "pods that match the selector and belong to nobody are not adopted: " + listed(plan.Orphans) // CS-355
 	}
 	m.Once(a.Application, corev1.EventTypeWarning, "OrphanPods", orphans)
 	m.Once(a.Application, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)
