@@ -8,13 +8,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${MINUTES:-90}
-engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting"
-read -ra packages <<<"${PACKAGES:-$engine node/restart node/metadata node/imagepull node/stop operation/containerrecreate operation/imagepull pods/launchpriority pods/sidecarset pods/workloadspread workload/cloneset}"
+engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting engine/retries engine/podplan"
+read -ra packages <<<"${PACKAGES:-$engine node/restart node/metadata node/imagepull node/stop kinds/containerrecreate kinds/imagepull kinds/launchpriority kinds/sidecarset kinds/workloadspread kinds/cloneset}"
 out=${OUT:-$(mktemp -d)}
 mkdir -p bin "$out"
 go build -o bin/mutate ./hack/mutate
 export SIM=1
-mutate() { bin/mutate -skip '^TestSimulated' -workers "${WORKERS:-2}" "$@"; }
+# What plans have in common is tested by the kinds that plan with it.
+declare -A tested=([engine/podplan]=./internal/kinds/cloneset)
+mutate() { bin/mutate -skip '^TestSimulated' -workers "${WORKERS:-2}" -tests "${tested[$package]:-}" "$@"; }
 end=$((SECONDS + minutes * 60))
 for package in "${packages[@]}"; do
   if [ -n "${FILES:-}" ]; then

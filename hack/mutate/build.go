@@ -48,8 +48,8 @@ func load(pattern string) (*loaded, error) {
 	return &last, nil
 }
 
-// build compiles the tests of the package with all mutants in it.
-func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, error) {
+// build compiles the tests of a package with all mutants of this one, which may be another that it imports.
+func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (string, []mutant, error) {
 	fset := token.NewFileSet()
 	parsed := make([]*ast.File, 0, len(l.GoFiles))
 	for _, name := range l.GoFiles {
@@ -97,13 +97,13 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp) (string, []mutant, err
 		return "", nil, err
 	}
 	binary := filepath.Join(dir, "tests")
-	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, l.ImportPath}
+	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, tested.ImportPath}
 	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", l.ImportPath, err, out)
+		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", tested.ImportPath, err, out)
 	}
 	if _, err := os.Stat(binary); err != nil {
-		return "", nil, fmt.Errorf("%s has no tests", l.ImportPath)
+		return "", nil, fmt.Errorf("%s has no tests", tested.ImportPath)
 	}
 	return binary, all, nil
 }

@@ -18,17 +18,18 @@ import (
 
 func main() {
 	skip := flag.String("skip", "", "tests that are left out, a regular expression")
+	tests := flag.String("tests", "", "the package whose tests try the mutants; the changed one without it")
 	files := flag.String("files", "", "files to change, a regular expression; all without it")
 	limit := flag.Duration("for", time.Hour, "how long mutants are tried; those that it does not suffice for are told as not tried")
 	workers := flag.Int("workers", 2, "how many are tried at once")
 	flag.Parse()
-	if err := mutate(flag.Arg(0), *skip, *files, *limit, *workers); err != nil {
+	if err := mutate(flag.Arg(0), *tests, *skip, *files, *limit, *workers); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func mutate(pattern, skip, files string, limit time.Duration, workers int) error {
+func mutate(pattern, tests, skip, files string, limit time.Duration, workers int) error {
 	skipped, err := regexp.Compile(skip)
 	if err != nil {
 		return fmt.Errorf("-skip: %w", err)
@@ -46,11 +47,17 @@ func mutate(pattern, skip, files string, limit time.Duration, workers int) error
 	if err != nil {
 		return err
 	}
-	binary, mutants, err := source.build(dir, wanted)
+	tested := source
+	if tests != "" {
+		if tested, err = load(tests); err != nil {
+			return err
+		}
+	}
+	binary, mutants, err := source.build(dir, wanted, tested)
 	if err != nil {
 		return err
 	}
-	suite := suite{binary: binary, source: source.Dir, scratch: dir}
+	suite := suite{binary: binary, source: tested.Dir, scratch: dir}
 	if err := suite.learn(skipped, skip == ""); err != nil {
 		return err
 	}

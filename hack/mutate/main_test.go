@@ -78,7 +78,7 @@ func TestOutcomes(t *testing.T) {
 		t.Fatal(err)
 	}
 	scratch := t.TempDir()
-	binary, mutants, err := source.build(scratch, regexp.MustCompile(""))
+	binary, mutants, err := source.build(scratch, regexp.MustCompile(""), source)
 	if err != nil {
 		t.Fatal(err)
 	}
