@@ -85,11 +85,14 @@ func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) 
 }
 
 func (f *Flow) take(ctx context.Context, owner types.UID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	if f.running < int(f.limit) && len(f.waiting) == 0 {
 		f.start(owner)
 		f.mu.Unlock()
-		return ctx.Err()
+		return nil
 	}
 	f.full = true
 	p := &place{owner, make(chan struct{})}

@@ -120,6 +120,11 @@ func TestFlowEnds(t *testing.T) {
 		if errs[0] == nil || errs[1] != nil || !errors.Is(errs[flowFirst], context.Canceled) || !errors.Is(errs[99], context.Canceled) {
 			t.Error(errs)
 		}
+		for _, err := range f.Each(ctx, "a", 2, func(int) error { t.Error("begun after the end"); return nil }) {
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
 		if f.running != 0 || len(f.waiting) != 0 {
 			t.Errorf("left: %+v", f)
 		}
