@@ -18,7 +18,7 @@ import (
 // may be this process that has no time, and API servers group the writes of a moment into one of their disk, so that few in flight
 // make them slower. Beyond flowMost they only wait there instead of here.
 const (
-	flowLeast, flowFirst, flowMost = 8, 32, 128
+	flowLeast, flowFirst, flowMost = 8, 40, 128
 	// flowWindow is how many answers are looked at together.
 	flowWindow = 64
 	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and so much more.
@@ -89,7 +89,7 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 		return err
 	}
 	f.mu.Lock()
-	if f.running < int(f.limit) && len(f.waiting) == 0 {
+	if f.free(owner) { // those that wait are not: their owners have what they may have
 		f.start(owner)
 		f.mu.Unlock()
 		return nil
@@ -135,6 +135,12 @@ func (f *Flow) start(owner types.UID) {
 	f.busy[owner]++
 }
 
+// free tells whether there is a place for the owner. A quarter is for others: the requests of one may take long, such as those that a slow
+// webhook of its namespace is asked about.
+func (f *Flow) free(owner types.UID) bool {
+	return f.running < int(f.limit) && f.busy[owner] < max(int(f.limit*3/4), 1)
+}
+
 // give gives a place back. Those that wait longest come first among owners that have as many.
 func (f *Flow) give(owner types.UID) {
 	f.mu.Lock()
@@ -147,12 +153,15 @@ func (f *Flow) give(owner types.UID) {
 }
 
 func (f *Flow) fill() {
-	for f.running < int(f.limit) && len(f.waiting) > 0 {
-		next := 0
+	for {
+		next := -1
 		for i, p := range f.waiting {
-			if f.busy[p.owner] < f.busy[f.waiting[next].owner] {
+			if f.free(p.owner) && (next < 0 || f.busy[p.owner] < f.busy[f.waiting[next].owner]) {
 				next = i
 			}
+		}
+		if next < 0 {
+			return
 		}
 		p := f.waiting[next]
 		f.waiting = slices.Delete(f.waiting, next, next+1)
