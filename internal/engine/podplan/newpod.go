@@ -29,7 +29,8 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 	}
 	creation.Pod = pod
 	for i, template := range p.claimTemplatesOf(from) {
-		if has(p.ClaimName(template.Name, identity.Suffix)) {
+		if name := p.ClaimName(template.Name, identity.Suffix); has(name) {
+			creation.Reused = append(creation.Reused, name)
 			continue
 		}
 		claim, err := p.claimDocument(template, identity)

@@ -96,6 +96,8 @@ type Creation struct {
 	Name string
 	// Revision is the name of the revision to make it from.
 	Revision string
+	// Reused are the names of the claims that the pod takes over.
+	Reused []string
 	// Pod and Claims are the documents to send.
 	Pod    map[string]any
 	Claims []map[string]any

@@ -8,13 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // HandOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
-// take a right on the finalizers of pods, and be of no use.
+// take a right on the finalizers of pods, and be of no use. The pod must exist: another manager may have deleted it, and given the claim to its
+// successor, which would lose it to a controller that is gone.
 func (a *Application) HandOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
+	now := &corev1.Pod{}
+	switch err := a.Read(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now); {
+	case apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID:
+		return reconcile.ErrChanged
+	case err != nil:
+		return fmt.Errorf("reading pod %s, to hand claim %s to it: %w", pod.Name, claim.Name, err)
+	}
 	yes := true
 	return a.Control(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
 		fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name))
@@ -34,6 +43,19 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	case err != nil:
 		a.Warn("FailedUpdate", "failed %s: %v", what, err)
 		return fmt.Errorf("failed %s: %w", what, err)
+	}
+	return nil
+}
+
+// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken over from may have handed it to the
+// former pod of that name, with which it goes (CS-063, CS-335). Whose it is otherwise does not matter (CS-046).
+func (a *Application) stays(ctx context.Context, name string) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, claim); err != nil {
+		return reconcile.Gone(fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
+	}
+	if controller := metav1.GetControllerOfNoCopy(claim); controller != nil && controller.Kind == "Pod" || claim.DeletionTimestamp != nil {
+		return reconcile.ErrChanged // the next plan knows of it
 	}
 	return nil
 }

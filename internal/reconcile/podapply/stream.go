@@ -87,10 +87,19 @@ func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync
 }
 
 func (a *Application) createOne(ctx context.Context, creation podplan.Creation) error {
+	for _, name := range creation.Reused {
+		if err := a.stays(ctx, name); err != nil {
+			return err
+		}
+	}
 	for _, document := range creation.Claims {
 		claim := &corev1.PersistentVolumeClaim{}
 		switch err := a.Create(ctx, document, claim); {
-		case err == nil || apierrors.IsAlreadyExists(err): // kept, CS-046
+		case err == nil:
+		case apierrors.IsAlreadyExists(err): // kept, CS-046
+			if err := a.stays(ctx, claim.Name); err != nil {
+				return err
+			}
 		case reconcile.Ending(err):
 			return reconcile.ErrChanged
 		default:
