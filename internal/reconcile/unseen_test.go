@@ -11,8 +11,8 @@ import (
 // CS-073 (part): a pod is created and deleted again before the cache shows it at all. That the cache shows none is not its end: the
 // cache shows it alive next, and a plan that took it for one more pod would delete another.
 func TestDeletedBeforeItWasShown(t *testing.T) {
-	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil, "one of the name from before is shown": podOf("t",
-		"5")} {
+	for name, former := range map[string]*corev1.Pod{"none of its name is shown": nil,
+		"one of the name from before is shown": podOf("t", "5")} {
 		t.Run(name, func(t *testing.T) {
 			cache, live := &shows{pod: former}, &shows{pod: terminating("11")}
 			leaks := 0

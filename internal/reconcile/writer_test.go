@@ -77,8 +77,8 @@ func TestWriter(t *testing.T) {
 	before := podOf("u", "9")
 	writes := map[string]func(*Writer) error{
 		"create": func(w *Writer) error {
-			return w.Create(t.Context(), map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "ns",
-				"name": "a"}}, &corev1.Pod{})
+			return w.Create(t.Context(), map[string]any{"apiVersion": "v1", "kind": "Pod",
+				"metadata": map[string]any{"namespace": "ns", "name": "a"}}, &corev1.Pod{})
 		},
 		"create typed": func(w *Writer) error { return w.CreateTyped(t.Context(), podOf("", "")) },
 		"delete":       func(w *Writer) error { return w.Delete(t.Context(), before) },

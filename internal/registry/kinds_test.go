@@ -98,8 +98,8 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") && slices.Contains(rule.APIGroups,
-					appsv1beta1.GroupVersion.Group) {
+				if role.Name == "kruise-manager-role" && slices.Contains(rule.Verbs, "watch") &&
+					slices.Contains(rule.APIGroups, appsv1beta1.GroupVersion.Group) {
 					watched[resource] = true
 				}
 				if resource == "customresourcedefinitions" {

@@ -53,8 +53,8 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 	case info.Available && b.spare <= 0:
 		if b.spent == "" {
 			keep := limits.Replicas - limits.MaxUnavailable
-			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep, plural.Of(limits.Replicas,
-				"pod"),
+			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s", keep,
+				plural.Of(limits.Replicas, "pod"),
 				limits.MaxUnavailable, keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent

@@ -137,8 +137,8 @@ func (p *Planner) findStale(info *Pod) {
 			}
 			info.StaleImages[container.Name] = want.Image
 		case info.Err == nil:
-			p.out.ForeignImages = append(p.out.ForeignImages, ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image,
-				want.Image})
+			p.out.ForeignImages = append(p.out.ForeignImages,
+				ForeignImage{info.Pod.UID, info.Pod.Name, container.Name, container.Image, want.Image})
 		}
 		if !mends || !p.Workload.InPlace.Resize || resourcesMended {
 			continue

@@ -127,8 +127,8 @@ const reportTime = 2 * time.Second
 // unreportedUntil is for how long a new pod on a node is left alone, zero if it is not: its node reports of it within moments, and what is
 // written by what was known before that is refused as a conflict. A node that does not report is not waited for.
 func (p *Planner) unreportedUntil(pod *corev1.Pod) time.Time {
-	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil || readiness.Condition(pod,
-		corev1.ContainersReady) != nil {
+	if pod.Spec.NodeName == "" || readiness.Condition(pod, pub.InPlaceUpdateReady) != nil ||
+		readiness.Condition(pod, corev1.ContainersReady) != nil {
 		return time.Time{}
 	}
 	since := pod.CreationTimestamp.Time

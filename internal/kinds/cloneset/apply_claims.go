@@ -79,8 +79,8 @@ func (a *application) growClaims(ctx context.Context, result *podapply.Result) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
 			a.Warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
-			result.GrowthError = errors.Join(result.GrowthError, fmt.Errorf("growing claim %s to %s: %w", claim.Name,
-				growth.Storage.String(), err))
+			result.GrowthError = errors.Join(result.GrowthError,
+				fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
 		a.Say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())

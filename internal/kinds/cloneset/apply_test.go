@@ -125,8 +125,8 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 				t.Errorf("no event says so: %v", s.events)
 			}
 			if !tt.gone {
-				if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message,
-					"QoS") {
+				if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil ||
+					!strings.Contains(c.Message, "QoS") {
 					t.Errorf("condition %+v", c)
 				}
 			}

@@ -102,8 +102,8 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 				}
 			}
 			told := slices.ContainsFunc(s.events, func(event string) bool {
-				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) && strings.Contains(event,
-					"00:00:30Z")
+				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) &&
+					strings.Contains(event, "00:00:30Z")
 			})
 			if told == lost {
 				t.Errorf("events: %q", s.events)
@@ -444,8 +444,8 @@ func TestFurtherOwnersStay(t *testing.T) {
 	pod := s.active()[0].Name
 	backup := s.Store(simulation.Key{Kind: "ConfigMap", Name: "backup"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "backup"}})
 	s.Change(claimKey("data-"+pod), func(o client.Object) {
-		o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup",
-			UID: backup.GetUID()}))
+		o.SetOwnerReferences(append(o.GetOwnerReferences(),
+			metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: backup.GetUID()}))
 	})
 	s.Change(podKey(pod), func(o client.Object) { o.SetLabels(nil) })
 	if err := s.Settle(100); err != nil {
@@ -472,8 +472,8 @@ func TestRefusedGrowth(t *testing.T) {
 	for i := range 60 { // something happens to a pod each second
 		s.Change(podKey(s.active()[0].Name), func(o client.Object) { o.(*corev1.Pod).Status.PodIP = fmt.Sprint("10.0.0.", i) })
 		s.managed(time.Second)
-		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); i > 1 && (c == nil || !strings.Contains(c.Message,
-			"growing claim")) {
+		if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); i > 1 &&
+			(c == nil || !strings.Contains(c.Message, "growing claim")) {
 			t.Fatalf("after %d s: condition %+v", i, c)
 		}
 	}

@@ -252,8 +252,8 @@ func TestClaimsThatGo(t *testing.T) {
 		return c
 	}
 	plan := Make(Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true), claim("data", "ccccc",
-			false)}})
+		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true),
+			claim("data", "ccccc", false)}})
 	var names []string
 	for _, creation := range plan.Create {
 		names = append(names, creation.Name)

@@ -18,8 +18,8 @@ import (
 func TestRevisionsAreReadOnce(t *testing.T) {
 	var revisions []*appsv1.ControllerRevision
 	for i := range 20 {
-		large := storedRevision(int64(100+i), both(image(fmt.Sprint("foreign:", i)), annotatedTemplate("note", strings.Repeat("x",
-			100_000))))
+		large := storedRevision(int64(100+i), both(image(fmt.Sprint("foreign:", i)),
+			annotatedTemplate("note", strings.Repeat("x", 100_000))))
 		revisions = append(revisions, large)
 	}
 	revisions = append(revisions, storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")))

@@ -31,8 +31,8 @@ func newMeters() *meters {
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_cloneset_pods_waiting",
 			Help: "Pods that wait, by what they wait for."}, []string{"namespace", "name", "reason"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_inplace_update_duration_seconds",
-			Help: "Time from the start of an update in place until the pod is admitted again.", Buckets: prometheus.ExponentialBuckets(0.5,
-				2, 12)}),
+			Help:    "Time from the start of an update in place until the pod is admitted again.",
+			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12)}),
 		started: map[types.UID]time.Time{},
 		reasons: map[types.NamespacedName]map[podplan.Reason]bool{},
 	}

@@ -87,8 +87,8 @@ func TestAllGoWhereAllMust(t *testing.T) {
 	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	set := makeSet(0, image("nginx:2"))
 	set.Status.CurrentRevision = one.Name
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", one.Name,
-		settledGates, notReady),
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
+		podOf("b", one.Name, settledGates, notReady),
 		podOf("c", two.Name, settledGates), podOf("d", two.Name, settledGates, func(pod *corev1.Pod) {
 			pod.Spec.NodeName,
 				pod.Status.Phase = "", corev1.PodPending
@@ -257,8 +257,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 			}
 			return actions(Make(snapshot))
 		}
-		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"}, {"a": "wait: MaxUnavailable",
-			"b": "delete: SpecifiedDelete"}},
+		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"},
+			{"a": "wait: MaxUnavailable", "b": "delete: SpecifiedDelete"}},
 			[]map[string]string{plan(false), plan(true)}); diff != "" {
 			t.Error(diff)
 		}

@@ -51,8 +51,8 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 		"six fresh ones specified": {6, [][]func(*corev1.Pod){{fresh, specified}, {fresh, specified}, {fresh, specified},
 			{fresh, specified}, {fresh, specified}, {fresh, specified}}, 1},
 		"those that are not ready go freely": {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh, notReady, specified}}, 1},
-		"and take nothing from the others": {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh, specified}, {fresh, notReady,
-			specified}}, 1},
+		"and take nothing from the others": {4, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh, specified}, {fresh, notReady, specified}},
+			1},
 		"an available one keeps its own bound":      {4, [][]func(*corev1.Pod){{old, specified}, {old}, {old}, {fresh}}, 0},
 		"a fresh one costs no available one":        {4, [][]func(*corev1.Pod){{old}, {old}, {old}, {fresh, specified}}, 1},
 		"scaling in is not held up (#1478)":         {3, [][]func(*corev1.Pod){{fresh}, {fresh}, {fresh}, {fresh}, {fresh}, {fresh}}, 3},
@@ -87,8 +87,8 @@ func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
 	plan := planOf(makeSet(2, image("nginx:2"), maxUnavailable(1), minReadySeconds(3600),
 		policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
-		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)), podOf("b", two.Name,
-			settledGates, notReady),
+		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)),
+		podOf("b", two.Name, settledGates, notReady),
 		podOf("c", two.Name, settledGates, notReady))
 	if got := actions(plan)["a"]; got != "wait: MaxUnavailable" {
 		t.Errorf("%s\n%s", got, plan)

@@ -161,8 +161,8 @@ func TestVerdicts(t *testing.T) {
 			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
 		"CS-140, CS-141 without surge a rollout does not change who goes first": {makeSet(3, second, partition(1),
 			func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
-			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new, "b": at(two, "nginx:2",
-				func(pod *corev1.Pod) {
+			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new,
+				"b": at(two, "nginx:2", func(pod *corev1.Pod) {
 					pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` +
 						planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
 					pod.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -195,8 +195,8 @@ func TestHookWritesOnce(t *testing.T) {
 	pod := podOf("a", one.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
 	plan := planOf(makeSet(1, updateHook(true), hookedImage("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, two}, pod)
 	patch := plan.Verdicts[0].Patch
-	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") || !strings.Contains(patch.String(),
-		"state=PreparingUpdate") {
+	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") ||
+		!strings.Contains(patch.String(), "state=PreparingUpdate") {
 		t.Errorf("%s", patch)
 	}
 }
@@ -229,8 +229,8 @@ func TestDeadlineStopsNothing(t *testing.T) {
 		set.Status.Conditions = []appsv1beta1.CloneSetCondition{*progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded",
 			-time.Minute, -time.Minute)}
 	})
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates), podOf("b", two.Name,
-		settledGates))
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
+		podOf("b", two.Name, settledGates))
 	if got := actions(plan)["a"]; got != "update in place: Outdated" {
 		t.Errorf("%s", got)
 	}
@@ -251,8 +251,8 @@ func TestNewRevision(t *testing.T) {
 	if owner := metav1.GetControllerOf(revision); owner == nil || owner.Kind != "CloneSet" || owner.UID != set.UID {
 		t.Errorf("owner %v", owner)
 	}
-	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" || !slices.Contains([]string{"[]"},
-		none[pub.ClaimTemplates]) {
+	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" ||
+		!slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
 		t.Errorf("without claims: %v", none)
 	}
 }
@@ -424,8 +424,8 @@ func TestGrace(t *testing.T) {
 		"IPU-170 short hash": {makeSet(1, image("nginx:2")), Features{ShortHash: true}, 0, two.Name[len("web-"):]},
 	} {
 		t.Run(name, func(t *testing.T) {
-			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name,
-				settledGates)).Verdicts[0].Update
+			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two},
+				podOf("a", one.Name, settledGates)).Verdicts[0].Update
 			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name ||
 				update.RevisionLabels[pub.ControllerRevisionHash] != tt.label ||
 				update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {

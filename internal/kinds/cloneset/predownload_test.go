@@ -377,8 +377,8 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatalf("the rollout stands still at %d pods", got)
 	}
 	warnings := s.reported("FailedCreateImagePullJob")
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") || !strings.Contains(warnings[0],
-		"gate ImagePullJobGate is off") {
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") ||
+		!strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
 		t.Errorf("events %q", warnings)
 	}
 	if s.marks() != "/" || cluster.attempts != 1 {

@@ -36,8 +36,8 @@ func (r *rolloutRun) odd() {
 		})
 	case 3:
 		r.inPlaceable, r.reclaimed = false, true // the gate RecreatePodWhenChangeVCTInCloneSetGate is on
-		templates := []template.VolumeClaimTemplates{nil, {claimTemplate("data", "1Gi")}, {claimTemplate("data", "2Gi"),
-			claimTemplate("more", "1Gi")}}[n]
+		templates := []template.VolumeClaimTemplates{nil, {claimTemplate("data", "1Gi")},
+			{claimTemplate("data", "2Gi"), claimTemplate("more", "1Gi")}}[n]
 		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.VolumeClaimTemplates = templates })
 	case 4:
 		r.redirected = true

@@ -88,8 +88,8 @@ func (p *planner) progressing() {
 	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue,
 		Reason: progressUpdated,
-		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas, plural.Of(status.ExpectedUpdatedReplicas,
-			"pod"))}
+		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
+			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
 	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the generation.
 	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
 	switch {

@@ -68,19 +68,19 @@ func TestProgressing(t *testing.T) {
 		want     *appsv1beta1.CloneSetCondition
 		after    time.Duration
 	}{
-		"CS-226 no deadline: no condition": {func(*appsv1beta1.CloneSet) {}, 2, false, progressing(yes, "CloneSetUpdated",
-			-minute, -minute), nil, 0},
-		"CS-015, CS-226 2147483647 means none": {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute,
-			-minute), nil, 0},
+		"CS-226 no deadline: no condition": {func(*appsv1beta1.CloneSet) {}, 2, false,
+			progressing(yes, "CloneSetUpdated", -minute, -minute), nil, 0},
+		"CS-015, CS-226 2147483647 means none": {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute),
+			nil, 0},
 		"CS-226, CS-227 all updated and available": {deadline(600), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
 		"CS-226, CS-276 (part) paused": {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0),
 			0},
-		"CS-226 all available goes before paused": {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0,
-			0), 0},
+		"CS-226 all available goes before paused": {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0),
+			0},
 		"CS-226 the partition's share is available": {both(deadline(600), partition(1)), 1, false, nil, progressing(yes,
 			"ProgressPartitionAvailable", 0, 0), 0},
-		"CS-226 paused goes before the partition": {both(deadline(600), both(partition(1), paused)), 1, false, nil, progressing(yes,
-			"CloneSetPaused", 0, 0), 0},
+		"CS-226 paused goes before the partition": {both(deadline(600), both(partition(1), paused)), 1, false, nil,
+			progressing(yes, "CloneSetPaused", 0, 0), 0},
 		"CS-226, CS-231 under way: back when due": {deadline(600), 1, false, nil, progressing(yes, "CloneSetUpdated", 0, 0),
 			10 * minute},
 		"CS-228, CS-231 progress keeps both times": {deadline(600), 1, false, progressing(yes, "CloneSetUpdated", -minute, -5*minute),
@@ -155,8 +155,8 @@ func TestFailedConditions(t *testing.T) {
 		changed                 bool
 	}{
 		"no errors": {nil, nil, nil, "", nil, false},
-		"both fail": {nil, errors.New("s"), errors.New("u"), "", []appsv1beta1.CloneSetCondition{failed(scale, "s", 0), failed(update,
-			"u", 0)}, true},
+		"both fail": {nil, errors.New("s"), errors.New("u"), "",
+			[]appsv1beta1.CloneSetCondition{failed(scale, "s", 0), failed(update, "u", 0)}, true},
 		"still fails": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, errors.New("s"), nil, "",
 			[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, false},
 		"fails otherwise": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour)}, errors.New("t"), nil, "",
@@ -164,8 +164,8 @@ func TestFailedConditions(t *testing.T) {
 		"succeeds": {[]appsv1beta1.CloneSetCondition{failed(scale, "s", -time.Hour), failed(update, "u", -time.Hour)}, nil, errors.New("u"),
 			"",
 			[]appsv1beta1.CloneSetCondition{failed(update, "u", -time.Hour)}, true},
-		"CS-096, IPU-173 what the plan found wrong": {nil, nil, nil, "bad partition", []appsv1beta1.CloneSetCondition{failed(update,
-			"bad partition", 0)}, true},
+		"CS-096, IPU-173 what the plan found wrong": {nil, nil, nil, "bad partition",
+			[]appsv1beta1.CloneSetCondition{failed(update, "bad partition", 0)}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,8 +200,8 @@ func TestCounts(t *testing.T) {
 		want     appsv1beta1.CloneSetStatus
 	}{
 		"inactive pods do not count; ready but not settled is not available": {4, from.Name,
-			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready), podOf("d", from.Name,
-				preparing),
+			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready),
+				podOf("d", from.Name, preparing),
 				podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 4, ReadyReplicas: 3, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
@@ -239,8 +239,8 @@ func TestCounts(t *testing.T) {
 	controlled := func(uid types.UID) *corev1.Pod {
 		return podOf("a", to.Name, func(pod *corev1.Pod) {
 			yes := true
-			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"}, {Kind: "CloneSet",
-				UID: uid, Controller: &yes}}
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"},
+				{Kind: "CloneSet", UID: uid, Controller: &yes}}
 		})
 	}
 	if got := indexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {

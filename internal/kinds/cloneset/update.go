@@ -89,8 +89,8 @@ func (p *planner) sayPartition() {
 	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
 		p.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
 			p.Limits.Partition,
-			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"), plural.Form(more, "it stays",
-				"they stay"))
+			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"),
+			plural.Form(more, "it stays", "they stay"))
 	}
 }
 
@@ -159,8 +159,8 @@ func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 
 func (p *planner) partitionWords() string {
 	if p.Limits.Partition > 0 {
-		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"), plural.Form(p.Limits.Partition, "its",
-			"their"))
+		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"),
+			plural.Form(p.Limits.Partition, "its", "their"))
 	}
 	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
 }

@@ -93,8 +93,8 @@ func validateName(name string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, message)) // CS-020
 	}
 	if len(name) > maxNameLength {
-		errs = append(errs, field.Invalid(path, name, fmt.Sprintf("must be no more than %d characters, so that pods can be named after it",
-			maxNameLength)))
+		errs = append(errs, field.Invalid(path, name,
+			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it", maxNameLength)))
 	}
 	return errs
 }
@@ -117,8 +117,8 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 		return append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may change only if the change can be applied in place: %v", err)))
 	}
 	for _, blocker := range blockers {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s", blocker.Path,
-			blocker.Rule)))
+		errs = append(errs, field.Forbidden(path,
+			fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s", blocker.Path, blocker.Rule)))
 	}
 	return errs
 }
@@ -276,8 +276,8 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, validateAmount(rolling.Partition, path.Child("partition"))...) // CS-025
-	pace := append(validateAmount(rolling.MaxUnavailable, path.Child("maxUnavailable")), validateAmount(rolling.MaxSurge,
-		path.Child("maxSurge"))...)
+	pace := append(validateAmount(rolling.MaxUnavailable, path.Child("maxUnavailable")),
+		validateAmount(rolling.MaxSurge, path.Child("maxSurge"))...)
 	errs = append(errs, pace...)
 	if len(pace) == 0 {
 		errs = append(errs, validatePace(w.set.Spec.Replicas, rolling, path)...)

@@ -187,8 +187,8 @@ func TestValidateUpdate(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			for _, err := range errs {
-				if err.Type == field.ErrorTypeForbidden && strings.Contains(name, "env") && !strings.Contains(err.Detail,
-					"spec.containers[0].env") {
+				if err.Type == field.ErrorTypeForbidden && strings.Contains(name, "env") &&
+					!strings.Contains(err.Detail, "spec.containers[0].env") {
 					t.Errorf("CS-033: the message does not name the path: %s", err.Detail)
 				}
 				if strings.Contains(name, "selector") && !strings.Contains(err.Detail, "'volumeClaimTemplates'") {

@@ -36,8 +36,8 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	s.node.Digests["nginx:bad"] = ""
 	s.change(image("nginx:bad"))
 	told := waitingEvents(s, 25*time.Minute)
-	if len(told) != 3 || !strings.HasPrefix(told[0], "Warning RolloutWaiting UpdatedPodsUnavailable: ") || !strings.Contains(told[0],
-		"ErrImagePull") ||
+	if len(told) != 3 || !strings.HasPrefix(told[0], "Warning RolloutWaiting UpdatedPodsUnavailable: ") ||
+		!strings.Contains(told[0], "ErrImagePull") ||
 		strings.Count(told[0], "pod web-") != 1 {
 		t.Errorf("%d times in 25 minutes: %q", len(told), told)
 	}
@@ -102,8 +102,8 @@ func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 			s := atRest(t, test.set, Features{})
 			s.change(test.change)
 			told := waitingEvents(s, 9*time.Minute)
-			if test.want == "" && len(told) > 0 || test.want != "" && (len(told) != 1 || !strings.Contains(told[0],
-				"RolloutWaiting "+test.want)) {
+			if test.want == "" && len(told) > 0 || test.want != "" &&
+				(len(told) != 1 || !strings.Contains(told[0], "RolloutWaiting "+test.want)) {
 				t.Errorf("want %q, told %q", test.want, told)
 			}
 		})

@@ -17,8 +17,8 @@ func newMeters() *meters {
 		completed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_container_recreate_requests_completed_total",
 			Help: "Completed ContainerRecreateRequests, by result."}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_container_recreate_request_duration_seconds",
-			Help: "Time from the creation of a ContainerRecreateRequest to its completion.", Buckets: prometheus.ExponentialBuckets(1, 2,
-				12)}),
+			Help:    "Time from the creation of a ContainerRecreateRequest to its completion.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 12)}),
 	}
 }
 

@@ -282,8 +282,8 @@ func TestHowRequestsEnd(t *testing.T) {
 		"no answer": {func(r *appsv1beta1.ContainerRecreateRequest) {
 			r.Status.Message = "daemon has not responded for a long time"
 		}, [4]string{"NoAnswer", "Warning", "Failed", "daemon has not responded for a long time: look whether the node daemon runs on node node-a"}},
-		"no pod": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "pod has gone" }, [4]string{"PodGone", "Warning",
-			"Failed", "pod has gone"}},
+		"no pod": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "pod has gone" },
+			[4]string{"PodGone", "Warning", "Failed", "pod has gone"}},
 		"no runtime": {func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Message = "failed to find runtime service: x" },
 			[4]string{"Failed", "Warning", "Failed", "failed to find runtime service: x"}},
 	}

@@ -217,8 +217,8 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 	} {
 		n := tagged("n")
 		tt.change(&n.Spec.Images["app"].Tags[0])
-		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(),
-			tt.want)) {
+		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -247,8 +247,8 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("no error, so no other try")
 	}
-	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") || !strings.Contains(got[0],
-		`"config" not found`) {
+	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") ||
+		!strings.Contains(got[0], `"config" not found`) {
 		t.Errorf("%v", got)
 	}
 	node := &appsv1beta1.NodeImage{}

@@ -89,8 +89,8 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 // it again.
 func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	for _, phase := range []appsv1beta1.ImagePullPhase{appsv1beta1.ImagePhasePulling, appsv1beta1.ImagePhaseWaiting} {
-		s := JobSnapshot{Job: warm(width(1)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("dead", result(phase, 2)),
-			blank("next")}}
+		s := JobSnapshot{Job: warm(width(1)), Now: noon.Add(time.Hour),
+			Nodes: []*appsv1beta1.NodeImage{tagged("dead", result(phase, 2)), blank("next")}}
 		s.NotReadySince = func(string) (time.Time, bool) { return time.Time{}, false }
 		if p := PlanJob(s); len(p.Assign) != 0 || p.After != time.Minute {
 			t.Errorf("alive: %v, again in %s", p.Assign, p.After)

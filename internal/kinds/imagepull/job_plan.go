@@ -170,8 +170,8 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
 	if len(full) > 0 {
-		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s", plural.Of(len(full), "node")+plural.Form(len(full), " has",
-			" have"), p.room, full[0])
+		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s",
+			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
 	failed = append(failed, full...)
 	completed := false
@@ -337,9 +337,9 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		}
 		entry := &image.Tags[i]
 		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
-		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(),
-			Kind:      jobKind,
-			Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
+		entry.OwnerReferences = append(entry.OwnerReferences,
+			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind,
+				Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
 		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}
 	if equality.Semantic.DeepEqual(present, image) {

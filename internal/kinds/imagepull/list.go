@@ -173,9 +173,9 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 			status.Succeeded++
 		}
 		if s.Failed > 0 {
-			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{ImagePullJob: child.Name,
-				Name:    image,
-				Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed, plural.Of(s.Desired, "node"), child.Name)})
+			status.FailedImageStatuses = append(status.FailedImageStatuses,
+				&appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
+					Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed, plural.Of(s.Desired, "node"), child.Name)})
 		}
 	}
 	if list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && status.Completed == status.Desired {

@@ -280,8 +280,8 @@ func TestPlanJob(t *testing.T) {
 		"IMG-092 no nodes": {warm(), nil, 0,
 			"0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
 		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{}, []metav1.OwnerReference{{Kind: "CloneSet",
-				Controller: ptr(true)}}
+			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{},
+				[]metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
 		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress: no pod that spec.podSelector matches is on a node; after 50s"},
 		"IMG-016, IMG-094 never": {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0,
 			"1=0+1+0 job is running, progress 100.0%"},

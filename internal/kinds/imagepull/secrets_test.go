@@ -149,8 +149,8 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 		s.UID = uid
 		return s
 	}
-	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0), copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"),
-		0)
+	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0),
+		copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"), 0)
 	if first == second || len(first) < len("login-")+16 || first != copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0) {
 		t.Errorf("%s %s", first, second)
 	}

@@ -35,8 +35,8 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 		"secrets": {func(image *appsv1beta1.ImageSpec) {
 			for i := range 1500 {
 				image.Tags[0].OwnerReferences = append(image.Tags[0].OwnerReferences, owner("hostile", i))
-				image.PullSecrets = append(image.PullSecrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
-					Name: strings.Repeat("s", 100)})
+				image.PullSecrets = append(image.PullSecrets,
+					appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: strings.Repeat("s", 100)})
 			}
 		}},
 	} {
@@ -57,8 +57,8 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 func TestSecretsTakeRoom(t *testing.T) {
 	var secrets []appsv1beta1.ReferenceObject
 	for i := range 2000 {
-		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d",
-			strings.Repeat("s", 100), i)})
+		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
+			Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
 	}
 	n := blank("n")
 	if why := noRoom(n, warm(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
@@ -95,8 +95,8 @@ func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 	for count, supplied := range map[int]bool{1: true, 32: false} {
 		s := JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{n}, Now: noon}
 		for i := range count {
-			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config", Name: fmt.Sprintf("%s-%d",
-				strings.Repeat("s", 100), i)})
+			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
+				Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
 		}
 		if plan := PlanJob(s); (len(plan.Supply) == 1) != supplied {
 			t.Errorf("%d secrets: %v are supplied", count, plan.Supply)

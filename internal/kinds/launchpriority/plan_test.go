@@ -22,8 +22,8 @@ func launching(priorities []int, options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for i, priority := range priorities {
 		name := string(rune('a' + i))
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier",
-			fmt.Sprintf("p_%d", priority))}})
+		pod.Spec.Containers = append(pod.Spec.Containers,
+			corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
 	}

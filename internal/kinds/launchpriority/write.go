@@ -53,10 +53,10 @@ func (r *Reconciler) write(ctx context.Context, s Snapshot, plan *Plan, live boo
 			Path  string `json:"path"`
 			Value any    `json:"value"`
 		}
-		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID}, {"add", "/metadata/resourceVersion",
-			s.Barrier.ResourceVersion},
-			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences",
-				owner}, {"add", "/data", data}})
+		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID},
+			{"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
+			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner},
+			{"add", "/data", data}})
 		if err != nil {
 			return fmt.Errorf("encoding a patch: %w", err)
 		}

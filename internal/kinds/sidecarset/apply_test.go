@@ -283,8 +283,8 @@ func TestOnePodPanics(t *testing.T) {
 	plan := Make(*snapshot)
 	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
 	result := s.pass.Applier.Apply(t.Context(), plan)
-	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") || !strings.Contains(strings.Join(s.events, "\n"),
-		"FailedUpgradePod") {
+	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") ||
+		!strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
 		t.Errorf("%v %q", result.Err, s.events)
 	}
 	if got := imageOf(s.pods()[1], "proxy"); got != "proxy:2" {
@@ -455,8 +455,8 @@ func TestEventsOfPods(t *testing.T) {
 	status.Status.MatchedPods = 3
 	spec := set.DeepCopy()
 	spec.Generation++
-	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) || !setEvents.Update(event.UpdateEvent{ObjectOld: set,
-		ObjectNew: spec}) {
+	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) ||
+		!setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
 		t.Error("SS-190: the status is no event, the spec is")
 	}
 	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}

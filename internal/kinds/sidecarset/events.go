@@ -13,8 +13,8 @@ func (p *Pass) announce(plan *Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
 		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
-			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"), plural.Form(plan.NotUpgradable, "its",
-				"their"))
+			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"),
+			plural.Form(plan.NotUpgradable, "its", "their"))
 		if plan.Differences != "" {
 			notUpgradable += " What differs, by number of pods: " + plan.Differences
 		}

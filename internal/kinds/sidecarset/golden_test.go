@@ -173,9 +173,9 @@ func TestRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Records{"old": {Hash: "h1", SidecarSetName: "old"}, "log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4,
-		5, 0, time.UTC)), Hash: "h2",
-		SidecarSetName: "log-shipper", SidecarList: []string{"shipper"}, ControllerRevision: "log-shipper-7cd976bcb"}}
+	want := Records{"old": {Hash: "h1", SidecarSetName: "old"},
+		"log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), Hash: "h2",
+			SidecarSetName: "log-shipper", SidecarList: []string{"shipper"}, ControllerRevision: "log-shipper-7cd976bcb"}}
 	if diff := cmp.Diff(want, records); diff != "" {
 		t.Error(diff)
 	}
@@ -207,8 +207,8 @@ func TestRecords(t *testing.T) {
 // SS-D07: anybody may write null into an annotation of a pod; what was read can be written to all the same.
 func TestAnnotationsOfNull(t *testing.T) {
 	for name, s := range map[string]Snapshot{
-		"the state of updates": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetInPlaceUpdateState,
-			"null"))),
+		"the state of updates": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1,
+			every(annotated(pub.SidecarSetInPlaceUpdateState, "null"))),
 		"the records": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetHash, "null"),
 			annotated(pub.SidecarSetHashWithoutImage, `{"mesh":null}`))),
 		"the working containers": at(makeSet(containers(hot("proxy", "proxy:2"))), makeSet(containers(hot("proxy", "proxy:1"))), 1,

@@ -123,17 +123,17 @@ func TestHotUpgradeWaits(t *testing.T) {
 			state(pod)
 		}
 	}
-	starts, done := updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1")), updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1",
-		"proxy-2"))
+	starts, done := updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1")),
+		updated(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"))
 	tests := map[string]struct {
 		now     *appsv1beta1.SidecarSet
 		options []func(int, *corev1.Pod)
 		want    []string
 	}{
-		"SS-244 it takes up the budget": {set(nothing), []func(int, *corev1.Pod){only(0, starts)}, []string{"p0 wait NotReady",
-			"p1 wait MaxUnavailable"}},
-		"SS-192 a reset ends the round": {set(nothing), []func(int, *corev1.Pod){only(0, done)}, []string{"p0 reset HotUpgradeDone",
-			"p1 wait ResetFirst"}},
+		"SS-244 it takes up the budget": {set(nothing), []func(int, *corev1.Pod){only(0, starts)},
+			[]string{"p0 wait NotReady", "p1 wait MaxUnavailable"}},
+		"SS-192 a reset ends the round": {set(nothing), []func(int, *corev1.Pod){only(0, done)},
+			[]string{"p0 reset HotUpgradeDone", "p1 wait ResetFirst"}},
 		"SS-242 resets need no budget": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.MaxUnavailable,
 				u.Partition = number(0), number(2)
@@ -146,8 +146,8 @@ func TestHotUpgradeWaits(t *testing.T) {
 		"SS-245 and the pods cannot be upgraded": {set(func(set *appsv1beta1.SidecarSet) {
 			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
 		}),
-			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))}, []string{"p0 wait NotUpgradable",
-				"p1 wait NotUpgradable"}},
+			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))},
+			[]string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}},
 		"SS-203, SS-D07 no word of which half works": {set(nothing), []func(int, *corev1.Pod){only(0,
 			annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
 			only(1, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] })}, nil},

@@ -120,8 +120,8 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	counts := map[string]Missing{}
 	for _, l := range lookers {
 		named := append(l.escaped.first, l.older.first...)
-		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count, Examples: named[:min(examples,
-			len(named))]}
+		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
+			Examples: named[:min(examples, len(named))]}
 	}
 	return counts
 }

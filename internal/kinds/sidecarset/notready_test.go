@@ -46,8 +46,8 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 				if !first[w.Key.Name] {
 					first[w.Key.Name] = true
 					if !readiness.Ready(old) || imageOf(old, "proxy") != "proxy:1" || imageOf(now, "proxy") != "proxy:2" {
-						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old), imageOf(old,
-							"proxy"), imageOf(now, "proxy"))
+						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old),
+							imageOf(old, "proxy"), imageOf(now, "proxy"))
 					}
 				}
 			}

@@ -136,8 +136,8 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 		options []func(int, *corev1.Pod)
 		want    []string
 	}{
-		"SS-218 one at a time by default": {makeSet(two), 3, nil, []string{"p0 upgrade Outdated", "p1 wait MaxUnavailable",
-			"p2 wait MaxUnavailable"}},
+		"SS-218 one at a time by default": {makeSet(two), 3, nil,
+			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
 		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("34%") }), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
 		"SS-219 not ready pods are free of charge": {makeSet(two), 3, []func(int, *corev1.Pod){only(2, notReady)},

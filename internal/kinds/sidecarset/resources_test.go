@@ -50,8 +50,8 @@ func given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
 // QoS class (SS-W02).
 func TestResizesOfSidecars(t *testing.T) {
 	guaranteed := every(func(pod *corev1.Pod) {
-		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"), Limits: list("cpu", "1",
-			"memory", "1Gi")}
+		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"),
+			Limits: list("cpu", "1", "memory", "1Gi")}
 	})
 	for name, tt := range map[string]struct {
 		former, now func(*appsv1beta1.SidecarSet)
@@ -73,8 +73,8 @@ func TestResizesOfSidecars(t *testing.T) {
 		"memory alone, and an autoscaler gave cpu": {asks(list("cpu", "100m", "memory", "1Gi"), nil), asks(list("cpu", "100m", "memory",
 			"2Gi"), nil), given(list("cpu", "500m", "memory", "1Gi"), nil), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "2Gi")}},
-		"memory alone, and an autoscaler gave cpu and its limit": {asks(nil, list("cpu", "1", "memory", "1Gi")), asks(nil, list("cpu", "1",
-			"memory", "2Gi")),
+		"memory alone, and an autoscaler gave cpu and its limit": {asks(nil, list("cpu", "1", "memory", "1Gi")),
+			asks(nil, list("cpu", "1", "memory", "2Gi")),
 			given(list("cpu", "3", "memory", "1Gi"), list("cpu", "3", "memory", "1Gi")), nil,
 			&corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "2Gi"), Limits: list("cpu", "3", "memory", "2Gi")}},
 		"cpu, and an autoscaler gave cpu": {asks(list("cpu", "100m"), nil), asks(list("cpu", "200m"), nil), given(list("cpu", "500m"), nil),

@@ -62,8 +62,8 @@ func appImage(version int) func(*appsv1beta1.CloneSet) {
 func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
-	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}}, Random: rand.New(rand.NewPCG(1,
-		1)).IntN,
+	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}},
+		Random:  rand.New(rand.NewPCG(1, 1)).IntN,
 		Applier: podapply.Applier{API: api, Events: w}}
 }
 

@@ -243,8 +243,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			change = corev1.ResourceRequirements{}
 			for _, former := range before {
 				differs := inplace.Lacking(want, former[spec.Name])
-				change.Limits, change.Requests = withQuantities(change.Limits, differs.Limits), withQuantities(change.Requests,
-					differs.Requests)
+				change.Limits, change.Requests = withQuantities(change.Limits, differs.Limits),
+					withQuantities(change.Requests, differs.Requests)
 			}
 		}
 		change = coherent(change, want, container.Resources)
@@ -313,8 +313,8 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 // coherent adds to a change what the server would refuse it without: the request that is wanted, where the present one is above the
 // new limit, and the limit, where the present one is below the new request.
 func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
-	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits), Requests: withQuantities(have.Requests,
-		change.Requests)}
+	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits),
+		Requests: withQuantities(have.Requests, change.Requests)}
 	for name, limit := range after.Limits {
 		request, requested := after.Requests[name]
 		if !requested || request.Cmp(limit) <= 0 {

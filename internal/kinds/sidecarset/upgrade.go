@@ -152,8 +152,8 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 			return nil, errChanged
 		}
 		patch := &podpatch.Patch{}
-		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes, pub.SidecarSetState{Revision: fresh.record.Hash,
-			Resizing: fresh.resizing}, at)
+		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes,
+			pub.SidecarSetState{Revision: fresh.record.Hash, Resizing: fresh.resizing}, at)
 	}
 }
 
@@ -272,8 +272,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
 		p.HeldBackReason = ReasonMaxUnavailable
-		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded", plural.Of(len(candidates)-kept,
-			"ready pod"))
+		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
+			plural.Of(len(candidates)-kept, "ready pod"))
 	}
 }
 

@@ -236,8 +236,8 @@ func TestValidateUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict := Validate(full(t, "set", test.updated), full(t, "set", test.old), env)
-			if text := verdict.Errors.ToAggregate(); (text == nil) != (test.text == "") || text != nil && !strings.Contains(text.Error(),
-				test.text) {
+			if text := verdict.Errors.ToAggregate(); (text == nil) != (test.text == "") || text != nil &&
+				!strings.Contains(text.Error(), test.text) {
 				t.Errorf("errors: %v", text)
 			}
 			if text := strings.Join(verdict.Warnings, "\n"); (text == "") != (test.warning == "") || !strings.Contains(text, test.warning) {

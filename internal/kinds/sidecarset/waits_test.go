@@ -24,10 +24,10 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 		times  int
 		want   []string
 	}{
-		"one at a time": {"proxy:bad", nothing, 3, []string{"MaxUnavailable: ", "maxUnavailable is 1", "pod default/web-",
-			"ErrImagePull"}},
-		"all at once": {"proxy:bad", allAtOnce, 3, []string{"PodsNotReady: 3 of 3 pods", "pod default/web-0", "pod default/web-1",
-			"pod default/web-2"}},
+		"one at a time": {"proxy:bad", nothing, 3,
+			[]string{"MaxUnavailable: ", "maxUnavailable is 1", "pod default/web-", "ErrImagePull"}},
+		"all at once": {"proxy:bad", allAtOnce, 3,
+			[]string{"PodsNotReady: 3 of 3 pods", "pod default/web-0", "pod default/web-1", "pod default/web-2"}},
 		"partition":            {"proxy:bad", partition, 0, nil},
 		"paused":               {"proxy:bad", paused, 0, nil},
 		"an image that exists": {"proxy:2", nothing, 0, nil},

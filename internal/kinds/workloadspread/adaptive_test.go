@@ -89,8 +89,8 @@ func TestNextCondition(t *testing.T) {
 	}{
 		"WS-173 none before, nothing stuck": {want: condition("True", "Sufficient", 0)},
 		"WS-173 none before, one stuck":     {stuck: 1, want: condition("False", "PodUnschedulable", 0), until: at(300).Time},
-		"WS-173 WS-179 stays true": {old: condition("True", "Sufficient", -50), want: condition("True", "Sufficient",
-			-50)},
+		"WS-173 WS-179 stays true": {old: condition("True", "Sufficient", -50),
+			want: condition("True", "Sufficient", -50)},
 		"WS-173 becomes false": {old: condition("True", "Sufficient", -50), stuck: 2, want: condition("False",
 			"PodUnschedulable", 0), until: at(300).Time},
 		"WS-204 the window never ends early": {old: condition("True", "Sufficient", -50), stuck: 2, now: 1,

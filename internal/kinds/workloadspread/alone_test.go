@@ -24,8 +24,8 @@ func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, no
 }
 
 // alone makes one decision about a pod of that version.
-func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time, decide func(*ledger) (Decision,
-	func())) Decision {
+func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time,
+	decide func(*ledger) (Decision, func())) Decision {
 	l := newLedger(spread, target, now)
 	decision, commit := decide(l)
 	commit()

@@ -211,6 +211,6 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
-	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank, plural.Of(limit,
-		"place"))}
+	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank,
+		plural.Of(limit, "place"))}
 }

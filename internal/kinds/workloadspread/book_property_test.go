@@ -132,8 +132,8 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 		return
 	}
 	p.stored = true
-	p.active = !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o != p && o.name == p.name && o.active }) && rapid.IntRange(0,
-		4).Draw(r, "created") > 0
+	p.active = !slices.ContainsFunc(b.pods, func(o *bookedPod) bool { return o != p && o.name == p.name && o.active }) &&
+		rapid.IntRange(0, 4).Draw(r, "created") > 0
 	if !p.active {
 		b.pods = slices.DeleteFunc(slices.Clone(b.pods), func(o *bookedPod) bool { return o == p })
 	}

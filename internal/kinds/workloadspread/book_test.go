@@ -280,8 +280,8 @@ func TestPodThatWasNeverSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, pods := range map[string][]Seen{"never": nil, "late": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true,
-		Created: bookingTime}},
+	for name, pods := range map[string][]Seen{"never": nil,
+		"late":  {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true, Created: bookingTime}},
 		"ended": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Created: bookingTime}}} {
 		waits := 0
 		if name == "never" { // the cache may still show it before it shows that it went

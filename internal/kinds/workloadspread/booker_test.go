@@ -133,8 +133,8 @@ func (s *bookServer) stored(t *testing.T) *appsv1beta1.WorkloadSpread {
 func (s *bookServer) behind(t *testing.T, workloads Workloads) (*Booker, *appsv1beta1.WorkloadSpread) {
 	t.Helper()
 	spread := s.stored(t)
-	return NewBooker(s, s, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return spread }, workloads, logr.Discard(),
-		time.Now), spread
+	return NewBooker(s, s, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return spread }, workloads, logr.Discard(), time.Now),
+		spread
 }
 
 func conflicting() error {
@@ -303,8 +303,8 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	s := newBookServer(t, bookedSpread(t, full))
 	b, spread := s.behind(t, &standing{})
 	d, err := b.Create(t.Context(), spread, Creation{Key: "p", Version: "v"}, prepared)
-	if err != nil || d.Subset != nil || d.Gone || s.gets != 1 || len(s.bodies) != 0 || !strings.HasPrefix(d.Reason,
-		"no subset has a free place") {
+	if err != nil || d.Subset != nil || d.Gone || s.gets != 1 || len(s.bodies) != 0 ||
+		!strings.HasPrefix(d.Reason, "no subset has a free place") {
 		t.Errorf("%+v, %v, %d reads", d, err, s.gets)
 	}
 	freed := s.stored(t)

@@ -136,8 +136,8 @@ func unschedulable(p *corev1.Pod) {
 
 func ready(since int) podOption {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-			LastTransitionTime: at(since)})
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(since)})
 	}
 }
 

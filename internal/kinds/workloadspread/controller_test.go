@@ -229,8 +229,8 @@ func TestPodsOfTarget(t *testing.T) {
 		filter *appsv1beta1.TargetFilter
 		want   []string
 	}{
-		"by controllers": {Target{Controllers: []types.UID{"uid-web-v1", "other"}}, nil, []string{"one", "other",
-			"two"}},
+		"by controllers": {Target{Controllers: []types.UID{"uid-web-v1", "other"}}, nil,
+			[]string{"one", "other", "two"}},
 		"by the filter": {Target{Controllers: []types.UID{"uid-web-v1"}},
 			&appsv1beta1.TargetFilter{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}}, []string{"two"}},
 		"by an empty filter": {Target{Controllers: []types.UID{"uid-web-v1"}},
@@ -328,11 +328,11 @@ func TestSharedStatusWriter(t *testing.T) {
 func TestConflictsWithoutEnd(t *testing.T) {
 	tries := 0
 	writer := PlainStatusWriter{contended{}}
-	_, err := writer.WriteStatus(t.Context(), makeSpread(), func(*appsv1beta1.WorkloadSpread) ([]byte,
-		error) {
-		tries++
-		return []byte(`{}`), nil
-	})
+	_, err := writer.WriteStatus(t.Context(), makeSpread(),
+		func(*appsv1beta1.WorkloadSpread) ([]byte, error) {
+			tries++
+			return []byte(`{}`), nil
+		})
 	if !apierrors.IsConflict(err) || tries != statusAttempts {
 		t.Error(tries, err)
 	}

@@ -94,8 +94,8 @@ type tally struct {
 }
 
 func newTally(pods []Seen, unseen map[string]bool, now time.Time) *tally {
-	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)), byKey: make(map[string]*Seen,
-		len(pods)), unseen: unseen}
+	t := &tally{now: now, active: map[string]map[string]int32{}, byName: make(map[string]*Seen, len(pods)),
+		byKey: make(map[string]*Seen, len(pods)), unseen: unseen}
 	for i := range pods {
 		pod := &pods[i]
 		t.byName[pod.Name] = pod

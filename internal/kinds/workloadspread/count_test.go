@@ -90,8 +90,8 @@ func TestCount(t *testing.T) {
 			want: Counted{Subsets: one(2, 1, nil, nil), Lost: []LostBooking{{"a", "a", true}}}},
 		"WS-153 a pod that went is not missed": {quotas: quota(3), pods: []Seen{with(pod("a"), gone)}, before: one(2, 0, nil,
 			times{"a": at(-16), "b": at(-16)}), want: Counted{Subsets: one(3, 0, nil, nil)}},
-		"WS-080 a version has places of its own": {quotas: quota(3), version: "v2", pods: pods(3), want: Counted{Subsets: one(3, 0, nil,
-			nil)}},
+		"WS-080 a version has places of its own": {quotas: quota(3), version: "v2", pods: pods(3),
+			want: Counted{Subsets: one(3, 0, nil, nil)}},
 		"WS-154 all versions together": {quotas: quota(3), version: AllVersions, pods: []Seen{pod("a"), with(pod("b"),
 			func(p *Seen) { p.Version = "v2" })},
 			want: Counted{Subsets: one(1, 2, nil, nil)}},
@@ -154,8 +154,8 @@ func TestQuotas(t *testing.T) {
 		want    int32
 		invalid bool
 	}{
-		"number": {3, 3, false}, "percentage, rounded up": {"33%", 4, false}, "none": {nil, Unlimited, false}, "no percentage": {"x", 0,
-			true}, "negative": {-1, 0, true},
+		"number": {3, 3, false}, "percentage, rounded up": {"33%", 4, false}, "none": {nil, Unlimited, false},
+		"no percentage": {"x", 0, true}, "negative": {-1, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Quotas([]appsv1beta1.WorkloadSpreadSubset{makeSubset("a", test.most)}, 10)

@@ -202,8 +202,8 @@ func TestPodsBelowAListedKind(t *testing.T) {
 		return `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: ` + name + `, uid: uid-` + name +
 			`, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: x, uid: ` + owner + `, controller: true}]}}`
 	}
-	kinds := kindsOf(t, game, "", document, set("web-1", "web-uid"), set("web-2", "web-uid"), set("other", "other-uid"), set("below",
-		"uid-web-1"))
+	kinds := kindsOf(t, game, "", document, set("web-1", "web-uid"), set("web-2", "web-uid"), set("other", "other-uid"),
+		set("below", "uid-web-1"))
 	target, err := kinds.Target(t.Context(), spreadFrom(t,
 		`{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
 	if err != nil {
@@ -222,8 +222,8 @@ func TestPodsBelowAListedKind(t *testing.T) {
 // (WS-020, WS-025).
 func TestAKindThatIsListedInTwoVersions(t *testing.T) {
 	game := AllowList{Workloads: []CustomKind{{GroupVersionKind: gameKind, ReplicasPath: "spec.size",
-		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1",
-			Kind: "ReplicaSet"}}}}}
+		SubResources: []schema.GroupVersionKind{{Group: "apps", Version: "v1beta1", Kind: "ReplicaSet"},
+			{Group: "apps", Version: "v1", Kind: "ReplicaSet"}}}}}
 	kinds := kindsOf(t, game, "", `{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`,
 		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, uid: uid-1, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: web, uid: web-uid, controller: true}]}}`)
 	target, err := kinds.Target(t.Context(), spreadFrom(t,
@@ -282,8 +282,8 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 type forbiddenPods struct{ simReader }
 
 func (forbiddenPods) Pods(context.Context, *appsv1beta1.WorkloadSpread, *Target) ([]*corev1.Pod, error) {
-	return nil, fmt.Errorf("finding pods: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "games/scale"}, "web",
-		errors.New("no rights")))
+	return nil, fmt.Errorf("finding pods: %w",
+		apierrors.NewForbidden(schema.GroupResource{Resource: "games/scale"}, "web", errors.New("no rights")))
 }
 
 // noScale is an API server whose kinds have no scale.

@@ -154,8 +154,8 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 // wait returns when it is known whether a kind is listed, if that may put a pod into a subset: one that came before would do without.
 func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []*indexed) error {
 	custom := func(e *indexed) bool { return !BuiltIn(e.target.GroupKind) }
-	if BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() || toolscache.WaitForCacheSync(ctx.Done(),
-		m.workloads.Ready) {
+	if BuiltIn(kind) || !slices.ContainsFunc(candidates, custom) || m.workloads.Ready() ||
+		toolscache.WaitForCacheSync(ctx.Done(), m.workloads.Ready) {
 		return nil
 	}
 	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())

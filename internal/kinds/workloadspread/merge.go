@@ -82,8 +82,8 @@ func mergeable(pods, patches []any, path string) error {
 		}
 	}
 	if touched > 0 && max(effort, square(touched)) > mostMerged {
-		return fmt.Errorf("%s: the pod has %d items, and the patch up to %d: these are too many to be merged", strings.TrimPrefix(path,
-			"."), list, touched)
+		return fmt.Errorf("%s: the pod has %d items, and the patch up to %d: these are too many to be merged",
+			strings.TrimPrefix(path, "."), list, touched)
 	}
 	for key, children := range inside {
 		below := path

@@ -34,8 +34,8 @@ func newMeters() *meters {
 		unmatched: gauge("pods_unmatched", "Active pods of the workload that are in no subset.", spread),
 		passed:    gauge("subset_unschedulable", "1 while pods that could not be scheduled make new ones pass over the subset.", subset),
 		given:     counter("pods_given_up_total", "Pods deleted because they could not be scheduled.", subset),
-		lost: counter("bookings_expired_total", "Bookings that expired, by operation: create or delete.", []string{"namespace", "name",
-			"operation"}),
+		lost: counter("bookings_expired_total", "Bookings that expired, by operation: create or delete.",
+			[]string{"namespace", "name", "operation"}),
 		known: map[types.NamespacedName]map[string]bool{},
 	}
 }

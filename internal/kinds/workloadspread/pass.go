@@ -346,8 +346,8 @@ func (p *Pass) statusMayWait(plan *Plan) time.Duration {
 func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
 		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) && equality.Semantic.DeepEqual(s.Conditions,
-				t.Conditions)
+			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) &&
+				equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
 		})
 	}
 	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) ||
@@ -400,8 +400,8 @@ func (p *Pass) announce(plan *Plan, result *Result) {
 		}
 	}
 	if n := len(result.CostErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventPatchCostFailed, fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n,
-			"pod"), result.CostErrors[0]))
+		event(corev1.EventTypeWarning, EventPatchCostFailed,
+			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"), result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
 		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v",

@@ -67,8 +67,8 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 		"as many":      `{"spec":{"containers":[{"name":"c",` + env + `}]}}`,
 	} {
 		subset := makeSubset("a", nil, patches(patch))
-		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil || !strings.Contains(err.Error(),
-			"spec.containers.env") {
+		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil ||
+			!strings.Contains(err.Error(), "spec.containers.env") {
 			t.Errorf("%s: %.200v", name, err)
 		}
 		if unchanged([]byte(pod), []byte(patch)) {

@@ -253,8 +253,8 @@ func (p *Plan) rank() {
 	switch {
 	case !s.Target.Costs:
 	case s.Target.LatestError != nil: // the ranks depend on it
-		p.Incomplete = errors.Join(p.Incomplete, fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name,
-			s.Target.LatestError))
+		p.Incomplete = errors.Join(p.Incomplete,
+			fmt.Errorf("the latest version of %s %s: %w", s.Target.Kind, s.Target.Name, s.Target.LatestError))
 	default:
 		wanted = p.costs()
 	}

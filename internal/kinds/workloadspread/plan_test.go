@@ -143,9 +143,9 @@ func TestPlan(t *testing.T) {
   version v2, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2
   pod q: deletion cost -100, was "": more than the 1 of subset a`},
-		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true,
-			Desired: 2, Costs: true},
-			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
+		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(),
+			Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
+			Pods:   []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 1, 1 ranked
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
@@ -153,10 +153,10 @@ func TestPlan(t *testing.T) {
   version versionIgnored, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-197 a CloneSet with versions, one pod updated in place": {Snapshot{Spread: lists(ab(),
-			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil), subsetStatus("b", 0, -1, nil,
-				nil)}}),
-			Versioned: ParseVersioned("cloneset"), Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2,
-				Costs: true, Latest: "2"},
+			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil),
+				subsetStatus("b", 0, -1, nil, nil)}}),
+			Versioned: ParseVersioned("cloneset"),
+			Target:    &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
 			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})),
 				makePod("q", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 2, 2 ranked

@@ -186,8 +186,8 @@ func TestSimulatedSpreads(t *testing.T) {
 }
 
 func (r *spreadRun) run(seed uint64) string {
-	subsets := []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", 3, zone("a")), makeSubset("b", 2, zone("b")), makeSubset("c", nil,
-		zone("c"))}
+	subsets := []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", 3, zone("a")), makeSubset("b", 2, zone("b")),
+		makeSubset("c", nil, zone("c"))}
 	switch seed % 4 {
 	case 1:
 		subsets, r.percent = []appsv1beta1.WorkloadSpreadSubset{makeSubset("a", "30%", zone("a")), makeSubset("b", "50%", zone("b")),

@@ -18,8 +18,8 @@ func TestRoomInAStatus(t *testing.T) {
 	stamp := metav1.NewTime(bookingTime)
 	spread := func(keys map[string]int) *appsv1beta1.WorkloadSpread {
 		s := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}}`)
-		list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 0, map[string]metav1.Time{}, nil), subsetStatus("b", 0, 0,
-			nil, map[string]metav1.Time{})}
+		list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 0, map[string]metav1.Time{}, nil),
+			subsetStatus("b", 0, 0, nil, map[string]metav1.Time{})}
 		for key, length := range keys {
 			name := key + strings.Repeat("x", length-len(key))
 			if key[0] == 'c' {

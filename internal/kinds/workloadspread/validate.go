@@ -44,8 +44,8 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, "selector: "+err.Error()))
 		}
 	}
-	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")), validateStrategy(&spread.Spec, env.Window,
-		spec.Child("scheduleStrategy")))
+	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
+		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
 }
 
 func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
@@ -58,8 +58,8 @@ func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, pa
 		errs = append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
 	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
-		return append(errs, field.Invalid(path, ref, fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
-			ref.APIVersion, err)))
+		return append(errs, field.Invalid(path, ref,
+			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
 	}
 	target := TargetOf(spread)
 	if ref.APIVersion != "" && ref.Kind != "" {
@@ -275,8 +275,8 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	}}
 	return template, func(path string) string {
 		for from, to := range places {
-			if len(path) >= len(from) && path[:len(from)] == from && (len(path) == len(from) || path[len(from)] == '.' ||
-				path[len(from)] == '[') {
+			if len(path) >= len(from) && path[:len(from)] == from &&
+				(len(path) == len(from) || path[len(from)] == '.' || path[len(from)] == '[') {
 				return to + path[len(from):]
 			}
 		}

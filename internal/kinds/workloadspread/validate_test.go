@@ -49,10 +49,10 @@ func TestValidate(t *testing.T) {
 		change func(*appsv1beta1.WorkloadSpread, *Environment)
 	}{
 		"good": {spec: two},
-		"WS-031 no target": {two, []string{"spec.targetRef"}, "one workload", func(s *appsv1beta1.WorkloadSpread,
-			_ *Environment) {
-			s.Spec.TargetReference = nil
-		}},
+		"WS-031 no target": {two, []string{"spec.targetRef"}, "one workload",
+			func(s *appsv1beta1.WorkloadSpread, _ *Environment) {
+				s.Spec.TargetReference = nil
+			}},
 		"WS-031 no name": {`{targetRef: {apiVersion: apps/v1, kind: Deployment, name: ""}, ` + two + `}`,
 			[]string{"spec.targetRef"}, "must not be empty", nil},
 		"WS-032 a Deployment of another group": {`{targetRef: {apiVersion: extensions/v1beta1, kind: Deployment, name: web}, ` + two +

@@ -350,8 +350,8 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 		return 1
 	}
 	before := func(a, b *appsv1.ReplicaSet) bool {
-		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name,
-			b.Name)) < 0
+		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name)) < 0
 	}
 	var latest *appsv1.ReplicaSet
 	for i := range sets {

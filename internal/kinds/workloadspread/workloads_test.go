@@ -177,8 +177,8 @@ func TestTargets(t *testing.T) {
 				err  error
 				want *string
 				got  *string
-			}{{target.DesiredError, &tt.want.DesiredError, &got.DesiredError}, {target.LatestError, &tt.want.LatestError,
-				&got.LatestError}} {
+			}{{target.DesiredError, &tt.want.DesiredError, &got.DesiredError},
+				{target.LatestError, &tt.want.LatestError, &got.LatestError}} {
 				if e.err != nil {
 					if *e.got = e.err.Error(); *e.want != "" && strings.Contains(*e.got, *e.want) {
 						*e.got = *e.want

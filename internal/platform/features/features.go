@@ -194,8 +194,8 @@ func (g *Gates) imply() {
 				continue
 			}
 			if wish, ok := g.set[other]; ok && wish != rule.forced {
-				g.Warnings = append(g.Warnings, fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause,
-					rule.value))
+				g.Warnings = append(g.Warnings,
+					fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.cause, rule.value))
 			}
 			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.forced}); err != nil {
 				g.Warnings = append(g.Warnings, err.Error())

@@ -33,8 +33,8 @@ type PullWatch struct {
 
 // NewPullWatch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two revisions,
 // which get a pass when the jobs are known: nothing else might call for one for a long time.
-func NewPullWatch(c cache.Cache, mapper meta.RESTMapper, toOwner handler.EventHandler, wake func(ctx context.Context) ([]ctrl.Request,
-	error)) *PullWatch {
+func NewPullWatch(c cache.Cache, mapper meta.RESTMapper, toOwner handler.EventHandler,
+	wake func(ctx context.Context) ([]ctrl.Request, error)) *PullWatch {
 	return &PullWatch{cache: c, mapper: mapper, toOwner: toOwner, wake: wake}
 }
 

@@ -26,8 +26,8 @@ func TestAPodWithManyVariablesAndMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const count = 30_000 // some times what the API server takes, so that the difference is clear
-	app, before := corev1.Container{Name: "app"}, corev1.Container{Name: "proxy", Env: []corev1.EnvVar{{Name: "IS_INJECTED",
-		Value: "true"}}}
+	app, before := corev1.Container{Name: "app"},
+		corev1.Container{Name: "proxy", Env: []corev1.EnvVar{{Name: "IS_INJECTED", Value: "true"}}}
 	var uses strings.Builder
 	for i := range count {
 		name := fmt.Sprintf("V%d", i)

@@ -82,10 +82,10 @@ func TestInjectProperty(t *testing.T) {
 		names := map[string]bool{}
 		for i, sidecars := range [][]string{{"s1", "s2"}, {"t1"}} {
 			set := selecting(fmt.Sprint("set-", i), matching("app", "x"), nil)
-			text, err := json.Marshal(map[string]any{"containers": drawnSidecars(r, sidecars), "initContainers": drawnSidecars(r,
-				[]string{fmt.Sprint("i", i)}),
-				"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}}, map[string]any{"name": "w",
-					"emptyDir": map[string]any{}}}})
+			text, err := json.Marshal(map[string]any{"containers": drawnSidecars(r, sidecars),
+				"initContainers": drawnSidecars(r, []string{fmt.Sprint("i", i)}),
+				"volumes": []any{map[string]any{"name": "v", "emptyDir": map[string]any{}},
+					map[string]any{"name": "w", "emptyDir": map[string]any{}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

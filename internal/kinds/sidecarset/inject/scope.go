@@ -91,13 +91,13 @@ func newTerm(e *entry) term {
 		}
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
-			t.present = append(t.present, fmt.Sprintf("%s in %s && %s[%s] in [%s]", key, podLabels, podLabels, key, strings.Join(values,
-				", ")))
+			t.present = append(t.present, fmt.Sprintf("%s in %s && %s[%s] in [%s]", key, podLabels, podLabels, key,
+				strings.Join(values, ", ")))
 		case selection.Exists:
 			t.present = append(t.present, fmt.Sprintf("%s in %s", key, podLabels))
 		case selection.NotIn, selection.NotEquals:
-			t.absent = append(t.absent, fmt.Sprintf("!(%s in %s && %s[%s] in [%s])", key, podLabels, podLabels, key, strings.Join(values,
-				", ")))
+			t.absent = append(t.absent, fmt.Sprintf("!(%s in %s && %s[%s] in [%s])", key, podLabels, podLabels, key,
+				strings.Join(values, ", ")))
 			continue
 		case selection.DoesNotExist:
 			t.absent = append(t.absent, fmt.Sprintf("!(%s in %s)", key, podLabels))
@@ -191,8 +191,8 @@ func exact(terms []term) (labelled, unlabelled []string) {
 		case len(t.present) > 0:
 			labelled = append(labelled, conjunction(t.namespace, append(slices.Clone(t.present), t.absent...)...))
 		default:
-			unlabelled = append(unlabelled, conjunction(t.namespace, fmt.Sprintf("(!has(%s) || %s)", podLabels, strings.Join(t.absent,
-				" && "))))
+			unlabelled = append(unlabelled, conjunction(t.namespace,
+				fmt.Sprintf("(!has(%s) || %s)", podLabels, strings.Join(t.absent, " && "))))
 		}
 	}
 	for g, values := range groups {

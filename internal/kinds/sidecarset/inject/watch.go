@@ -51,18 +51,18 @@ func NewWatch(mgr manager.Manager, namespace string) (*Watch, error) {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
 	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that does not lead.
-	revisions, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
-		Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
-			Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
+	revisions, err := cache.New(mgr.GetConfig(),
+		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+			ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
+				Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of revisions: %w", err)
 	}
 	index := &Index{}
 	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions, live: mgr.GetAPIReader(),
 		together: matchconditions.Together[string]{Limit: readingTime},
-		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()}, &storedRevisions{namespace, revisions,
-			mgr.GetAPIReader()}, nil)}, nil
+		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
+			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
 
 // Follow starts to follow SidecarSets, the names and labels of namespaces, and the ControllerRevisions of SidecarSets, once the
