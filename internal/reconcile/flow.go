@@ -2,16 +2,15 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/afloat-project/afloat/internal/platform/parallel"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is slow gets flowFirst: it
@@ -36,12 +35,12 @@ type Flow struct {
 	busy    map[types.UID]int
 	waiting []*place
 
-	// Of the answers in the window: how many, how long they took, and whether any of them was that the server has no time. full:
-	// there was need for more.
-	answers    int
-	took       time.Duration
-	overloaded bool
-	full       bool
+	// Of the answers in the window: how many, how long they took, and to which owners, told of each whether it was asked to come
+	// back later. full: there was need for more places.
+	answers int
+	took    time.Duration
+	told    map[types.UID]bool
+	full    bool
 	// best is how long answers take at best, as far as that is known: it follows slowly when they take longer.
 	best time.Duration
 }
@@ -57,18 +56,19 @@ func NewFlow(places int) *Flow {
 	if places == 0 {
 		places = flowFirst
 	}
-	return &Flow{limit: float64(places), busy: map[types.UID]int{}}
+	return &Flow{limit: float64(places), busy: map[types.UID]int{}, told: map[types.UID]bool{}}
 }
 
 // Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns their errors by index.
 // It takes up the next one when a place is free, and none after the context has ended. A panic is an error.
 func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
-	if f == nil {
-		return parallel.Do(ctx, n, 1, do)
-	}
 	var all sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
+		if f == nil {
+			errs[i] = Guarded(ctx, func() error { return do(i) })
+			continue
+		}
 		if err := f.take(ctx, owner); err != nil {
 			for ; i < n; i++ {
 				errs[i] = err
@@ -77,11 +77,24 @@ func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) 
 		}
 		all.Go(func() {
 			defer f.give(owner)
-			errs[i] = parallel.Guarded(ctx, func() error { return do(i) })
+			errs[i] = Guarded(ctx, func() error { return do(i) })
 		})
 	}
 	all.Wait()
 	return errs
+}
+
+// Guarded runs do, and returns a panic as an error: uncaught in a goroutine, it would end the process.
+func Guarded(ctx context.Context, do func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			for _, handle := range utilruntime.PanicHandlers { // they log the stack
+				handle(ctx, cause)
+			}
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return do()
 }
 
 func (f *Flow) take(ctx context.Context, owner types.UID) error {
@@ -170,8 +183,8 @@ func (f *Flow) fill() {
 	}
 }
 
-// saw takes note of an answer of the API server.
-func (f *Flow) saw(took time.Duration, err error) {
+// saw takes note of an answer of the API server about something of an owner's.
+func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	if f == nil {
 		return
 	}
@@ -179,8 +192,8 @@ func (f *Flow) saw(took time.Duration, err error) {
 	defer f.mu.Unlock()
 	f.answers++
 	f.took += took
-	f.overloaded = f.overloaded || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	_, later := apierrors.SuggestsClientDelay(err)
+	f.told[owner] = f.told[owner] || later || apierrors.IsServiceUnavailable(err)
 	if f.answers < flowWindow {
 		return
 	}
@@ -189,7 +202,7 @@ func (f *Flow) saw(took time.Duration, err error) {
 		f.best = mean
 	}
 	switch {
-	case f.overloaded:
+	case f.overloaded():
 		f.limit *= 0.7
 	case mean > flowSlower*f.best+flowJitter:
 		f.limit = max(0.9*f.limit, min(f.limit, flowFirst))
@@ -198,6 +211,19 @@ func (f *Flow) saw(took time.Duration, err error) {
 	}
 	f.best += (mean - f.best) / 512
 	f.limit = min(max(f.limit, flowLeast), flowMost)
-	f.answers, f.took, f.overloaded, f.full = 0, 0, false, len(f.waiting) > 0
+	f.answers, f.took, f.full = 0, 0, len(f.waiting) > 0
+	clear(f.told)
 	f.fill()
+}
+
+// overloaded tells whether the API server has no time: it told most owners so. A webhook, a quota or a budget that refuses the
+// requests of one owner in the same words does not slow down the others.
+func (f *Flow) overloaded() bool {
+	told := 0
+	for _, later := range f.told {
+		if later {
+			told++
+		}
+	}
+	return 2*told > len(f.told)
 }

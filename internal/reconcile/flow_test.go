@@ -22,24 +22,26 @@ func TestFlowAdapts(t *testing.T) {
 		took    time.Duration
 		err     error
 		full    bool
+		calm    types.UID // another owner, which gets half of the answers, and no error
 	}
 	tests := map[string]struct {
 		answers []answers
 		want    int
 	}{
-		"fast and all places are taken": {[]answers{{4, time.Millisecond, nil, true}}, 64},
-		"as fast with a distant server": {[]answers{{4, 100 * time.Millisecond, nil, true}}, 64},
-		"never above the most":          {[]answers{{100, time.Millisecond, nil, true}}, flowMost},
-		"places are free":               {[]answers{{4, time.Millisecond, nil, false}}, flowFirst},
-		"it becomes slow":               {[]answers{{4, time.Millisecond, nil, true}, {3, 50 * time.Millisecond, nil, true}}, 46},
-		"slow for long, but not too few": {[]answers{{4, time.Millisecond, nil, true}, {20, 50 * time.Millisecond, nil, true}},
+		"fast and all places are taken": {[]answers{{4, time.Millisecond, nil, true, ""}}, 64},
+		"as fast with a distant server": {[]answers{{4, 100 * time.Millisecond, nil, true, ""}}, 64},
+		"never above the most":          {[]answers{{100, time.Millisecond, nil, true, ""}}, flowMost},
+		"places are free":               {[]answers{{4, time.Millisecond, nil, false, ""}}, flowFirst},
+		"it becomes slow":               {[]answers{{4, time.Millisecond, nil, true, ""}, {3, 50 * time.Millisecond, nil, true, ""}}, 46},
+		"slow for long, but not too few": {[]answers{{4, time.Millisecond, nil, true, ""}, {20, 50 * time.Millisecond, nil, true, ""}},
 			flowFirst},
-		"it has no time for long": {[]answers{{20, time.Millisecond, busy, true}}, flowLeast},
-		"it has no time":          {[]answers{{1, time.Millisecond, busy, true}}, 28},
-		"a refusal for another reason": {[]answers{{4, time.Millisecond, apierrors.NewConflict(corev1.Resource("pods"), "a", nil), true}},
+		"it has no time for long": {[]answers{{20, time.Millisecond, busy, true, ""}}, flowLeast},
+		"it has no time":          {[]answers{{1, time.Millisecond, busy, true, ""}}, 28},
+		"a refusal for another reason": {[]answers{{4, time.Millisecond, apierrors.NewConflict(corev1.Resource("pods"), "a", nil), true, ""}},
 			64},
-		"fast again": {[]answers{{4, time.Millisecond, busy, true}, {30, time.Millisecond, nil, true}}, flowMost},
-		"slow from some time on is the best": {[]answers{{1, time.Millisecond, nil, true}, {600, 50 * time.Millisecond, nil, true}},
+		"one of two is told to come later": {[]answers{{2, time.Millisecond, busy, true, "calm"}}, 64},
+		"fast again":                       {[]answers{{4, time.Millisecond, busy, true, ""}, {30, time.Millisecond, nil, true, ""}}, flowMost},
+		"slow from some time on is the best": {[]answers{{1, time.Millisecond, nil, true, ""}, {600, 50 * time.Millisecond, nil, true, ""}},
 			flowMost},
 	}
 	for name, tt := range tests {
@@ -48,7 +50,11 @@ func TestFlowAdapts(t *testing.T) {
 			for _, a := range tt.answers {
 				for range a.windows * flowWindow {
 					f.full = a.full
-					f.saw(a.took, a.err)
+					if a.calm != "" {
+						f.saw(a.calm, a.took, nil)
+						f.full = a.full
+					}
+					f.saw("owner", a.took, a.err)
 				}
 			}
 			if int(f.limit) != tt.want {
@@ -57,7 +63,7 @@ func TestFlowAdapts(t *testing.T) {
 		})
 	}
 	var none *Flow
-	none.saw(time.Second, busy)
+	none.saw("owner", time.Second, busy)
 }
 
 // An owner with few tasks does not wait for one with many, and all that begins ends.

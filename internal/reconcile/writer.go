@@ -104,7 +104,7 @@ func (w *Writer) Each(ctx context.Context, n int, do func(i int) error) []error 
 
 // answered notes how the API server answers.
 func (w *Writer) answered(since time.Time, err error) error {
-	w.Flow.saw(w.Now().Sub(since), err)
+	w.Flow.saw(w.owner, w.Now().Sub(since), err)
 	return err
 }
 

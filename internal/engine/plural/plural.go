@@ -19,6 +19,14 @@ func Form[N int | int32 | int64](n N, one, several string) string {
 	return several
 }
 
+// Few joins the first few of the names, and says how many more there are.
+func Few(names []string, few int) string {
+	if len(names) > few {
+		return strings.Join(names[:few], ", ") + " and " + strconv.Itoa(len(names)-few) + " more"
+	}
+	return strings.Join(names, ", ")
+}
+
 func severalOf(noun string) string {
 	stem, ends := strings.CutSuffix(noun, "y")
 	if ends && !strings.HasSuffix(stem, "a") && !strings.HasSuffix(stem, "e") && !strings.HasSuffix(stem, "o") {

@@ -20,10 +20,11 @@ import (
 // again: revisions may be many and large, and events are frequent. It changes no decision, and holds only what the last plan
 // needed. The zero value knows nothing.
 type Knowledge struct {
-	// text is a template, and data what a revision of it holds.
-	text, data []byte
-	contents   map[version]*contents
-	changes    map[[2]version]comparison
+	// text is the hash of a template, and data what a revision of it holds: the bytes of the stored revision, if there is one.
+	text     [sha256.Size]byte
+	data     []byte
+	contents map[version]*contents
+	changes  map[[2]version]comparison
 }
 
 // version is one version of a stored revision.
@@ -68,12 +69,13 @@ func (k *Knowledge) begin() (before, kept *Knowledge) {
 
 // dataOf is what a revision of the template holds.
 func (p *Planner) dataOf(text []byte) (data []byte, err error) {
-	if p.before.data != nil && bytes.Equal(p.before.text, text) {
+	sum := sha256.Sum256(text)
+	if p.before.data != nil && p.before.text == sum {
 		data = p.before.data
 	} else if data, err = revision.Data(text); err != nil {
 		return nil, err
 	}
-	p.kept.text, p.kept.data = text, data
+	p.kept.text, p.kept.data = sum, data
 	return data, nil
 }
 
@@ -87,7 +89,10 @@ func (p *Planner) read(object *appsv1.ControllerRevision) *contents {
 	if !known || !key.stored() {
 		c = contentsOf(object)
 	}
-	p.contents[object], p.kept.contents[key] = c, c
+	p.contents[object] = c
+	if key.stored() {
+		p.kept.contents[key] = c
+	}
 	return c
 }
 
@@ -141,8 +146,11 @@ func (p *Planner) holds(object *appsv1.ControllerRevision, data []byte) bool {
 // differ returns how two revisions differ.
 func (p *Planner) differ(from, target *Revision) comparison {
 	key := [2]version{versionOf(from.object), versionOf(target.object)}
+	if !key[0].stored() || !key[1].stored() {
+		return p.compared(from, target)
+	}
 	c, known := p.before.changes[key]
-	if !known || !key[0].stored() || !key[1].stored() {
+	if !known {
 		c = p.compared(from, target)
 	}
 	p.kept.changes[key] = c

@@ -158,11 +158,11 @@ type Planner struct {
 	in       *Snapshot
 	out      *Plan
 
-	// members are the active pods.
+	// Members are the active pods.
 	Members []*Pod
-	// update and current are the revisions of these names.
+	// Update and Current are the revisions that the plan leads to, and that pods came from.
 	Update, Current *Revision
-	// scaling: the plan creates or deletes pods, so that no update starts.
+	// Scaling: the plan creates or deletes pods, so that no update starts.
 	Scaling bool
 
 	// before is what is known, and kept what this plan needed of it and found out.
@@ -189,8 +189,7 @@ type Planner struct {
 func New(of *Workload, in *Snapshot, out *Plan) *Planner {
 	before, kept := in.Known.begin()
 	return &Planner{Workload: of, in: in, out: out, before: before, kept: kept, contents: map[*appsv1.ControllerRevision]*contents{},
-		sources:  map[string]map[string]any{},
-		verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
+		sources: map[string]map[string]any{}, verdicts: make(map[*corev1.Pod]*Verdict, len(in.Pods)), modes: map[modeKey]Mode{}}
 }
 
 // Verdict is what is decided about a pod, nil if nothing is as yet.

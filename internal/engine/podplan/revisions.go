@@ -1,6 +1,7 @@
 package podplan
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -110,7 +111,11 @@ func (p *Planner) DetermineRevisions() error {
 		p.revisions = append(p.revisions, infoOf(object))
 	}
 	p.out.CollisionCount = p.Workload.CollisionCount
-	switch equal := history.Find(data); {
+	equal := history.Find(data)
+	if equal != nil && bytes.Equal(equal.Data.Raw, data) {
+		p.kept.data = equal.Data.Raw // which the cache holds anyway
+	}
+	switch {
 	case equal != nil && equal == history.Last():
 		p.out.UpdateRevision = equal.Name
 	case equal != nil:
@@ -136,8 +141,7 @@ func (p *Planner) DetermineRevisions() error {
 	p.Update = p.Find(p.out.UpdateRevision)
 	p.out.CurrentRevision = p.out.UpdateRevision
 	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool {
-		return r.Name == name &&
-			p.read(r.object).err == nil
+		return r.Name == name && p.read(r.object).err == nil
 	}) {
 		p.out.CurrentRevision = name
 	}

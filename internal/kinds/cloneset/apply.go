@@ -50,17 +50,13 @@ func (a *application) collided(ctx context.Context, count int32) error {
 	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
 
-// passTime bounds how long a pass goes on taking up pods. A plan for a large set would
-// otherwise be carried out for many seconds in which pods that are complete wait for the next.
+// passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in
+// which pods that are complete wait for the next.
 const passTime = 500 * time.Millisecond
 
 func (a *application) prune(ctx context.Context) error {
-	body, err := reconcile.MergePatch(a.plan.Set, nil, map[string]any{
-		"spec": map[string]any{"scaleStrategy": map[string]any{"podsToDelete": a.plan.PodsToDelete}}})
-	if err != nil {
-		return err
-	}
-	if _, err := reconcile.Patch(ctx, a.Writer, a.plan.Set, body, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.Writer, a.plan.Set, nil, map[string]any{
+		"spec": map[string]any{"scaleStrategy": map[string]any{"podsToDelete": a.plan.PodsToDelete}}}, ""); err != nil {
 		return reconcile.Gone(fmt.Errorf("removing names from podsToDelete: %w", err))
 	}
 	return nil

@@ -21,7 +21,7 @@ func (a *application) claims(ctx context.Context) error {
 		var err error
 		switch {
 		case fate.HandTo != nil:
-			err = a.HandOver(ctx, fate.Claim, fate.HandTo)
+			err = a.HandOver(ctx, fate.HandTo, fate.Claim)
 		case fate.TakeBack:
 			err = a.Control(ctx, fate.Claim, workloadOf(a.plan.Set, Features{}).Owner, "to take back claim "+fate.Claim.Name)
 		default:
@@ -64,11 +64,8 @@ func (a *application) growClaims(ctx context.Context, result *podapply.Result) {
 			continue
 		}
 		claim := growth.Claim
-		body, err := reconcile.MergePatch(claim, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
-			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}})
-		if err == nil {
-			_, err = reconcile.Patch(ctx, a.Writer, claim, body, "")
-		}
+		_, err := reconcile.Merge(ctx, a.Writer, claim, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
+			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}}, "")
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			result.Retry = true
 			continue

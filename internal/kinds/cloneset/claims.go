@@ -120,28 +120,20 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	}
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
 		p.ClaimsNotReused = fmt.Sprintf("claims stay with pods that should be gone (%s); pods with new claims take their places",
-			listed(given[:n]))
+			plural.Few(given[:n], 3))
 		p.Say("%s", p.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
 		scale.Create -= n
 		scale.CreateOld = min(scale.CreateOld, scale.Create)
 		p.ClaimsAwaited = fmt.Sprintf("%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
-			listed(awaited), last.UTC().Format(time.RFC3339))
+			plural.Few(awaited, 3), last.UTC().Format(time.RFC3339))
 		if n == 1 {
 			p.ClaimsAwaited = fmt.Sprintf("a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
 				awaited[0], last.UTC().Format(time.RFC3339))
 		}
 		p.Say("%s", p.ClaimsAwaited)
 	}
-}
-
-// listed names up to three of many.
-func listed(names []string) string {
-	if len(names) > 3 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
-	}
-	return strings.Join(names, ", ")
 }
 
 // creationTime is how long the creation of a pod may be under way after its claims were made: as long as API servers work on a request.

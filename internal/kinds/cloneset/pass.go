@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -134,7 +135,7 @@ func (m *memory) announce(a *application) {
 	m.Once(a.Application, corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
-		orphans = "pods that match the selector and belong to nobody are not adopted: " + listed(plan.Orphans) // CS-355
+		orphans = "pods that match the selector and belong to nobody are not adopted: " + plural.Few(plan.Orphans, 3) // CS-355
 	}
 	m.Once(a.Application, corev1.EventTypeWarning, "OrphanPods", orphans)
 	m.Once(a.Application, corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/platform/parallel"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -168,7 +167,7 @@ func (a *application) change(ctx context.Context, v *PodVerdict) (*corev1.Pod, e
 
 func (a *application) once(ctx context.Context, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
-	err := parallel.Guarded(ctx, func() (err error) { // it is told of as the pod's
+	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
 		if patches, err = v.Change(pod, a.Now()); errors.Is(err, errChanged) {
 			return reconcile.ErrChanged
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -387,16 +386,16 @@ func (p *Pass) announce(plan *Plan, result *Result) {
 		if len(created) > 0 {
 			event(corev1.EventTypeWarning, EventCreatePodFailed,
 				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created),
-					"pod")+plural.Form(len(created), " was", " were"), CreationTimeout, plural.Form(len(created), "its place is", "their places are"), few(created)))
+					"pod")+plural.Form(len(created), " was", " were"), CreationTimeout, plural.Form(len(created), "its place is", "their places are"), plural.Few(created, 5)))
 		}
 		if len(deleted) > 0 {
 			event(corev1.EventTypeWarning, EventDeletePodFailed,
 				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted),
-					"pod")+plural.Form(len(deleted), " is", " are"), DeletionTimeout, plural.Form(len(deleted), "its", "their"), few(deleted)))
+					"pod")+plural.Form(len(deleted), " is", " are"), DeletionTimeout, plural.Form(len(deleted), "its", "their"), plural.Few(deleted, 5)))
 		}
 		if len(result.Written.Recovered) > 0 {
 			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered),
-				"subset ", "subsets ")+few(result.Written.Recovered))
+				"subset ", "subsets ")+plural.Few(result.Written.Recovered, 5))
 		}
 	}
 	if n := len(result.CostErrors); n > 0 {
@@ -409,15 +408,6 @@ func (p *Pass) announce(plan *Plan, result *Result) {
 	}
 	p.say(plan, ReasonReplicasUnknown, "")
 	p.say(plan, ReasonQuotaUnknown, "")
-}
-
-// few names some of many.
-func few(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
 }
 
 // say records a warning if it is not what was said last for that reason of that generation; an empty message forgets it.

@@ -28,8 +28,8 @@ type Applier struct {
 
 // Application is the carrying out of one plan.
 type Application struct {
-	Applier
 	*reconcile.Writer
+	Events   reconcile.Recorder
 	owner    client.Object
 	selector *metav1.LabelSelector
 	plan     *podplan.Plan
@@ -39,7 +39,7 @@ type Application struct {
 
 // To begins to carry out the plan of an owner; its selector finds revisions without a controller.
 func (a Applier) To(owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan) *Application {
-	return &Application{Applier: a, Writer: a.API.For(owner.GetUID()), owner: owner, selector: selector, plan: plan}
+	return &Application{Writer: a.API.For(owner.GetUID()), Events: a.Events, owner: owner, selector: selector, plan: plan}
 }
 
 // Result is what applying met.
@@ -62,8 +62,6 @@ type Result struct {
 	PullError error
 	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
 	Retry bool
-	// Halted: the revision could not be written, so that nothing else was tried.
-	Halted bool
 	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.

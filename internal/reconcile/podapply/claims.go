@@ -13,20 +13,28 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// HandOver makes the pod the claim's controller, so that the claim goes when the pod goes. It does not block the pod's deletion: that would
-// take a right on the finalizers of pods, and be of no use. The pod must exist: another manager may have deleted it, and given the claim to its
-// successor, which would lose it to a controller that is gone.
-func (a *Application) HandOver(ctx context.Context, claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
+// HandOver makes the pod the controller of the claims, so that they go when the pod goes. It does not block the pod's deletion: that
+// would take a right on the finalizers of pods, and be of no use. The pod must exist: another manager may have deleted it, and given
+// its claims to its successor, which would lose them to a controller that is gone.
+func (a *Application) HandOver(ctx context.Context, pod *corev1.Pod, claims ...*corev1.PersistentVolumeClaim) error {
+	if len(claims) == 0 {
+		return nil
+	}
 	now := &corev1.Pod{}
 	switch err := a.Read(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now); {
 	case apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID:
 		return reconcile.ErrChanged
 	case err != nil:
-		return fmt.Errorf("reading pod %s, to hand claim %s to it: %w", pod.Name, claim.Name, err)
+		return fmt.Errorf("reading pod %s, to hand claim %s to it: %w", pod.Name, claims[0].Name, err)
 	}
 	yes := true
-	return a.Control(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
-		fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name))
+	for _, claim := range claims {
+		if err := a.Control(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
+			fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Control replaces the controller of a claim; its other owners stay.

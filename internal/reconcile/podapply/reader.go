@@ -80,8 +80,7 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 		}
 	}
 	snapshot.Revisions = reconcile.Laid(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
-		return ours(owner,
-			selector, found)
+		return ours(owner, selector, found)
 	})
 	return snapshot, nil
 }

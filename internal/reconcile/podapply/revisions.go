@@ -21,7 +21,7 @@ func (a *Application) Revisions(ctx context.Context, result *Result) (left *apps
 	left, err := a.writeRevision(ctx)
 	if err != nil {
 		result.Add(&result.UpdateError, err)
-		result.Retry, result.Halted = true, true
+		result.Retry = true
 		return nil, false
 	}
 	return left, true

@@ -53,7 +53,7 @@ func (a *Application) Pods(ctx context.Context, end time.Time, result *Result) {
 				result.Created++
 			}
 			failed = failed || err != nil
-			result.CreateError = errors.Join(result.CreateError, err)
+			result.Add(&result.CreateError, err)
 			result.Add(&result.ScaleError, err)
 		}
 		return nil
@@ -141,10 +141,8 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 // delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
 // happens meanwhile, its claims go with it, and only with it.
 func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
-	for _, claim := range v.Claims {
-		if err := a.HandOver(ctx, claim, v.Pod); err != nil {
-			return err
-		}
+	if err := a.HandOver(ctx, v.Pod, v.Claims...); err != nil {
+		return err
 	}
 	switch err := a.Delete(ctx, v.Pod); {
 	case apierrors.IsConflict(err):

@@ -1,0 +1,36 @@
+package podapply
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// TestAClaimThatGoesIsNoFailure: the claim that a new pod was to take over belongs to a pod that goes, which only the API server
+// knows as yet. No pod is created; that is no failed attempt, after which creation pauses, but calls for another plan.
+func TestAClaimThatGoesIsNoFailure(t *testing.T) {
+	yes := true
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-web-a",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-a", UID: "former", Controller: &yes}}}}
+	server := fake.NewClientBuilder().WithObjects(claim).Build()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "owner"}}
+	api := reconcile.NewAPI(server, server, func(o any) (any, error) { return o, nil }, time.Now)
+	plan := &podplan.Plan{Create: []podplan.Creation{{Name: "web-a", Reused: []string{claim.Name}, Pod: map[string]any{"apiVersion": "v1",
+		"kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": "web-a"}}}}}
+	result := &Result{}
+	Applier{API: api}.To(owner, nil, plan).Pods(t.Context(), time.Now().Add(time.Hour), result)
+	if result.CreateError != nil || result.ScaleError != nil || !result.Retry || result.Created != 0 {
+		t.Errorf("%+v", result)
+	}
+	var pods corev1.PodList
+	if err := server.List(t.Context(), &pods, client.InNamespace("shop")); err != nil || len(pods.Items) != 0 {
+		t.Error(pods.Items, err)
+	}
+}
