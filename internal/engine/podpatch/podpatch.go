@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Patch is a strategic merge patch of one pod or of its status subresource. The zero value is an empty patch.
@@ -22,12 +23,13 @@ type Patch struct {
 	resources           map[string]corev1.ResourceRequirements
 	conditions          []corev1.PodCondition
 	dropOwner           string
+	addOwner            *metav1.OwnerReference
 }
 
 // Empty tells whether the patch changes nothing.
 func (p *Patch) Empty() bool {
 	return p == nil || len(p.labels)+len(p.annotations)+len(p.addFinalizers)+len(p.removeFinalizers)+len(p.images)+len(p.resources)+
-		len(p.conditions) == 0 && p.dropOwner == ""
+		len(p.conditions) == 0 && p.dropOwner == "" && p.addOwner == nil
 }
 
 // Label sets a label.
@@ -77,6 +79,9 @@ func (p *Patch) Condition(c corev1.PodCondition) { p.conditions = append(p.condi
 // ReleaseOwner removes the owner reference with that UID (CS-056).
 func (p *Patch) ReleaseOwner(uid string) { p.dropOwner = uid }
 
+// AdoptOwner adds an owner reference, in place of one of the same UID (ASTS-070).
+func (p *Patch) AdoptOwner(owner metav1.OwnerReference) { p.addOwner = &owner }
+
 // Subresource names the subresource that the patch has to go to; it is empty for the pod itself.
 func (p *Patch) Subresource() string {
 	switch {
@@ -105,6 +110,9 @@ func (p *Patch) JSON(pod *corev1.Pod) ([]byte, error) {
 	}
 	if p.dropOwner != "" {
 		metadata["ownerReferences"] = []any{map[string]any{"$patch": "delete", "uid": p.dropOwner}}
+	}
+	if p.addOwner != nil {
+		metadata["ownerReferences"] = []any{p.addOwner}
 	}
 	doc := map[string]any{"metadata": metadata}
 	if spec := p.spec(pod); len(spec) > 0 {
@@ -192,6 +200,9 @@ func (p *Patch) String() string {
 	}
 	if p.dropOwner != "" {
 		parts = append(parts, "no owner")
+	}
+	if p.addOwner != nil {
+		parts = append(parts, "owner "+p.addOwner.Name)
 	}
 	return strings.Join(parts, ", ")
 }

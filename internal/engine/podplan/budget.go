@@ -2,6 +2,7 @@ package podplan
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/afloat-project/afloat/internal/engine/plural"
@@ -35,6 +36,15 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 	}
 	return b
 }
+
+// NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however many they are (ASTS-158).
+func NewSpare(spare int) *Budget { return &Budget{spare: spare, total: math.MaxInt} }
+
+// Available tells whether another available pod may be taken.
+func (b *Budget) Available() bool { return b.spare > 0 }
+
+// Take counts a pod that somebody else decided to take out of service.
+func (b *Budget) Take(info *Pod) { b.take(info) }
 
 // refuse says why the pod cannot be moved now, nothing if it can.
 func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {

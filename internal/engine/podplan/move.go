@@ -26,6 +26,11 @@ func (p *Planner) MoveTo(info *Pod, target *Revision, toNew bool, b *Budget) boo
 		p.Decide(info.Pod, Wait, reason, "%s", why)
 		return true
 	}
+	if m.Recreate && p.Replace != nil {
+		p.Replace(info, ReasonOutdated, m.unstored, fmt.Sprintf("%s to %s, recreated because %s", p.labelOf(info), target.Name, m.why))
+		b.take(info)
+		return true
+	}
 	if m.Recreate {
 		patch := &podpatch.Patch{}
 		patch.Label(pub.SpecifiedDelete, "true")
@@ -112,12 +117,12 @@ func (p *Planner) hookedForUpdate(info *Pod) bool {
 
 func (p *Planner) inPlaceUpdate(target *Revision, change *inplace.Change) *inplace.Update {
 	update := &inplace.Update{
-		Revision: target.Name,
-		RevisionLabels: map[string]string{
-			pub.ControllerRevisionHash: p.revisionLabel(target.Name),
-			pub.PodTemplateHash:        revision.ShortHash(target.Name),
-		},
-		Change: change,
+		Revision:       target.Name,
+		RevisionLabels: map[string]string{pub.ControllerRevisionHash: p.revisionLabel(target.Name)},
+		Change:         change,
+	}
+	if p.Workload.TemplateHash {
+		update.RevisionLabels[pub.PodTemplateHash] = revision.ShortHash(target.Name)
 	}
 	if strategy := p.Workload.Strategy; strategy != nil {
 		update.GraceSeconds = strategy.GracePeriodSeconds

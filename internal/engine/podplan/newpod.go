@@ -6,9 +6,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
@@ -16,8 +20,15 @@ import (
 type Identity struct {
 	// Name is the pod's, and Suffix what the names of its claims end with.
 	Name, Suffix string
-	// Labels are the pod's and its claims' own.
+	// Labels are the pod's own.
 	Labels map[string]string
+	// Hostname and Subdomain are set in the pod if there is a hostname.
+	Hostname, Subdomain string
+	// ClaimLabels are the claims' own, and ClaimOwners their owners.
+	ClaimLabels map[string]string
+	ClaimOwners []metav1.OwnerReference
+	// LookAtClaims: claims that the pod takes over may be about to go, which the API server is asked before.
+	LookAtClaims bool
 }
 
 // NewPod plans a pod of the revision, with the claims that it lacks: has tells which are there (CS-040 to 046).
@@ -30,10 +41,12 @@ func (p *Planner) NewPod(identity Identity, from *Revision, has func(claim strin
 	creation.Pod = pod
 	for i, template := range p.claimTemplatesOf(from) {
 		if name := p.ClaimName(template.Name, identity.Suffix); has(name) {
-			creation.Reused = append(creation.Reused, name)
+			if identity.LookAtClaims {
+				creation.Reused = append(creation.Reused, name)
+			}
 			continue
 		}
-		claim, err := p.claimDocument(template, identity)
+		claim, err := p.ClaimDocument(template, identity)
 		if err != nil {
 			return fmt.Errorf("claim template %d: %w", i, err)
 		}
@@ -59,8 +72,9 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 		labels[key] = value
 	}
 	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.Name)
-	labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
-	labels[pub.LifecycleState] = string(pub.LifecycleStatePreparingNormal)
+	if p.Workload.TemplateHash {
+		labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
+	}
 	annotations := maps.Clone(object(meta, "annotations"))
 	if annotations == nil {
 		annotations = map[string]any{}
@@ -69,16 +83,22 @@ func (p *Planner) podDocument(identity Identity, from *Revision) (map[string]any
 	annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
 	metadata := map[string]any{
 		"name": identity.Name, "generateName": p.Workload.Name + "-", "namespace": p.Workload.Namespace,
-		"labels": labels, "annotations": annotations, "ownerReferences": []any{p.ownerDocument()},
+		"labels": labels, "annotations": annotations, "ownerReferences": []any{ownerDocument(p.Workload.Owner)},
 	}
 	if finalizers, ok := meta["finalizers"]; ok && finalizers != nil {
 		metadata["finalizers"] = finalizers
 	}
+	labels[pub.LifecycleState] = string(p.firstState(labels, meta["finalizers"]))
 	spec := maps.Clone(object(source, "spec"))
 	if spec == nil {
 		spec = map[string]any{}
 	}
-	spec["readinessGates"] = withGates(spec["readinessGates"], pub.InPlaceUpdateReady, pub.KruisePodReady)
+	if gates := withGates(spec["readinessGates"], p.Workload.Gates); len(gates) > 0 {
+		spec["readinessGates"] = gates
+	}
+	if identity.Hostname != "" {
+		spec["hostname"], spec["subdomain"] = identity.Hostname, identity.Subdomain
+	}
 	if volumes := p.claimVolumes(identity.Suffix, p.claimTemplatesOf(from), spec["volumes"]); len(volumes) > 0 {
 		spec["volumes"] = volumes
 	}
@@ -103,15 +123,15 @@ func (p *Planner) source(from *Revision) (map[string]any, error) {
 }
 
 // withGates adds readiness gates once, after the template's own (IPU-131, IPU-140).
-func withGates(gates any, add ...string) []any {
+func withGates(gates any, add []corev1.PodConditionType) []any {
 	list, _ := gates.([]any)
 	list = slices.Clone(list)
 	for _, name := range add {
 		if !slices.ContainsFunc(list, func(gate any) bool {
 			g, ok := gate.(map[string]any)
-			return ok && g["conditionType"] == name
+			return ok && g["conditionType"] == string(name)
 		}) {
-			list = append(list, map[string]any{"conditionType": name})
+			list = append(list, map[string]any{"conditionType": string(name)})
 		}
 	}
 	return list
@@ -144,8 +164,8 @@ func (p *Planner) ClaimName(template, id string) string {
 	return template + "-" + p.Workload.Name + "-" + id
 }
 
-// claimDocument makes the body of the request for a claim (CS-045).
-func (p *Planner) claimDocument(template template.VolumeClaimTemplate, identity Identity) (map[string]any, error) {
+// ClaimDocument makes the body of the request for a claim (CS-045).
+func (p *Planner) ClaimDocument(template template.VolumeClaimTemplate, identity Identity) (map[string]any, error) {
 	claim, err := revision.Parse(template.Raw())
 	if err != nil {
 		return nil, err
@@ -158,12 +178,18 @@ func (p *Planner) claimDocument(template template.VolumeClaimTemplate, identity 
 	for key, value := range p.Workload.Selector.MatchLabels {
 		labels[key] = value
 	}
-	for key, value := range identity.Labels {
+	for key, value := range identity.ClaimLabels {
 		labels[key] = value
 	}
 	metadata := map[string]any{
-		"name": p.ClaimName(template.Name, identity.Suffix), "namespace": p.Workload.Namespace,
-		"labels": labels, "ownerReferences": []any{p.ownerDocument()},
+		"name": p.ClaimName(template.Name, identity.Suffix), "namespace": p.Workload.Namespace, "labels": labels,
+	}
+	if len(identity.ClaimOwners) > 0 {
+		owners := make([]any, len(identity.ClaimOwners))
+		for i, owner := range identity.ClaimOwners {
+			owners[i] = ownerDocument(owner)
+		}
+		metadata["ownerReferences"] = owners
 	}
 	if annotations := object(source, "annotations"); len(annotations) > 0 {
 		metadata["annotations"] = annotations
@@ -173,10 +199,40 @@ func (p *Planner) claimDocument(template template.VolumeClaimTemplate, identity 
 	return claim, nil
 }
 
-func (p *Planner) ownerDocument() map[string]any {
-	owner := p.Workload.Owner
-	return map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
-		"controller": true, "blockOwnerDeletion": true}
+func ownerDocument(owner metav1.OwnerReference) map[string]any {
+	document := map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID)}
+	if owner.Controller != nil {
+		document["controller"] = *owner.Controller
+	}
+	if owner.BlockOwnerDeletion != nil {
+		document["blockOwnerDeletion"] = *owner.BlockOwnerDeletion
+	}
+	return document
+}
+
+// firstState is the lifecycle state of a new pod with those labels and finalizers.
+func (p *Planner) firstState(labels map[string]any, finalizers any) pub.LifecycleStateType {
+	if !p.Workload.BornNormal {
+		return pub.LifecycleStatePreparingNormal
+	}
+	hook := p.Hooks().PreNormal
+	if hook == nil {
+		return pub.LifecycleStateNormal
+	}
+	planned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
+	for key, value := range labels {
+		planned.Labels[key], _ = value.(string)
+	}
+	list, _ := finalizers.([]any)
+	for _, finalizer := range list {
+		if name, ok := finalizer.(string); ok {
+			planned.Finalizers = append(planned.Finalizers, name)
+		}
+	}
+	if lifecycle.FullyHooked(hook, planned) {
+		return pub.LifecycleStateNormal
+	}
+	return pub.LifecycleStatePreparingNormal
 }
 
 func object(doc map[string]any, key string) map[string]any {

@@ -66,6 +66,14 @@ type Workload struct {
 
 	// ShortHash labels pods with the short hash of their revision (CS-050).
 	ShortHash bool
+	// TemplateHash gives pods the label pod-template-hash too (CS-053).
+	TemplateHash bool
+	// Gates are the readiness gates that new pods get beside those of the template.
+	Gates []corev1.PodConditionType
+	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal (ASTS-221).
+	BornNormal bool
+	// SameClaims: pods of all revisions have claims of the present templates (ASTS-080).
+	SameClaims bool
 	// RecreateOnClaimChange recreates pods whose claim templates changed with the pod template (IPU-046).
 	RecreateOnClaimChange bool
 	// InPlace is what qualifies beside images and metadata.
@@ -162,6 +170,9 @@ type Planner struct {
 	Members []*Pod
 	// Update and Current are the revisions that the plan leads to, and that pods came from.
 	Update, Current *Revision
+	// Replace decides about a pod that is to be made anew at the update revision; unstored is as in [Verdict]. If it is nil the pod is
+	// marked for deletion, so that a new one can come first (CS-126).
+	Replace func(info *Pod, reason Reason, unstored, why string)
 	// Scaling: the plan creates or deletes pods, so that no update starts.
 	Scaling bool
 

@@ -253,7 +253,7 @@ func (p *Planner) pullJobDocument(name, image string) map[string]any {
 	return map[string]any{
 		"apiVersion": PullJobKind.GroupVersion().String(), "kind": PullJobKind.Kind,
 		"metadata": map[string]any{"name": name, "namespace": p.Workload.Namespace, "labels": labels,
-			"ownerReferences": []any{p.ownerDocument()}},
+			"ownerReferences": []any{ownerDocument(p.Workload.Owner)}},
 		"spec": spec,
 	}
 }

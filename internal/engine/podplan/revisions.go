@@ -37,7 +37,7 @@ func infoOf(object *appsv1.ControllerRevision) Revision {
 // claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older revisions those that were
 // remembered with them, because their pods mount these (CS-089, CS-336).
 func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
-	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil {
+	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil && !p.Workload.SameClaims {
 		return claims
 	}
 	return p.Workload.Claims

@@ -31,6 +31,8 @@ const (
 	Patch Action = "patch"
 	// Release gives up a pod that the selector does not match any more (CS-056).
 	Release Action = "release"
+	// Adopt makes the workload the controller of a pod that has none, after a live look at the workload (ASTS-070).
+	Adopt Action = "adopt"
 )
 
 // Reason is why a pod gets the action that it gets, or what holds it.
@@ -67,6 +69,13 @@ const (
 	ReasonSelector          Reason = "SelectorMismatch"
 	ReasonMissingLabel      Reason = "MissingLabel"
 	ReasonCloneSetDeleted   Reason = "CloneSetDeleted"
+	ReasonOwnerDeleted      Reason = "StatefulSetDeleted"
+	ReasonOrphan            Reason = "Orphan"
+	ReasonIdentity          Reason = "Identity"
+	ReasonOrdinal           Reason = "Ordinal"
+	ReasonFailed            Reason = "Failed"
+	ReasonOrdered           Reason = "OrderedReady"
+	ReasonVolumes           Reason = "Volumes"
 )
 
 // Verdict is the decision about one pod.
@@ -82,8 +91,8 @@ type Verdict struct {
 	Update *inplace.Update
 	// MayRecreate: the pod is recreated if the API server refuses its update (IPU-184).
 	MayRecreate bool
-	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it is looked for in the API server
-	// before.
+	// Unstored is the revision that the pod carries and the cache lacks, if that is why it is recreated: it is looked for in the
+	// API server before.
 	Unstored string
 	// Patch is set for Patch and Recreate and Release, made for exactly this version of the pod.
 	Patch *podpatch.Patch

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
@@ -59,7 +60,9 @@ func instanceID(labels map[string]string, name, set string) string {
 
 // create plans a pod of the revision, with the claims that it lacks (CS-040 to 046).
 func (p *planner) create(id string, from *podplan.Revision) error {
-	identity := podplan.Identity{Name: p.Set.Name + "-" + id, Suffix: id, Labels: map[string]string{pub.CloneSetInstanceID: id}}
+	labels := map[string]string{pub.CloneSetInstanceID: id}
+	identity := podplan.Identity{Name: p.Set.Name + "-" + id, Suffix: id, Labels: labels, ClaimLabels: labels,
+		ClaimOwners: []metav1.OwnerReference{p.Workload.Owner}, LookAtClaims: true}
 	return p.NewPod(identity, from, func(claim string) bool {
 		return slices.ContainsFunc(p.claimsOf[id], func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim })
 	})

@@ -1,9 +1,11 @@
 package cloneset
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
@@ -19,6 +21,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
+		TemplateHash: true, Gates: []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady},
 		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange, InPlace: features.InPlace,
 		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,9 @@ type Application struct {
 	owner    client.Object
 	selector *metav1.LabelSelector
 	plan     *podplan.Plan
+	// owned asks once whether the owner lives; ownerErr is why nothing may be adopted.
+	owned    sync.Once
+	ownerErr error
 	// Collided raises the collision count in the owner's status to the number.
 	Collided func(ctx context.Context, count int32) error
 }

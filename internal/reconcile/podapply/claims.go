@@ -55,14 +55,16 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken over from may have handed it to the
-// former pod of that name, with which it goes (CS-063, CS-335). Whose it is otherwise does not matter (CS-046).
-func (a *Application) stays(ctx context.Context, name string) error {
+// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken over from may have handed
+// it to the former pod of that name, with which it goes (CS-063, CS-335, ASTS-264). Whose it is otherwise does not matter (CS-046).
+func (a *Application) stays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, claim); err != nil {
 		return reconcile.Gone(fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
 	}
-	if controller := metav1.GetControllerOfNoCopy(claim); controller != nil && controller.Kind == "Pod" || claim.DeletionTimestamp != nil {
+	if claim.DeletionTimestamp != nil || slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "Pod" && (owner.Name == pod || owner.Controller != nil && *owner.Controller)
+	}) {
 		return reconcile.ErrChanged // the next plan knows of it
 	}
 	return nil

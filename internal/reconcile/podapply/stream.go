@@ -88,7 +88,7 @@ func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync
 
 func (a *Application) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, name := range creation.Reused {
-		if err := a.stays(ctx, name); err != nil {
+		if err := a.stays(ctx, name, creation.Name); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 		switch err := a.Create(ctx, document, claim); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err): // kept, CS-046
-			if err := a.stays(ctx, claim.Name); err != nil {
+			if err := a.stays(ctx, claim.Name, creation.Name); err != nil {
 				return err
 			}
 		case reconcile.Ending(err):
@@ -109,7 +109,9 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	}
 	switch err := a.Create(ctx, creation.Pod, &corev1.Pod{}); {
 	case reconcile.Ending(err):
-		return reconcile.ErrChanged // the set goes with its namespace; there is nothing to tell anybody
+		return reconcile.ErrChanged // the owner goes with its namespace; there is nothing to tell anybody
+	case apierrors.IsAlreadyExists(err) && a.taken(ctx, creation.Name):
+		return reconcile.ErrChanged
 	case err != nil:
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
@@ -125,6 +127,8 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 		return a.delete(ctx, v), nil
 	case podplan.Release:
 		return a.patch(ctx, v), nil
+	case podplan.Adopt:
+		return a.adopt(ctx, v), nil
 	case podplan.Recreate:
 		return nil, a.recreate(ctx, v)
 	case podplan.Patch:
@@ -141,6 +145,9 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 // delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever deletes the pod, and whatever
 // happens meanwhile, its claims go with it, and only with it.
 func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
+	if err := a.missing(ctx, v.Unstored); err != nil {
+		return err
+	}
 	if err := a.HandOver(ctx, v.Pod, v.Claims...); err != nil {
 		return err
 	}

@@ -1,0 +1,72 @@
+package podapply
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// adopt makes the owner the controller of a pod without one.
+func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
+	if err := a.lives(ctx); err != nil {
+		return err
+	}
+	if err := a.patch(ctx, v); err != nil {
+		return err
+	}
+	a.Say("SuccessfulAdopt", "adopted pod %s", v.Pod.Name)
+	return nil
+}
+
+// AdoptRevisions makes the owner the controller of revisions without one, so that they go with it (ASTS-071).
+func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.ControllerRevision, owner metav1.OwnerReference) error {
+	if len(revisions) == 0 {
+		return nil
+	}
+	if err := a.lives(ctx); err != nil {
+		return err
+	}
+	for _, r := range revisions {
+		if _, err := reconcile.Merge(ctx, a.Writer, r, map[string]any{"ownerReferences": append(r.OwnerReferences[:len(r.OwnerReferences):len(r.OwnerReferences)], owner)}, nil, ""); err != nil {
+			return reconcile.Gone(fmt.Errorf("adopting revision %s: %w", r.Name, err))
+		}
+	}
+	return nil
+}
+
+// lives makes sure that the owner stands in the API server and is not being deleted: what is adopted by one that goes, goes with it.
+// It asks once in the course of a plan.
+func (a *Application) lives(ctx context.Context) error {
+	a.owned.Do(func() {
+		now := reflect.New(reflect.TypeOf(a.owner).Elem()).Interface().(client.Object)
+		err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.owner), now)
+		switch {
+		case err != nil:
+			a.ownerErr = reconcile.Gone(fmt.Errorf("reading %s from the API server, to adopt: %w", a.owner.GetName(), err))
+		case now.GetUID() != a.owner.GetUID() || now.GetDeletionTimestamp() != nil:
+			a.ownerErr = reconcile.ErrChanged
+		}
+	})
+	return a.ownerErr
+}
+
+// taken tells whether the pod that has the name of one to be created is the owner's: an answer was lost, or a former manager created
+// it. The next plan knows of it, whosever it is.
+func (a *Application) taken(ctx context.Context, name string) bool {
+	pod := &corev1.Pod{}
+	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, pod); err != nil {
+		return apierrors.IsNotFound(err) // it has just gone
+	}
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.UID == a.owner.GetUID()
+}
