@@ -133,6 +133,8 @@ type Plan struct {
 	Verdicts []*Verdict
 	// Create are the pods to make.
 	Create []Creation
+	// Probing: creation failed a moment ago, and one pod is created to see whether it is possible again.
+	Probing bool
 	// ClaimLines say what becomes of claims.
 	ClaimLines []planlog.Line
 	// History are the revisions to delete (CS-088).

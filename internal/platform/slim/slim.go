@@ -45,15 +45,21 @@ func Metadata(object any) (any, error) {
 	return object, nil
 }
 
-// Claim keeps of a PVC what decisions read: its metadata, and the storage that it requests.
+// Claim keeps of a PVC what decisions read: its metadata, what it requests, and how far its growth is.
 func Claim(object any) (any, error) {
 	claim, ok := object.(*corev1.PersistentVolumeClaim)
 	if !ok {
 		return object, nil
 	}
+	owner, owned := claim.Annotations[pub.OwnedByStatefulSet]
 	claim.ManagedFields, claim.Annotations = nil, nil
-	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: claim.Spec.Resources.Requests}}
-	claim.Status = corev1.PersistentVolumeClaimStatus{}
+	if owned {
+		claim.Annotations = map[string]string{pub.OwnedByStatefulSet: owner}
+	}
+	spec, status := claim.Spec, claim.Status
+	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
+		AccessModes: spec.AccessModes, StorageClassName: spec.StorageClassName}
+	claim.Status = corev1.PersistentVolumeClaimStatus{Capacity: status.Capacity, Conditions: status.Conditions}
 	return claim, nil
 }
 
@@ -94,8 +100,19 @@ func Pod(object any) (any, error) {
 		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
-		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers)}
+		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers), InitContainers: containers(pod.Spec.InitContainers),
+		Volumes: ofClaims(pod.Spec.Volumes)}
 	return pod, nil
+}
+
+// ofClaims are the volumes that stand for PVCs.
+func ofClaims(volumes []corev1.Volume) (kept []corev1.Volume) {
+	for i := range volumes {
+		if claim := volumes[i].PersistentVolumeClaim; claim != nil {
+			kept = append(kept, corev1.Volume{Name: volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+		}
+	}
+	return kept
 }
 
 // ofOthers slims a pod that is not ours.

@@ -1,0 +1,247 @@
+package statefulset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+const (
+	// claimsAgain is when to look again at a PVC that has to go: its end need not be an event of the set's.
+	claimsAgain = 2 * time.Second
+	// remountAfter is how long a running pod may wait for the size of its file system before it is made anew, because the volume only
+	// grows when it is mounted (ASTS-278).
+	remountAfter = 2 * time.Minute
+)
+
+// claims are what a plan knows of the PVCs of an ordinal.
+type claims struct {
+	// present are the names of those that exist.
+	present map[string]bool
+	// leaving names one that goes, or is about to, empty if none does.
+	leaving string
+	// growing names one that has not the size yet that it asks for; pending are since when file systems wait to be mounted anew.
+	growing string
+	pending time.Time
+	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
+	growth []podplan.Growth
+	fixed  string
+	// compatible and ready are by template (ASTS-271).
+	compatible, ready []bool
+}
+
+// observeClaims finds out about the PVCs of slots and of condemned pods.
+func (p *planner) observeClaims() {
+	for _, list := range [][]slot{p.slots, p.condemned} {
+		for i := range list {
+			p.claims[list[i].ordinal] = p.claimsAt(&list[i])
+		}
+	}
+}
+
+func (p *planner) claimsAt(s *slot) *claims {
+	templates := p.Set.Spec.VolumeClaimTemplates
+	c := &claims{}
+	if len(templates) == 0 {
+		return c
+	}
+	c.present, c.compatible, c.ready = map[string]bool{}, make([]bool, len(templates)), make([]bool, len(templates))
+	for i := range templates {
+		name := claimName(templates[i].Name, p.Set.Name, s.ordinal)
+		claim := p.Claims[name]
+		if claim == nil {
+			continue
+		}
+		c.present[name] = true
+		if claim.DeletionTimestamp != nil || s.pod == nil && p.deletesScaled() && ownedBy(claim, "Pod", podName(p.Set.Name, s.ordinal)) {
+			c.leaving = "claim " + name
+			continue
+		}
+		p.compare(c, i, claim)
+	}
+	return c
+}
+
+// compare compares a PVC with its template (ASTS-271 to 276).
+func (p *planner) compare(c *claims, i int, claim *corev1.PersistentVolumeClaim) {
+	template := &p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
+	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	class, wanted := claim.Spec.StorageClassName, template.Spec.StorageClassName
+	switch {
+	case class != nil && wanted != nil && *class != *wanted:
+		c.fixed = fmt.Sprintf("claim %s has storageClassName %s, and its template %s", claim.Name, *class, *wanted)
+	case !slices.Equal(claim.Spec.AccessModes, template.Spec.AccessModes):
+		c.fixed = fmt.Sprintf("claim %s has accessModes %v, and its template %v", claim.Name, claim.Spec.AccessModes,
+			template.Spec.AccessModes)
+	case asked.Cmp(want) < 0:
+		c.growth = append(c.growth, podplan.Growth{Claim: claim, Template: template.Name, Storage: want})
+	default:
+		c.compatible[i] = true
+	}
+	if capacity := claim.Status.Capacity[corev1.ResourceStorage]; capacity.Cmp(asked) >= 0 {
+		c.ready[i] = c.compatible[i]
+		return
+	}
+	for _, condition := range claim.Status.Conditions {
+		if condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue {
+			if since := condition.LastTransitionTime.Time; c.pending.IsZero() || since.Before(c.pending) {
+				c.pending = since
+			}
+			return
+		}
+	}
+	c.growing = claim.Name
+}
+
+// claimsGrow tells whether a PVC of the slot has not the size yet that it asks for (ASTS-156).
+func (p *planner) claimsGrow(s *slot) bool {
+	c := p.claims[s.ordinal]
+	return c.growing != "" || !c.pending.IsZero()
+}
+
+// lacksVolume names a claim template of which the pod has no volume, empty if it has all (ASTS-130).
+func (p *planner) lacksVolume(s *slot) string {
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		template := p.Set.Spec.VolumeClaimTemplates[i].Name
+		name := claimName(template, p.Set.Name, s.ordinal)
+		if !mounts(s.pod, name) {
+			return template
+		}
+	}
+	return ""
+}
+
+// deletesScaled tells whether PVCs go with pods that scaling in takes away.
+func (p *planner) deletesScaled() bool {
+	policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy
+	return p.Features.DeleteClaims && policy != nil && policy.WhenScaled == appsv1beta1.DeleteStatefulSetClaims
+}
+
+// ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it is no slot any more
+// (ASTS-261).
+func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerReference {
+	policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy
+	if policy == nil || !p.Features.DeleteClaims {
+		return nil
+	}
+	withSet, scaled := policy.WhenDeleted == appsv1beta1.DeleteStatefulSetClaims, p.deletesScaled()
+	var owners []metav1.OwnerReference
+	if withSet && !(scaled && condemned) {
+		owner := p.Workload.Owner
+		owners = append(owners, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
+	}
+	if scaled && condemned && pod != nil {
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+	}
+	return owners
+}
+
+// retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to others stay (ASTS-260 to
+// 265). While a slot has no pod, a reference to its former one stays too under whenScaled Delete: that PVC goes (ASTS-264).
+func (p *planner) retain() {
+	if !p.Features.DeleteClaims {
+		return
+	}
+	for i := range p.slots {
+		p.retainAt(&p.slots[i], false)
+	}
+	for i := range p.condemned {
+		p.retainAt(&p.condemned[i], true)
+	}
+}
+
+func (p *planner) retainAt(s *slot, condemned bool) {
+	if p.claims[s.ordinal].leaving != "" && s.pod == nil {
+		return
+	}
+	want := p.ownersOf(s.pod, condemned)
+	for i := range p.Set.Spec.VolumeClaimTemplates {
+		claim := p.Claims[claimName(p.Set.Spec.VolumeClaimTemplates[i].Name, p.Set.Name, s.ordinal)]
+		if claim == nil || claim.DeletionTimestamp != nil {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
+			ours := owner.UID == p.Set.UID || owner.Kind == "Pod" && owner.Name == podName(p.Set.Name, s.ordinal)
+			return ours && (owner.Controller == nil || !*owner.Controller)
+		})
+		next := append(kept, want...)
+		if sameOwners(claim.OwnerReferences, next) {
+			continue
+		}
+		p.ClaimOwners = append(p.ClaimOwners, ClaimOwners{Claim: claim, Owners: next, Why: p.retentionWords(condemned)})
+		s.settling = true
+	}
+}
+
+func (p *planner) retentionWords(condemned bool) string {
+	deleted, scaled := appsv1beta1.RetainStatefulSetClaims, appsv1beta1.RetainStatefulSetClaims
+	if policy := p.Set.Spec.PersistentVolumeClaimRetentionPolicy; policy != nil {
+		deleted, scaled = policy.WhenDeleted, policy.WhenScaled
+	}
+	who := "a pod of the set"
+	if condemned {
+		who = "a pod that goes"
+	}
+	return fmt.Sprintf("it is that of %s; whenDeleted %s, whenScaled %s", who, deleted, scaled)
+}
+
+// ownersSettle tells whether the PVCs of a condemned pod get other owners in this plan, so that the next one deletes the pod
+// (ASTS-262).
+func (p *planner) ownersSettle(s *slot) bool {
+	if s.settling && s.info != nil {
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdinal, "its claims get their owners first")
+	}
+	return s.settling
+}
+
+func ownedBy(claim *corev1.PersistentVolumeClaim, kind, name string) bool {
+	return slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == kind && owner.Name == name
+	})
+}
+
+// sameOwners tells whether two lists have the same owners, in any order.
+func sameOwners(a, b []metav1.OwnerReference) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(owner metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(b, func(other metav1.OwnerReference) bool { return owner.UID == other.UID })
+	})
+}
+
+// createClaims makes PVCs that a pod waits for, which somebody deleted (ASTS-104).
+func (p *planner) createClaims() {
+	for i := range p.slots {
+		s := &p.slots[i]
+		if s.info == nil || s.pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		creation := podplan.Creation{Name: s.pod.Name}
+		for j := range p.Set.Spec.VolumeClaimTemplates {
+			template := p.Set.Spec.VolumeClaimTemplates[j]
+			name := claimName(template.Name, p.Set.Name, s.ordinal)
+			if p.claims[s.ordinal].present[name] || !mounts(s.pod, name) {
+				continue
+			}
+			claim, err := p.ClaimDocument(template, p.identity(s.ordinal))
+			if err != nil {
+				p.ScaleError = err.Error()
+				return
+			}
+			creation.Claims = append(creation.Claims, claim)
+		}
+		if len(creation.Claims) > 0 {
+			p.CreateClaims = append(p.CreateClaims, creation)
+		}
+	}
+}
+
+func mounts(pod *corev1.Pod, claim string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
+}

@@ -1,0 +1,267 @@
+package statefulset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/lifecycle"
+	"github.com/afloat-project/afloat/internal/engine/planlog"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// specifiedDelete is the label by which users ask for a pod's deletion; any value does (ASTS-235).
+const specifiedDelete = pub.SpecifiedDelete
+
+// Plan is what one pass does.
+type Plan struct {
+	// Set is the StatefulSet that the plan is for.
+	Set *appsv1beta1.StatefulSet
+	podplan.Plan
+	// AdoptRevisions are revisions without a controller that become the set's (ASTS-071).
+	AdoptRevisions []*appsv1.ControllerRevision
+	// CreateClaims are PVCs that pods wait for (ASTS-104).
+	CreateClaims []podplan.Creation
+	// ClaimOwners are PVCs that get other owners (ASTS-262).
+	ClaimOwners []ClaimOwners
+	// Growth are the PVCs to be grown to what their templates ask for (ASTS-273).
+	Growth []podplan.Growth
+	// ClaimsFixed says which PVCs differ from their templates in what cannot be changed (ASTS-275).
+	ClaimsFixed string
+	// Status is the status as far as the snapshot tells.
+	Status appsv1beta1.StatefulSetStatus
+}
+
+// ClaimOwners are the owners that a PVC gets.
+type ClaimOwners struct {
+	Claim  *corev1.PersistentVolumeClaim
+	Owners []metav1.OwnerReference
+	Why    string
+}
+
+// planner is the working state of Make.
+type planner struct {
+	*podplan.Planner
+	Snapshot
+	*Plan
+	Set      *appsv1beta1.StatefulSet
+	selector labels.Selector
+	// slots are in ascending order, condemned pods in descending order.
+	slots, condemned []slot
+	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
+	blocked string
+	// resizes: PVCs follow their templates as pods are updated.
+	resizes bool
+	// claims are what is known of the PVCs of slots.
+	claims map[int]*claims
+}
+
+// Make decides what to do. It changes nothing of the snapshot.
+func Make(s Snapshot) *Plan {
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, claims: map[int]*claims{}}
+	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
+	p.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
+	p.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)), byName)
+	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
+	p.Orphans = nil // they are among the pods now
+	p.resizes = s.Features.ResizeClaims &&
+		s.Set.Spec.VolumeClaimUpdateStrategy.Type == appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+	p.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
+		p.deletePod(info.Pod, reason, why).Unstored = unstored
+	}
+	p.make()
+	p.sayClaims()
+	p.status()
+	p.Conclude()
+	return p.Plan
+}
+
+func (p *planner) make() {
+	selector, err := metav1.LabelSelectorAsSelector(p.Set.Spec.Selector)
+	if err != nil {
+		p.stand(fmt.Errorf("spec.selector: %w", err))
+		return
+	}
+	p.selector = selector
+	if err := p.DetermineRevisions(); err != nil {
+		p.stand(err)
+		return
+	}
+	ordinals, err := p.ordinals()
+	if err != nil {
+		p.stand(err)
+		return
+	}
+	if p.Set.DeletionTimestamp != nil {
+		p.sortMembers(ordinals)
+		p.HoldAll(podplan.ReasonOwnerDeleted, "the StatefulSet is being deleted")
+		return
+	}
+	if !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
+		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata: no pod could be the set's", selector))
+		return
+	}
+	if err := p.limits(); err != nil {
+		p.stand(err)
+		return
+	}
+	p.adopt()
+	p.sortMembers(ordinals)
+	p.observeClaims()
+	p.DecideModes()
+	p.PreDownload(false)
+	p.countStatus()
+	p.retain()
+	p.createClaims()
+	if ordered(p.Set) {
+		p.scaleOrdered()
+	} else {
+		p.scaleParallel()
+	}
+	p.update()
+	p.repair()
+	p.Refresh()
+}
+
+// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+func (p *planner) stand(err error) {
+	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
+	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
+	p.CollisionCount = p.Set.Status.CollisionCount
+	for _, pod := range p.Pods {
+		if podplan.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
+			p.Observe(pod, false)
+		}
+	}
+	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
+}
+
+// limits resolves the user's numbers (ASTS-137, ASTS-147, ASTS-155).
+func (p *planner) limits() error {
+	p.Limits = rollout.Limits{Replicas: 1, MaxUnavailable: 1, ScaleMaxUnavailable: rollout.Unlimited}
+	if p.Set.Spec.Replicas != nil {
+		p.Limits.Replicas = int(*p.Set.Spec.Replicas)
+	}
+	scaled := func(value *intstr.IntOrString, field string) (int, error) {
+		n, err := rollout.Scaled(*value, p.Limits.Replicas, false)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", field, err)
+		}
+		return max(n, 1), nil
+	}
+	var err error
+	if r := rollingOf(p.Set); r != nil {
+		if r.Partition != nil {
+			p.Limits.Partition = min(max(int(*r.Partition), 0), p.Limits.Replicas)
+		}
+		if r.MaxUnavailable != nil && !ordered(p.Set) {
+			if p.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable, "spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
+				return err
+			}
+		}
+	}
+	if s := p.Set.Spec.ScaleStrategy; s != nil && s.MaxUnavailable != nil && !ordered(p.Set) {
+		p.Limits.ScaleMaxUnavailable, err = scaled(s.MaxUnavailable, "spec.scaleStrategy.maxUnavailable")
+	}
+	return err
+}
+
+// adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes revisions its own
+// (ASTS-070, ASTS-071).
+func (p *planner) adopt() {
+	for _, pod := range p.Pods {
+		_, named := ordinalOf(p.Set.Name, pod.Name)
+		switch {
+		case metav1.GetControllerOfNoCopy(pod) == nil:
+			if pod.DeletionTimestamp == nil {
+				patch := &podpatch.Patch{}
+				patch.AdoptOwner(p.Workload.Owner)
+				p.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the name and the labels of a pod of the set, and no controller").
+					Patch = patch
+			}
+		case pod.DeletionTimestamp == nil && (!named || !p.selector.Matches(labels.Set(pod.Labels))):
+			patch := &podpatch.Patch{}
+			patch.ReleaseOwner(string(p.Set.UID))
+			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its name or its labels are not those of a pod of the set any more").
+				Patch = patch
+		}
+	}
+	for _, r := range p.Revisions {
+		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
+			p.AdoptRevisions = append(p.AdoptRevisions, r)
+		}
+	}
+}
+
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226).
+func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
+	if !lifecycle.Hooked(p.Hooks().PreDelete, pod) {
+		return p.Decide(pod, podplan.Delete, reason, "%s", why)
+	}
+	if lifecycle.State(pod) == pub.LifecycleStatePreparingDelete {
+		return p.Decide(pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it: %s", why)
+	}
+	patch := &podpatch.Patch{}
+	lifecycle.Enter(patch, pub.LifecycleStatePreparingDelete, p.Now)
+	p.Share(patch, pod, pub.LifecycleStatePreparingDelete)
+	v := p.Decide(pod, podplan.Patch, podplan.ReasonLifecycleHook, "%s; its preDelete hook comes first", why)
+	v.Patch = patch
+	return v
+}
+
+// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229).
+func (p *planner) restore(info *podplan.Pod) {
+	next := pub.LifecycleStateNormal
+	if hook := p.Hooks().PreNormal; hook != nil && !lifecycle.FullyHooked(hook, info.Pod) {
+		next = pub.LifecycleStatePreparingNormal
+	}
+	patch := &podpatch.Patch{}
+	lifecycle.Enter(patch, next, p.Now)
+	p.Share(patch, info.Pod, next)
+	p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+}
+
+// repair gives pods the labels of their identity back (ASTS-099).
+func (p *planner) repair() {
+	for _, list := range [][]slot{p.slots, p.condemned} {
+		for i := range list {
+			s := &list[i]
+			if s.info == nil || s.pod.Labels[appsv1.StatefulSetPodNameLabel] == s.pod.Name {
+				continue
+			}
+			if v := p.Verdict(s.pod); v != nil && v.Action != podplan.Wait && v.Action != podplan.Keep {
+				continue
+			}
+			patch := &podpatch.Patch{}
+			for key, value := range p.identity(s.ordinal).Labels {
+				patch.Label(key, value)
+			}
+			p.Decide(s.pod, podplan.Patch, podplan.ReasonIdentity, "it lacks the label %s", appsv1.StatefulSetPodNameLabel).Patch = patch
+		}
+	}
+}
+
+// sayClaims says what becomes of PVCs.
+func (p *planner) sayClaims() {
+	t := &planlog.Plan{}
+	for _, change := range p.ClaimOwners {
+		t.Add("claim "+change.Claim.Name, "other owners: %s", change.Why)
+	}
+	for _, creation := range p.CreateClaims {
+		t.Add("pod "+creation.Name, "create the claims that it waits for")
+	}
+	for _, growth := range p.Growth {
+		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
+	}
+	p.ClaimLines = t.Lines
+}

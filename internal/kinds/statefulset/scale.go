@@ -1,0 +1,199 @@
+package statefulset
+
+import (
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// scaleOrdered brings the slots up one after the other, and then takes condemned pods away one after the other (ASTS-121 to 127).
+func (p *planner) scaleOrdered() {
+	for i := range p.slots {
+		s := &p.slots[i]
+		name := podName(p.Set.Name, s.ordinal)
+		switch {
+		case s.pod == nil:
+			if p.vacancy(s) && p.MayCreate(1) > 0 {
+				p.create(s)
+			}
+			p.blocked = "pod " + name + " is missing"
+		case s.terminating():
+			p.blocked = "pod " + name + " is being deleted"
+		case s.finished():
+			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
+			p.blocked = "pod " + name + " has ended"
+		case s.info == nil:
+			p.blocked = "pod " + name + " is adopted"
+		case !s.info.Available:
+			p.blocked = "pod " + name + " is not available"
+		default:
+			continue
+		}
+		break
+	}
+	if missing := p.missing(); p.blocked != "" && missing > 0 {
+		p.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
+	}
+	for i := range p.condemned {
+		s := &p.condemned[i]
+		if p.blocked != "" {
+			p.condemnedWait(s, "it goes when every pod before it is available: "+p.blocked)
+			continue
+		}
+		switch {
+		case s.terminating():
+			p.blocked = "pod " + s.pod.Name + " is being deleted"
+		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
+			p.blocked = "pod " + s.pod.Name + " is not available"
+			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
+		case p.ownersSettle(s):
+			p.blocked = "pod " + s.pod.Name + " goes"
+		case s.info == nil && !s.finished(): // it is adopted or released
+			p.blocked = "pod " + s.pod.Name + " is adopted"
+		default:
+			p.condemn(s)
+			p.blocked = "pod " + s.pod.Name + " goes"
+		}
+	}
+}
+
+// unhealthyBelow tells whether a condemned pod below this one is unhealthy too, so that this one is not the lowest of the set.
+func (p *planner) unhealthyBelow(i int) bool {
+	for _, s := range p.condemned[i+1:] {
+		if s.info == nil || !s.info.Available {
+			return true
+		}
+	}
+	return false
+}
+
+// scaleParallel creates what is missing, as far as scaleStrategy lets it, and takes condemned pods away (ASTS-135 to 141).
+func (p *planner) scaleParallel() {
+	var vacant []*slot
+	down, limited := 0, 0
+	for i := range p.slots {
+		s := &p.slots[i]
+		switch {
+		case s.pod == nil && down >= p.Limits.ScaleMaxUnavailable:
+			limited++
+		case s.pod == nil:
+			if p.vacancy(s) {
+				vacant = append(vacant, s)
+			}
+			down++
+		case s.finished(): // it must not hold up its own successor (ASTS-140)
+			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
+		case s.info != nil && !s.info.Available:
+			down++
+		}
+	}
+	n := p.MayCreate(len(vacant))
+	for _, s := range vacant[:n] {
+		p.create(s)
+	}
+	if limited > 0 {
+		p.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+			plural.Of(limited, "pod"), down, p.Limits.ScaleMaxUnavailable)
+		p.Say("creation waits: %s", p.ScaleLimited)
+	}
+	for i := range p.condemned {
+		if s := &p.condemned[i]; (s.info != nil || s.finished()) && !p.ownersSettle(s) {
+			p.condemn(s)
+		}
+	}
+}
+
+// condemn deletes a pod that is no slot any more.
+func (p *planner) condemn(s *slot) {
+	p.deletePod(s.pod, podplan.ReasonOrdinal, fmt.Sprintf("%d is no ordinal of the set any more", s.ordinal))
+}
+
+func (p *planner) condemnedWait(s *slot, why string) {
+	if s.info != nil {
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "%s", why)
+	}
+}
+
+func (p *planner) missing() int {
+	n := 0
+	for i := range p.slots {
+		if p.slots[i].pod == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor its PVCs are taken.
+func (p *planner) vacancy(s *slot) bool {
+	name := podName(p.Set.Name, s.ordinal)
+	if p.Strangers[name] {
+		p.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
+			name) // ASTS-106
+		return false
+	}
+	if wait := p.claims[s.ordinal].leaving; wait != "" {
+		p.ClaimsAwaited = fmt.Sprintf("pod %s is created when %s is gone", name, wait)
+		p.LookAgain(p.Now.Add(claimsAgain))
+		return false
+	}
+	return true
+}
+
+// create plans the pod of a slot (ASTS-100 to 111).
+func (p *planner) create(s *slot) {
+	s.creating = true
+	from := p.Update
+	if p.old(s) {
+		from = p.Current
+	}
+	s.updated = from == p.Update
+	claims := p.claims[s.ordinal]
+	if err := p.NewPod(p.identity(s.ordinal), from, func(claim string) bool { return claims.present[claim] }); err != nil {
+		p.ScaleError = err.Error()
+	}
+}
+
+// old tells whether a new pod is of the current revision (ASTS-107 to 109).
+func (p *planner) old(s *slot) bool {
+	r := rollingOf(p.Set)
+	switch {
+	case onDelete(p.Set):
+		return false
+	case r == nil:
+		return s.rank < int(p.Set.Status.CurrentReplicas)
+	case r.UnorderedUpdate == nil:
+		return s.rank < p.Limits.Partition
+	}
+	others := 0
+	for i := range p.slots {
+		other := &p.slots[i]
+		if other.pod != nil && !p.updated(other) || other.creating && other != s && !other.updated {
+			others++
+		}
+	}
+	return others < p.Limits.Partition
+}
+
+// updated tells whether the pod of a slot is at the update revision, or prepares for it (ASTS-111).
+func (p *planner) updated(s *slot) bool {
+	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) ||
+		s.info != nil && s.info.State == pub.LifecycleStatePreparingUpdate
+}
+
+// identity is what the pod of an ordinal is made with (ASTS-096 to 098).
+func (p *planner) identity(ordinal int) podplan.Identity {
+	name := podName(p.Set.Name, ordinal)
+	labels := map[string]string{appsv1.StatefulSetPodNameLabel: name}
+	if p.Features.PodIndexLabel {
+		labels[appsv1.PodIndexLabel] = strconv.Itoa(ordinal)
+	}
+	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name, Subdomain: p.Set.Spec.ServiceName,
+		ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
+}

@@ -1,0 +1,123 @@
+package statefulset
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// maxCreate is how many pods one plan creates, and so how many missing ones it looks at: a wrong number of replicas must not take the
+// memory of a manager that serves others too.
+const maxCreate = 2000
+
+// slot is an ordinal with its pod.
+type slot struct {
+	ordinal int
+	// rank is the position among all slots; it means nothing for condemned pods.
+	rank int
+	// pod is nil if there is none; info is nil if it is not an active one that the set controls.
+	pod  *corev1.Pod
+	info *podplan.Pod
+	// creating: the plan creates it, at the update revision if updated is set.
+	creating, updated bool
+	// settling: its PVCs get other owners in this plan.
+	settling bool
+}
+
+// ordinals returns which numbers are slots of the set.
+func (s *Snapshot) ordinals() (Ordinals, error) {
+	start, replicas := 0, 1
+	if s.Set.Spec.Ordinals != nil && s.Features.StartOrdinal {
+		start = int(s.Set.Spec.Ordinals.Start)
+	}
+	if s.Set.Spec.Replicas != nil {
+		replicas = int(*s.Set.Spec.Replicas)
+	}
+	return NewOrdinals(start, replicas, s.Set.Spec.ReserveOrdinals)
+}
+
+// members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan creates them, and
+// condemned pods, in descending order (ASTS-091, ASTS-094).
+func (s *Snapshot) members(ordinals Ordinals) (slots, condemned []slot) {
+	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
+		for _, pod := range list {
+			ordinal, ok := ordinalOf(s.Set.Name, pod.Name)
+			if !ok {
+				continue
+			}
+			if rank, ok := ordinals.Rank(ordinal); ok {
+				slots = append(slots, slot{ordinal: ordinal, rank: rank, pod: pod})
+			} else {
+				condemned = append(condemned, slot{ordinal: ordinal, pod: pod})
+			}
+		}
+	}
+	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	slices.SortFunc(condemned, func(a, b slot) int { return cmp.Compare(b.ordinal, a.ordinal) })
+	missing := min(ordinals.Count()-len(slots), maxCreate)
+	if missing <= 0 {
+		return slots, condemned
+	}
+	all, next := make([]slot, 0, len(slots)+missing), 0
+	for rank := 0; rank < ordinals.Count() && (missing > 0 || next < len(slots)); rank++ {
+		switch {
+		case next < len(slots) && slots[next].rank == rank:
+			all = append(all, slots[next])
+			next++
+		case missing > 0:
+			all = append(all, slot{ordinal: ordinals.Nth(rank), rank: rank})
+			missing--
+		default: // only those that have pods are looked at from here on
+			rank = slots[next].rank - 1
+		}
+	}
+	return all, condemned
+}
+
+// sortMembers finds the slots and the condemned pods, and observes those that are active.
+func (p *planner) sortMembers(ordinals Ordinals) {
+	p.slots, p.condemned = p.members(ordinals)
+	for _, list := range [][]slot{p.slots, p.condemned} {
+		for i := range list {
+			p.observe(&list[i])
+		}
+	}
+}
+
+func (p *planner) observe(s *slot) {
+	switch {
+	case s.pod == nil:
+	case s.pod.DeletionTimestamp != nil:
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
+	case !podplan.Active(s.pod):
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
+	case p.Verdict(s.pod) == nil:
+		_, specified := s.pod.Labels[specifiedDelete]
+		p.Observe(s.pod, specified)
+		s.info = p.Members[len(p.Members)-1]
+	}
+}
+
+// finished tells whether the slot's pod has ended by itself.
+func (s *slot) finished() bool {
+	return s.pod != nil && s.pod.DeletionTimestamp == nil && !podplan.Active(s.pod)
+}
+
+func (s *slot) terminating() bool { return s.pod != nil && s.pod.DeletionTimestamp != nil }
+
+// down tells whether the slot does not serve, or is on its way there (ASTS-156).
+func (p *planner) down(s *slot) bool {
+	return s.info == nil || !s.info.Available || !s.info.Progress.Complete || p.resizes && p.claimsGrow(s)
+}
+
+func ordered(set *appsv1beta1.StatefulSet) bool {
+	return set.Spec.PodManagementPolicy != appsv1beta1.ParallelPodManagement
+}
+
+func onDelete(set *appsv1beta1.StatefulSet) bool {
+	return set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteStatefulSetStrategyType
+}

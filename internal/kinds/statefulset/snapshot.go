@@ -1,0 +1,155 @@
+package statefulset
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+)
+
+// Snapshot is all that a plan is made from.
+type Snapshot struct {
+	// Set is the StatefulSet.
+	Set *appsv1beta1.StatefulSet
+	podplan.Snapshot
+	// Orphans are pods without a controller that have a name and labels of the set's (ASTS-070).
+	Orphans []*corev1.Pod
+	// Claims are the PVCs that pods of slots have or will have, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// Strangers are names of slots that pods of others have (ASTS-106).
+	Strangers map[string]bool
+	// Features are the switches that the plan depends on.
+	Features Features
+}
+
+// Features are the feature gates and flags that change what is planned.
+type Features struct {
+	// StartOrdinal lets spec.ordinals count (gate StatefulSetStartOrdinal, ASTS-090).
+	StartOrdinal bool
+	// PodIndexLabel labels pods with their ordinal (gate PodIndexLabel, ASTS-097).
+	PodIndexLabel bool
+	// DeleteClaims lets the retention policy count (gate StatefulSetAutoDeletePVC, ASTS-266).
+	DeleteClaims bool
+	// ResizeClaims lets spec.volumeClaimUpdateStrategy count (gate StatefulSetAutoResizePVCGate, ASTS-270).
+	ResizeClaims bool
+	// InPlace is what qualifies beside images and metadata.
+	InPlace inplace.Options
+	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever (IPU-315).
+	DeferredResize time.Duration
+	// PreDownload pulls new images ahead (ASTS-285).
+	PreDownload bool
+}
+
+// kind is the name of the kind in references to it.
+const kind = "StatefulSet"
+
+// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name (ASTS-070).
+func ordinalOf(set, pod string) (ordinal int, ok bool) {
+	digits, found := strings.CutPrefix(pod, set+"-")
+	if !found || digits == "" || digits != "0" && digits[0] == '0' || digits[0] == '+' || digits[0] == '-' {
+		return 0, false
+	}
+	number, err := strconv.ParseInt(digits, 10, 32)
+	return int(number), err == nil
+}
+
+// podName is the name of the pod of an ordinal.
+func podName(set string, ordinal int) string { return set + "-" + strconv.Itoa(ordinal) }
+
+// SetOf returns the name that a set must have to have a pod of this name, empty if none can.
+func SetOf(pod string) string {
+	i := strings.LastIndexByte(pod, '-')
+	if i < 0 {
+		return ""
+	}
+	if _, ok := ordinalOf(pod[:i], pod); !ok {
+		return ""
+	}
+	return pod[:i]
+}
+
+// claimName is the name of the PVC of a template and an ordinal (ASTS-096).
+func claimName(template, set string, ordinal int) string {
+	return template + "-" + set + "-" + strconv.Itoa(ordinal)
+}
+
+// ClaimNames are the names of the PVCs that a plan from the snapshot looks at: those of slots, as far as it walks them, and those of
+// condemned pods.
+func (s *Snapshot) ClaimNames() []string {
+	ordinals, err := s.ordinals()
+	if err != nil || len(s.Set.Spec.VolumeClaimTemplates) == 0 {
+		return nil
+	}
+	var names []string
+	add := func(ordinal int) {
+		for i := range s.Set.Spec.VolumeClaimTemplates {
+			names = append(names, claimName(s.Set.Spec.VolumeClaimTemplates[i].Name, s.Set.Name, ordinal))
+		}
+	}
+	slots, condemned := s.members(ordinals)
+	for i := range slots {
+		add(slots[i].ordinal)
+	}
+	for i := range condemned {
+		add(condemned[i].ordinal)
+	}
+	return names
+}
+
+// Vacant are the names of pods that slots lack.
+func (s *Snapshot) Vacant() []string {
+	ordinals, err := s.ordinals()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	slots, _ := s.members(ordinals)
+	for i := range slots {
+		if slots[i].pod == nil {
+			names = append(names, podName(s.Set.Name, slots[i].ordinal))
+		}
+	}
+	return names
+}
+
+// workloadOf is the set as plans of all kinds see it.
+func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Workload {
+	spec := &set.Spec
+	w := &podplan.Workload{
+		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
+		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
+		HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
+		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
+		BornNormal: true, SameClaims: true, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
+		PreDownload: features.PreDownload, Gates: []corev1.PodConditionType{pub.KruisePodReady},
+	}
+	if r := rollingOf(set); r != nil {
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
+		if r.MinReadySeconds != nil {
+			w.MinReadySeconds = *r.MinReadySeconds
+		}
+		if r.PodUpdatePolicy != "" {
+			w.Policy = podplan.Policy(r.PodUpdatePolicy)
+		}
+	}
+	if w.Policy != podplan.ReCreate {
+		w.Gates = append([]corev1.PodConditionType{pub.InPlaceUpdateReady}, w.Gates...)
+	}
+	return w
+}
+
+// rollingOf returns the options of rolling updates, nil under OnDelete, or if there are none.
+func rollingOf(set *appsv1beta1.StatefulSet) *appsv1beta1.RollingUpdateStatefulSetStrategy {
+	if onDelete(set) {
+		return nil
+	}
+	return set.Spec.UpdateStrategy.RollingUpdate
+}

@@ -1,0 +1,124 @@
+package statefulset
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/revision"
+)
+
+// countStatus counts the pods as the snapshot shows them, slots and condemned ones (ASTS-300).
+func (p *planner) countStatus() {
+	status := &p.Status
+	for _, list := range [][]slot{p.slots, p.condemned} {
+		for i := range list {
+			s := &list[i]
+			if s.pod == nil || s.pod.Status.Phase == "" {
+				continue
+			}
+			status.Replicas++
+			ready := readiness.Ready(s.pod)
+			available, _ := readiness.Available(s.pod, p.Workload.MinReadySeconds, p.Now)
+			count(&status.ReadyReplicas, ready)
+			count(&status.AvailableReplicas, available)
+			if p.carries(s.pod, p.UpdateRevision) {
+				count(&status.UpdatedReadyReplicas, ready)
+				count(&status.UpdatedAvailableReplicas, available)
+			}
+		}
+	}
+	for i := range p.Set.Spec.VolumeClaimTemplates { // ASTS-279
+		of := appsv1beta1.StatefulSetVolumeClaimStatus{VolumeClaimName: p.Set.Spec.VolumeClaimTemplates[i].Name}
+		for j := range p.slots {
+			if c := p.claims[p.slots[j].ordinal]; p.slots[j].pod != nil {
+				count(&of.CompatibleReplicas, c.compatible[i])
+				count(&of.CompatibleReadyReplicas, c.ready[i])
+			}
+		}
+		status.VolumeClaims = append(status.VolumeClaims, of)
+	}
+}
+
+func (p *planner) carries(pod *corev1.Pod, name string) bool {
+	return name != "" && revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], name)
+}
+
+// status completes the status (ASTS-301 to 304).
+func (p *planner) status() {
+	old, status := p.Set.Status, &p.Status
+	if p.Update == nil || p.Set.DeletionTimestamp != nil { // what is not counted stays
+		counted := old.DeepCopy()
+		counted.Conditions, counted.LabelSelector = nil, ""
+		*status = *counted
+	}
+	status.ObservedGeneration = p.Set.Generation
+	status.LabelSelector = old.LabelSelector
+	if p.selector != nil {
+		status.LabelSelector = p.selector.String()
+	}
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
+	status.Conditions = slices.Clone(old.Conditions)
+	if p.Update == nil || p.Current == nil || p.Set.DeletionTimestamp != nil {
+		return
+	}
+	for _, list := range [][]slot{p.slots, p.condemned} {
+		for i := range list {
+			p.countRevision(&list[i])
+		}
+	}
+	if !onDelete(p.Set) && status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas &&
+		int(status.Replicas) == p.Limits.Replicas {
+		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302
+	}
+	p.PruneHistory(status.CurrentRevision)
+}
+
+// countRevision counts a pod for its revision, unless the plan takes it away or moves it (ASTS-301).
+func (p *planner) countRevision(s *slot) {
+	if s.pod == nil || s.pod.Status.Phase == "" || s.pod.DeletionTimestamp != nil {
+		return
+	}
+	v := p.Verdict(s.pod)
+	goes := v != nil && v.Action == podplan.Delete
+	count(&p.Status.UpdatedReplicas, p.carries(s.pod, p.UpdateRevision) && !goes)
+	count(&p.Status.CurrentReplicas, p.carries(s.pod, p.CurrentRevision) && !goes && (v == nil || v.Action != podplan.UpdateInPlace))
+}
+
+func count(n *int32, yes bool) {
+	if yes {
+		*n++
+	}
+}
+
+// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and FailedUpdatePod stand
+// while their step fails, with the present error, and vanish when it succeeds (ASTS-306, ASTS-307). It tells whether the status
+// changed (ASTS-305).
+func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.StatefulSetStatus, bool) {
+	status := p.Status.DeepCopy()
+	for _, c := range []struct {
+		of   appsv1beta1.StatefulSetConditionType
+		text string
+	}{{appsv1beta1.StatefulSetConditionFailedCreatePod, podplan.FailureWords(scaleError, p.ScaleError)},
+		{appsv1beta1.StatefulSetConditionFailedUpdatePod, podplan.FailureWords(updateError, p.UpdateError)}} {
+		i := slices.IndexFunc(status.Conditions, func(present appsv1beta1.StatefulSetCondition) bool { return present.Type == c.of })
+		switch {
+		case c.text == "" && i >= 0:
+			status.Conditions = slices.Delete(status.Conditions, i, i+1)
+		case c.text == "":
+		case i >= 0:
+			status.Conditions[i].Message = c.text
+		default:
+			status.Conditions = append(status.Conditions, appsv1beta1.StatefulSetCondition{Type: c.of, Status: corev1.ConditionTrue,
+				Message: c.text, LastTransitionTime: metav1.NewTime(now)})
+		}
+	}
+	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
+}

@@ -1,0 +1,230 @@
+package statefulset
+
+import (
+	"fmt"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+)
+
+// update deletes pods that are specified for deletion, and moves others to the update revision, as far as maxUnavailable goes
+// (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is down leaves room for no other, but one that
+// is down itself may be brought back by an update (ASTS-125).
+func (p *planner) update() {
+	limit := p.Limits.MaxUnavailable
+	if onDelete(p.Set) {
+		limit = 1 // ASTS-238
+	}
+	down := max(p.Limits.Replicas-len(p.slots), 0) // those beyond what a plan looks at are missing
+	for i := range p.slots {
+		s := &p.slots[i]
+		if p.down(s) {
+			down++
+			if s.info != nil {
+				s.info.Available = false // the status has counted it
+			}
+		}
+	}
+	budget := podplan.NewSpare(limit - down)
+	candidates, chosen := p.candidates()
+	for i := len(p.slots) - 1; i >= 0; i-- {
+		p.specified(&p.slots[i], chosen[p.slots[i].ordinal], budget)
+	}
+	if reason, why := p.standstill(); reason != "" {
+		for i := range p.slots {
+			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) != "" {
+				s.info.Stay = reason == podplan.ReasonOnDelete
+				p.Decide(s.pod, podplan.Wait, reason, "%s", why)
+			}
+		}
+		p.sayGrowth()
+		return
+	}
+	stopped := ""
+	for _, s := range candidates {
+		if p.undecided(s) {
+			stopped = p.move(s, budget, stopped)
+		}
+	}
+	for i := range p.slots {
+		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
+			s.info.Stay = true
+			p.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.Limits.Partition)
+		}
+	}
+	p.sayGrowth()
+}
+
+// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size.
+func (p *planner) sayGrowth() {
+	for i := range p.slots {
+		if s := &p.slots[i]; p.resizes && p.undecided(s) && p.claimsGrow(s) {
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "its claims have not the size yet that they ask for")
+		}
+	}
+}
+
+// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide.
+func (p *planner) undecided(s *slot) bool {
+	return s.info != nil && !s.info.Progress.InGrace && p.Verdict(s.pod) == nil
+}
+
+// outdated says what a pod lacks of the present spec, empty if nothing.
+func (p *planner) outdated(s *slot) string {
+	switch volume := p.lacksVolume(s); {
+	case !s.info.New:
+		return "its revision"
+	case volume != "":
+		return "a volume for claim template " + volume
+	case p.resizes && (len(p.claims[s.ordinal].growth) > 0 || p.claims[s.ordinal].fixed != "" || !p.claims[s.ordinal].pending.IsZero()):
+		return "the size of its claims"
+	}
+	return ""
+}
+
+// standstill says why no pod is updated at all, nothing if pods may be.
+func (p *planner) standstill() (podplan.Reason, string) {
+	switch {
+	case onDelete(p.Set):
+		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.Workload.Paused:
+		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
+	}
+	return "", ""
+}
+
+// candidates are the slots that are to be at the update revision, in the order of their update: as many as partition leaves
+// (ASTS-147 to 154). chosen are their ordinals.
+func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
+	chosen = map[int]bool{}
+	r := rollingOf(p.Set)
+	most := p.Limits.Replicas - p.Limits.Partition
+	if r == nil || r.UnorderedUpdate == nil {
+		for i := len(p.slots) - 1; i >= 0 && p.slots[i].rank >= p.Limits.Partition; i-- {
+			candidates = append(candidates, &p.slots[i])
+		}
+	} else {
+		candidates = p.unordered(r.UnorderedUpdate.PriorityStrategy)
+		candidates = candidates[:min(len(candidates), most)]
+	}
+	for _, s := range candidates {
+		chosen[s.ordinal] = true
+	}
+	return candidates, chosen
+}
+
+// unordered are the slots that have pods: first those that need no decision any more, then the others by priority (ASTS-150).
+func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
+	var first, rest []*slot
+	var pods []rollout.Candidate
+	for i := len(p.slots) - 1; i >= 0; i-- {
+		s := &p.slots[i]
+		switch {
+		case s.pod == nil:
+		case s.info == nil || p.updated(s):
+			first = append(first, s)
+		default:
+			pods, rest = append(pods, s.info.Candidate), append(rest, s)
+		}
+	}
+	byPod := make(map[string]*slot, len(rest))
+	for _, s := range rest {
+		byPod[s.pod.Name] = s
+	}
+	rollout.Prioritize(pods, priority)
+	for i := range pods {
+		first = append(first, byPod[pods[i].Pod.Name])
+	}
+	return first
+}
+
+// specified decides about pods that somebody wants to go, and about those that prepare their deletion (ASTS-229, ASTS-236).
+func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
+	if !p.undecided(s) {
+		return
+	}
+	_, wanted := s.pod.Labels[specifiedDelete]
+	switch {
+	case s.info.Preparing && !wanted && !(candidate && p.outdated(s) != "" && !onDelete(p.Set)):
+		p.restore(s.info)
+	case s.info.Preparing:
+		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
+	case !wanted:
+	case s.info.Available && !budget.Available():
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s", p.budgetWords())
+	default:
+		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
+		budget.Take(s.info)
+	}
+}
+
+func (p *planner) budgetWords() string {
+	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows", p.Limits.MaxUnavailable)
+}
+
+// move brings one pod towards the present spec if that is possible now. stopped says why no pod that is available may be taken any
+// more, empty if one may; move returns that for the pods after this one (ASTS-159, ASTS-275).
+func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
+	what := p.outdated(s)
+	if what == "" {
+		return stopped
+	}
+	c := p.claims[s.ordinal]
+	hold := func(reason podplan.Reason, why string) string {
+		p.Decide(s.pod, podplan.Wait, reason, "%s", why)
+		return why
+	}
+	if stopped != "" && s.info.Available {
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "it comes after others: %s", stopped)
+		return stopped
+	}
+	if p.resizes {
+		switch {
+		case c.fixed != "":
+			p.ClaimsFixed, p.UpdateError = c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			return hold(podplan.ReasonVolumes, p.UpdateError)
+		case len(c.growth) > 0 && p.Now.Before(p.GrowthHeldUntil):
+			p.LookAgain(p.GrowthHeldUntil)
+			p.UpdateError = p.GrowthError
+			return hold(podplan.ReasonVolumes, p.GrowthError)
+		case len(c.growth) > 0 && s.info.Available && !budget.Available():
+			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
+		case len(c.growth) > 0:
+			p.Growth = append(p.Growth, c.growth...)
+			budget.Take(s.info)
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name, c.growth[0].Storage.String())
+			return stopped
+		case c.growing != "" && what != "":
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s has not the size yet that it asks for", c.growing)
+			return stopped
+		}
+	}
+	volume := p.lacksVolume(s)
+	switch {
+	case volume != "" && p.Workload.Policy == podplan.InPlaceOnly:
+		p.UpdateError = fmt.Sprintf("pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
+			s.pod.Name, volume)
+		p.Decide(s.pod, podplan.Wait, podplan.ReasonInPlaceImpossible, "%s", p.UpdateError)
+		return stopped
+	case volume != "" && s.info.Available && !budget.Available():
+		return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
+	case volume != "":
+		p.deletePod(s.pod, podplan.ReasonVolumes, "it lacks a volume for claim template "+volume)
+		budget.Take(s.info)
+		return stopped
+	case s.info.New: // nothing but the file system is missing
+		if due := c.pending.Add(remountAfter); p.Now.Before(due) {
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "its file system has not grown yet").Until = due
+			return stopped
+		}
+		p.deletePod(s.pod, podplan.ReasonVolumes, "its file system grows when it is mounted anew")
+		budget.Take(s.info)
+		return stopped
+	}
+	p.MoveTo(s.info, p.Update, true, budget)
+	if v := p.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
+		return v.Message
+	}
+	return stopped
+}
