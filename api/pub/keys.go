@@ -59,6 +59,8 @@ const (
 	PodDeletionCost = "controller.kubernetes.io/pod-deletion-cost"
 	// ConversionData keeps what has no place in the other API version; conversion writes it and drops it on the way back (CS-256).
 	ConversionData = "apps.kruise.io/conversion-data"
+	// StatefulSetV1beta1Fields on a StatefulSet of v1alpha1 has, as JSON, the fields of the spec that only v1beta1 has (ASTS-322).
+	StatefulSetV1beta1Fields = "apps.kruise.io/v1beta1-only-fields"
 
 	// ImagePreDownloadParallelism, ImagePreDownloadTimeoutSeconds and ImagePreDownloadMinUpdatedReadyPods are the v1alpha1
 	// form of the fields of the same names (CS-203, CS-204).

@@ -10,44 +10,29 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
 type cloneSetWebhooks struct {
-	// forbidPrivileged is flag --allow-privileged=false.
-	forbidPrivileged bool
-	judge            TemplateJudge
+	templates
 	// pods reads pods; a cache is good enough for warnings.
 	pods client.Reader
-	// templateDefaults is gate TemplateNoDefaults turned off (CS-014).
-	templateDefaults bool
-	hostPorts        bool
 	// inPlace is what may change under InPlaceOnly (CS-033).
 	inPlace inplace.Options
 }
 
 // CloneSets makes the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
-	w := &cloneSetWebhooks{forbidPrivileged: e.ForbidPrivileged, judge: e.judge, pods: e.cached,
-		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
-		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates), inPlace: e.InPlace}
-	webhooks := Webhooks{Mutate: w.mutate, Validate: w.validate}
-	if e.Gates.Enabled(features.ResourcesDeletionProtection) {
-		webhooks.Delete = protect
-	}
-	return webhooks
+	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: protection(e, "CloneSet")}
 }
 
 // mutate fills in what was left out (CS-010 to CS-015).
@@ -56,20 +41,9 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	defaults := cloneset.DefaultRequest{Version: versionOf(updated, &request), New: updated, Old: old, HostPorts: w.hostPorts}
-	if w.templateDefaults && (old == nil || !cloneset.SameTemplate(updated, old)) {
-		defaults.Template = func(template document) (document, error) { return w.judge.Complete(ctx, request.Namespace, template) }
-	}
-	operations, err := cloneset.Default(defaults)
-	response := admission.Patched("", operations...)
-	if err != nil && !refusal(err) { // validation reports a refusal to the user
-		how := "is stored without the API server's defaults"
-		if old != nil {
-			how = "keeps the defaults that are stored, and gets no others"
-		}
-		response = response.WithWarnings(fmt.Sprintf("spec.template %s: %v", how, err))
-	}
-	return response
+	operations, err := cloneset.Default(cloneset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
+		Version: versionOf(updated, &request), New: updated, Old: old})
+	return completed(operations, err, old)
 }
 
 // validate judges CloneSets (CS-020 to CS-035).
@@ -100,68 +74,6 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 	return admission.Allowed("").WithWarnings(append(warnings, w.podsToDelete(ctx, request.Namespace, updated, old)...)...)
 }
 
-// protect refuses the deletion of a protected CloneSet (CS-034, DP-010, DP-018). An unreadable object counts as not protected.
-func protect(_ context.Context, request admission.Request) admission.Response {
-	var object struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Spec     struct {
-			Replicas int64 `json:"replicas"`
-		} `json:"spec"`
-	}
-	if json.Unmarshal(request.OldObject.Raw, &object) != nil || object.Metadata.DeletionTimestamp != nil {
-		return admission.Allowed("")
-	}
-	value, replicas := object.Metadata.Labels[pub.DeletionProtection], object.Spec.Replicas
-	protected := fmt.Sprintf("CloneSet %s/%s is protected by label %s=%s", request.Namespace, request.Name, pub.DeletionProtection, value)
-	switch {
-	case value == "Always":
-		return admission.Denied(protected + ": remove the label before deleting it")
-	case value == "Cascading" && replicas > 0:
-		return admission.Denied(fmt.Sprintf("%s and replicas %d>0: scale to 0 or remove the label before deleting it", protected, replicas))
-	}
-	return admission.Allowed("")
-}
-
-// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than "invalid" lets the object through;
-// problems will then show when pods are created.
-func (w *cloneSetWebhooks) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
-	if old != nil && cloneset.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
-		return nil, nil
-	}
-	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
-		return w.judgeOne(ctx, namespace, object)
-	})
-}
-
-func (w *cloneSetWebhooks) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
-	spec, _ := object["spec"].(document)
-	template, ok := spec["template"].(document)
-	if !ok {
-		return nil, nil // validation reports the error
-	}
-	causes, err := w.judge.Judge(ctx, namespace, template, claimNames(object))
-	if found := privileged(template); w.forbidPrivileged && len(found) > 0 {
-		return append(causes, found...), nil // no matter what the API server answers
-	}
-	return causes, err
-}
-
-// privileged are the privileged containers of a pod template.
-func privileged(template document) (causes []metav1.StatusCause) {
-	spec, _ := template["spec"].(document)
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _ := spec[list].([]any)
-		for i, item := range containers {
-			container, _ := item.(document)
-			if context, _ := container["securityContext"].(document); context["privileged"] == true {
-				path := field.NewPath("spec", "template", "spec", list).Index(i).Child("securityContext", "privileged")
-				causes = append(causes, causesOf(field.ErrorList{field.Forbidden(path, "privileged containers are not allowed here")})...)
-			}
-		}
-	}
-	return causes
-}
-
 func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {
 	var before *appsv1beta1.CloneSet
 	if old != nil {
@@ -180,20 +92,6 @@ func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, u
 		return nil // no warning rather than a wrong one
 	}
 	return warnings
-}
-
-// claimNames are the names of the claim templates, empty where there is none.
-func claimNames(object document) []string {
-	spec, _ := object["spec"].(document)
-	claims, _ := spec["volumeClaimTemplates"].([]any)
-	names := []string{}
-	for _, item := range claims {
-		claim, _ := item.(document)
-		metadata, _ := claim["metadata"].(document)
-		name, _ := metadata["name"].(string)
-		names = append(names, name)
-	}
-	return names
 }
 
 // written decodes an object in its version.

@@ -82,7 +82,8 @@ func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &cloneSetWebhooks{judge: server.judge(t), pods: fake.NewClientBuilder().WithScheme(scheme).Build(), templateDefaults: true}
+	return &cloneSetWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true},
+		pods: fake.NewClientBuilder().WithScheme(scheme).Build()}
 }
 
 const goodTemplate = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`

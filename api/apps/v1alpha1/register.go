@@ -13,7 +13,7 @@ var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alph
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &CloneSet{}, &CloneSetList{}, &ContainerRecreateRequest{}, &ContainerRecreateRequestList{},
 		&ImageListPullJob{}, &ImageListPullJobList{}, &ImagePullJob{}, &ImagePullJobList{}, &NodeImage{}, &NodeImageList{},
-		&SidecarSet{}, &SidecarSetList{}, &WorkloadSpread{}, &WorkloadSpreadList{})
+		&SidecarSet{}, &SidecarSetList{}, &StatefulSet{}, &StatefulSetList{}, &WorkloadSpread{}, &WorkloadSpreadList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -2,7 +2,6 @@ package cloneset
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,7 +35,7 @@ func completed(t *testing.T, r DefaultRequest) Document {
 	}
 	again := r
 	again.New = after
-	if more, err := Default(again); err != nil || len(more) > 0 && again.Template == nil {
+	if more, err := Default(again); err != nil || len(more) > 0 {
 		t.Errorf("defaults are not stable: %v, %v", more, err)
 	}
 	return again.New
@@ -92,89 +91,5 @@ func TestStrategyDefaults(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// apiServer completes templates as an API server does, which drops what it does not know.
-func apiServer(template Document) (Document, error) {
-	spec := template["spec"].(Document)
-	done := Document{"restartPolicy": "Always", "securityContext": Document{}, "newDefault": true}
-	for _, key := range []string{"serviceAccountName", "restartPolicy", "hostNetwork"} {
-		if value, ok := spec[key]; ok {
-			done[key] = value
-		}
-	}
-	if name, ok := spec["serviceAccountName"]; ok {
-		done["serviceAccount"] = name
-	}
-	var containers []any
-	for _, item := range spec["containers"].([]any) {
-		c := item.(Document)
-		out := Document{"name": c["name"], "image": c["image"], "resources": Document{}, "imagePullPolicy": "IfNotPresent"}
-		if ports, ok := c["ports"].([]any); ok {
-			out["ports"] = []any{Document{"containerPort": ports[0].(Document)["containerPort"], "protocol": "TCP"}}
-		}
-		containers = append(containers, out)
-	}
-	done["containers"] = containers
-	return Document{"metadata": Document{"creationTimestamp": nil}, "spec": done}, nil
-}
-
-// settled is a CloneSet whose strategy needs no defaults.
-func settled(template, claims string) string {
-	return `{"spec":{"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"OnDelete"},"template":` + template +
-		`,"volumeClaimTemplates":` + claims + `}}`
-}
-
-func TestTemplateDefaults(t *testing.T) {
-	cases := map[string]struct {
-		old, given, want string
-		hostPorts        bool
-	}{
-		"CS-014, IPU-015, CS-016 on create, unknown fields stay": {
-			given: settled(`{"spec":{"containers":[{"name":"a","image":"i","future":9},{"name":"b","image":"i","imagePullPolicy":"Never"}],"serviceAccountName":"sa","future":{"x":[]}}}`,
-				`[{"metadata":{"name":"d"},"spec":{"future":1}}]`),
-			want: settled(`{"metadata":{},"spec":{"containers":[{"name":"a","image":"i","future":9,"imagePullPolicy":"Always","resources":{}},{"name":"b","image":"i","imagePullPolicy":"Never","resources":{}}],"serviceAccountName":"sa","future":{"x":[]},"restartPolicy":"Always","securityContext":{},"newDefault":true}}`,
-				`[{"metadata":{"name":"d"},"spec":{"future":1,"volumeMode":"Filesystem"}}]`),
-		},
-		"CS-014 a stored object does not gain defaults that make a revision": {
-			old: settled(`{"metadata":{},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","resources":{}}],"restartPolicy":"Always","securityContext":{}}}`,
-				`[{"metadata":{"name":"d"},"spec":{}}]`),
-			given: settled(`{"spec":{"containers":[{"name":"a","image":"j"}]}}`,
-				`[{"metadata":{"name":"d"},"spec":{}},{"metadata":{"name":"e"},"spec":{}}]`),
-			want: settled(`{"metadata":{},"spec":{"containers":[{"name":"a","image":"j","imagePullPolicy":"Always","resources":{}}],"restartPolicy":"Always","securityContext":{}}}`,
-				`[{"metadata":{"name":"d"},"spec":{}},{"metadata":{"name":"e"},"spec":{"volumeMode":"Filesystem"}}]`),
-		},
-		"CS-014 host ports only with the gate": {
-			hostPorts: true,
-			given: settled(`{"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","ports":[{"containerPort":80}]}]}}`,
-				`[]`),
-			want: settled(`{"metadata":{},"spec":{"hostNetwork":true,"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","resources":{},"ports":[{"containerPort":80,"hostPort":80,"protocol":"TCP"}]}],"restartPolicy":"Always","securityContext":{},"newDefault":true}}`, `[]`),
-		},
-	}
-	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			r := DefaultRequest{Version: "v1beta1", New: document(t, test.given), Template: apiServer, HostPorts: test.hostPorts}
-			if test.old != "" {
-				r.Old = document(t, test.old)
-			}
-			if diff := cmp.Diff(document(t, test.want), completed(t, r)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestTemplateDefaultsAreNeitherNeededNorFatal(t *testing.T) {
-	given := document(t, settled(`{"spec":{"containers":[{"name":"a"}]}}`, `[]`))
-	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil || len(operations) > 0 {
-		t.Errorf("CS-014 TemplateNoDefaults: %v, %v", operations, err)
-	}
-	delete(given["spec"].(Document), "replicas")
-	failing := func(Document) (Document, error) { return nil, errors.New("server is away") }
-	operations, err := Default(DefaultRequest{Version: "v1beta1", New: given, Template: failing})
-	if err == nil || len(operations) != 2 || operations[0].Path != "/spec/replicas" ||
-		operations[1].Path != "/spec/template/spec/containers/0/imagePullPolicy" {
-		t.Errorf("IPU-015: what needs no answer must come with the error: %v, %v", operations, err)
 	}
 }

@@ -1,4 +1,4 @@
-package cloneset
+package podtemplate
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ func missingValues(given, complete, stored any, pointer string) []missingValue {
 		}
 		before, exists := stored.(Document)
 		for _, key := range slices.Sorted(maps.Keys(complete)) {
-			at, value, present := pointer+"/"+escape(key), complete[key], given[key]
+			at, value, present := pointer+"/"+Escape(key), complete[key], given[key]
 			switch {
 			case value == nil:
 			case present != nil && (present != "" || value == ""):
@@ -79,7 +79,7 @@ func kept(given, stored any, t reflect.Type, pointer string) []missingValue {
 			if t != nil && t.Kind() == reflect.Struct {
 				field = jsonfields.Of(t)[key]
 			}
-			at, value, present := pointer+"/"+escape(key), stored[key], given[key]
+			at, value, present := pointer+"/"+Escape(key), stored[key], given[key]
 			switch {
 			case value == nil:
 			case present != nil && (present != "" || value == ""):

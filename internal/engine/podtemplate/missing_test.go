@@ -1,4 +1,4 @@
-package cloneset
+package podtemplate
 
 import (
 	"encoding/json"
@@ -17,15 +17,15 @@ func noAnswer(Document) (Document, error) { return nil, errors.New("exceeded quo
 // templateAfter is the template that is stored when given is applied over old.
 func templateAfter(t *testing.T, old, given string, server func(Document) (Document, error)) string {
 	t.Helper()
-	r := DefaultRequest{Version: "v1beta1", New: document(t, settled(given, `[]`)), Template: server}
+	before := Document{}
 	if old != "" {
-		r.Old = document(t, settled(old, `[]`))
+		before = document(t, workload(old, `[]`))
 	}
-	operations, err := Default(r)
+	after, err := completed(t, document(t, workload(given, `[]`)), before, Request{Complete: server})
 	if (err == nil) != (errOf(server) == nil) {
 		t.Errorf("Default: %v", err)
 	}
-	return mustJSON(t, patched(t, r.New, operations)["spec"].(Document)["template"])
+	return mustJSON(t, after["spec"].(Document)["template"])
 }
 
 func errOf(server func(Document) (Document, error)) error {

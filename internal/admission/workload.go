@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podtemplate"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// templates completes and judges the pod templates of workloads, of any kind.
+type templates struct {
+	judge TemplateJudge
+	// forbidPrivileged is flag --allow-privileged=false.
+	forbidPrivileged bool
+	// templateDefaults is gate TemplateNoDefaults turned off (CS-014, ASTS-019).
+	templateDefaults bool
+	hostPorts        bool
+}
+
+func templatesOf(e *Environment) templates {
+	return templates{judge: e.judge, forbidPrivileged: e.ForbidPrivileged,
+		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
+		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates)}
+}
+
+// completing says how the templates of a workload are completed: on create, and when the pod template changes (CS-014, ASTS-019).
+func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
+	request := podtemplate.Request{HostPorts: t.hostPorts}
+	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
+		request.Complete = func(template document) (document, error) { return t.judge.Complete(ctx, namespace, template) }
+	}
+	return request
+}
+
+// completed answers with the patch that completes a workload. The error is that of completing its pod template.
+func completed(operations []jsonpatch.Operation, err error, old document) admission.Response {
+	response := admission.Patched("", operations...)
+	if err != nil && !refusal(err) { // validation reports a refusal to the user
+		how := "is stored without the API server's defaults"
+		if old != nil {
+			how = "keeps the defaults that are stored, and gets no others"
+		}
+		response = response.WithWarnings(fmt.Sprintf("spec.template %s: %v", how, err))
+	}
+	return response
+}
+
+// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than "invalid" lets the object through;
+// problems will then show when pods are created.
+func (t templates) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
+	if old != nil && podtemplate.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
+		return nil, nil
+	}
+	return newFaults("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
+		return t.judgeOne(ctx, namespace, object)
+	})
+}
+
+func (t templates) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
+	spec, _ := object["spec"].(document)
+	template, ok := spec["template"].(document)
+	if !ok {
+		return nil, nil // validation reports the error
+	}
+	causes, err := t.judge.Judge(ctx, namespace, template, claimNames(object))
+	if found := privileged(template); t.forbidPrivileged && len(found) > 0 {
+		return append(causes, found...), nil // no matter what the API server answers
+	}
+	return causes, err
+}
+
+// privileged are the privileged containers of a pod template.
+func privileged(template document) (causes []metav1.StatusCause) {
+	spec, _ := template["spec"].(document)
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _ := spec[list].([]any)
+		for i, item := range containers {
+			container, _ := item.(document)
+			if context, _ := container["securityContext"].(document); context["privileged"] == true {
+				path := field.NewPath("spec", "template", "spec", list).Index(i).Child("securityContext", "privileged")
+				causes = append(causes, causesOf(field.ErrorList{field.Forbidden(path, "privileged containers are not allowed here")})...)
+			}
+		}
+	}
+	return causes
+}
+
+// claimNames are the names of the claim templates, empty where there is none.
+func claimNames(object document) []string {
+	spec, _ := object["spec"].(document)
+	claims, _ := spec["volumeClaimTemplates"].([]any)
+	names := []string{}
+	for _, item := range claims {
+		claim, _ := item.(document)
+		metadata, _ := claim["metadata"].(document)
+		name, _ := metadata["name"].(string)
+		names = append(names, name)
+	}
+	return names
+}
+
+// protection returns what refuses the deletion of protected objects of the kind (CS-034, DP-010, DP-018, ASTS-060); nil without its gate.
+func protection(e *Environment, kind string) admission.HandlerFunc {
+	if !e.Gates.Enabled(features.ResourcesDeletionProtection) {
+		return nil
+	}
+	return func(_ context.Context, request admission.Request) admission.Response { return protect(kind, &request) }
+}
+
+// protect refuses the deletion of a protected object. An unreadable one counts as not protected.
+func protect(kind string, request *admission.Request) admission.Response {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			Replicas int64 `json:"replicas"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(request.OldObject.Raw, &object) != nil || object.Metadata.DeletionTimestamp != nil {
+		return admission.Allowed("")
+	}
+	value, replicas := object.Metadata.Labels[pub.DeletionProtection], object.Spec.Replicas
+	protected := fmt.Sprintf("%s %s/%s is protected by label %s=%s", kind, request.Namespace, request.Name, pub.DeletionProtection, value)
+	switch {
+	case value == "Always":
+		return admission.Denied(protected + ": remove the label before deleting it")
+	case value == "Cascading" && replicas > 0:
+		return admission.Denied(fmt.Sprintf("%s and replicas %d>0: scale to 0 or remove the label before deleting it", protected, replicas))
+	}
+	return admission.Allowed("")
+}

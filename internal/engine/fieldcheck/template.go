@@ -1,0 +1,146 @@
+// Package fieldcheck has the rules that all workloads with a pod template share. The errors of each name the field and say what to do.
+package fieldcheck
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+)
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// Fresh are the errors that were none before. Where in a list an item is does not matter, since others may have come before it;
+// how often it is wrong does.
+func Fresh(errs, before field.ErrorList) field.ErrorList {
+	likeness := func(err *field.Error) string {
+		return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
+	}
+	known := map[string]int{}
+	for _, err := range before {
+		known[likeness(err)]++
+	}
+	var fresh field.ErrorList
+	for _, err := range errs {
+		if known[likeness(err)]--; known[likeness(err)] < 0 {
+			fresh = append(fresh, err)
+		}
+	}
+	return fresh
+}
+
+// Template checks the selector of a workload of the kind, and what it demands of its template beyond a valid pod template (CS-021, CS-023).
+// The path is that of the spec.
+func Template(kind string, template *template.PodTemplate, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("template")
+	decodeErr := template.DecodeError()
+	switch {
+	case decodeErr != nil:
+		errs = append(errs, field.Invalid(at, "(not shown)", decodeErr.Error()))
+	case template.IsZero():
+		errs = append(errs, field.Required(at, "it says what the pods are like"))
+	}
+	pod := at.Child("spec")
+	if policy := template.Spec.RestartPolicy; policy != "" && policy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(pod.Child("restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if template.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(pod.Child("activeDeadlineSeconds"),
+			"activeDeadlineSeconds in "+kind+" is not supported: its pods do not end; remove it"))
+	}
+	errs = append(errs, images(template.Spec.InitContainers, pod.Child("initContainers"))...)
+	errs = append(errs, images(template.Spec.Containers, pod.Child("containers"))...)
+
+	at = path.Child("selector")
+	if selector == nil {
+		return append(errs, field.Required(at, "it says by labels which pods are those of the "+kind+", and must match those of the template"))
+	}
+	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return append(errs, field.Invalid(at, selector,
+			"an empty selector is invalid for a "+kind+": it would match every pod; name at least one label of the template"))
+	}
+	malformed := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+	matcher, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil && len(malformed) == 0 {
+		malformed = field.ErrorList{field.Invalid(at, selector, err.Error())}
+	}
+	if len(malformed) > 0 {
+		return append(errs, malformed...)
+	}
+	if decodeErr == nil && !matcher.Matches(labels.Set(template.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), template.Labels,
+			"selector does not match template labels: they must have what spec.selector asks for"))
+	}
+	return errs
+}
+
+// images checks that kubelet can read the images' names; the API server lets any text through, and the pods would never
+// start. A missing one is the API server's to refuse.
+func images(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range containers {
+		image := containers[i].Image
+		if image == "" {
+			continue
+		}
+		if _, err := reference.ParseNormalizedNamed(image); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i).Child("image"), image, "is no image reference: "+err.Error()))
+		}
+	}
+	return errs
+}
+
+// Claims checks the names of claim templates (CS-022, CS-035): they are not taken by volumes, and leave room for the rest of the names of
+// claims. The API server checks that they are valid names of volumes.
+func Claims(claims template.VolumeClaimTemplates, taken []string, longest int, path *field.Path) field.ErrorList {
+	if err := claims.DecodeError(); err != nil {
+		return field.ErrorList{field.Invalid(path, "(not shown)", err.Error())}
+	}
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for _, name := range taken {
+		seen[name] = true
+	}
+	for i := range claims {
+		name, at := claims[i].Name, path.Index(i).Child("metadata", "name")
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at, "a claim template is known by its name"))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(at, name))
+		case len(name) > longest:
+			errs = append(errs, field.Invalid(at, name,
+				fmt.Sprintf("must be no more than %d characters, so that claims can be named after it and the workload", max(longest, 0))))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+// InPlaceOnly checks that a changed template can be applied in place: exactly what the engine would refuse later (IPU-030 ff). The path is
+// that of the spec.
+func InPlaceOnly(updated, old *template.PodTemplate, qualifies inplace.Options, path *field.Path) field.ErrorList {
+	if updated.DecodeError() != nil || updated.Equal(*old) {
+		return nil
+	}
+	_, blockers, err := inplace.Compare(old.Raw(), updated.Raw(), qualifies)
+	if err != nil {
+		return field.ErrorList{field.Forbidden(path,
+			fmt.Sprintf("under InPlaceOnly the template may change only if the change can be applied in place: %v", err))}
+	}
+	var errs field.ErrorList
+	for _, blocker := range blockers {
+		errs = append(errs, field.Forbidden(path,
+			fmt.Sprintf("under InPlaceOnly the template may not be changed at %s: %s", blocker.Path, blocker.Rule)))
+	}
+	return errs
+}

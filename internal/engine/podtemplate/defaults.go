@@ -1,0 +1,148 @@
+// Package podtemplate completes what a user left out of a workload with a pod template: the patch that a mutating webhook answers with. It
+// only ever adds what is missing, so fields that nobody here knows stay as they are.
+package podtemplate
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Document is a JSON object as an admission request holds it; numbers are json.Number or float64, they are only carried around.
+type Document = map[string]any
+
+// Defaults collects the JSON patch that completes an object.
+type Defaults struct{ Operations []jsonpatch.Operation }
+
+// Add adds a value unless there is one; null and the empty text are none. It returns the value that then holds.
+func (d *Defaults) Add(object Document, pointer, key string, value any) any {
+	if present, ok := object[key]; ok && present != nil && present != "" {
+		return present
+	}
+	d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+Escape(key), value))
+	return value
+}
+
+// Object has fill complete the object at key in place. If there is none it is put into the patch, complete with everything
+// that fill adds to it.
+func (d *Defaults) Object(parent Document, pointer, key string, fill func(d *Defaults, object Document, pointer string)) {
+	switch present := parent[key].(type) {
+	case Document:
+		fill(d, present, pointer+"/"+Escape(key))
+	case nil:
+		var inner Defaults
+		made := Document{}
+		fill(&inner, made, "")
+		for _, op := range inner.Operations {
+			made[strings.TrimPrefix(op.Path, "/")] = op.Value
+		}
+		d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer+"/"+Escape(key), made))
+	}
+}
+
+// Request says how templates are completed.
+type Request struct {
+	// Complete, if not nil, returns the pod template as the API server would complete it. Nil with gate TemplateNoDefaults, and on
+	// updates that leave the template alone (CS-014).
+	Complete func(template Document) (Document, error)
+	// HostPorts is gate DefaultHostNetworkHostPortsInPodTemplates.
+	HostPorts bool
+}
+
+// Templates completes the pod template and the claim templates of a spec; old is the spec that is stored, nil on create. Where the API
+// server cannot be asked about an update, the template keeps the defaults that are stored; the error comes with them.
+func (d *Defaults) Templates(spec, old Document, r Request) error {
+	if r.Complete == nil {
+		return nil
+	}
+	d.claims(spec, old)
+	template, ok := spec["template"].(Document)
+	if !ok {
+		return nil
+	}
+	stored, ours := old["template"], r.withOurs(template)
+	found := missingValues(template, ours, stored, "")
+	complete, err := r.Complete(ours)
+	if err == nil {
+		for _, m := range missingValues(ours, complete, stored, "") {
+			// No defaults: the server repeats serviceAccountName under its old name, and which ports are host ports is said by a
+			// gate of ours.
+			if m.pointer != "/spec/serviceAccount" && !strings.HasSuffix(m.pointer, "/hostPort") {
+				found = append(found, m)
+			}
+		}
+	} else {
+		found = append(found, keptValues(ours, stored)...)
+		err = fmt.Errorf("completing the pod template: %w", err)
+	}
+	for _, m := range found {
+		d.Operations = append(d.Operations, jsonpatch.NewOperation("add", "/spec/template"+m.pointer, m.value))
+	}
+	return err
+}
+
+// withOurs returns a copy of a pod template with the defaults that the API server does not know or sees differently.
+func (r Request) withOurs(template Document) Document {
+	template = runtime.DeepCopyJSON(template)
+	podSpec, _ := template["spec"].(Document)
+	containers, _ := podSpec["containers"].([]any)
+	for _, item := range containers {
+		container, _ := item.(Document)
+		if policy := container["imagePullPolicy"]; container != nil && (policy == nil || policy == "") {
+			container["imagePullPolicy"] = "Always" // IPU-015
+		}
+		ports, _ := container["ports"].([]any)
+		for _, item := range ports {
+			port, _ := item.(Document)
+			if r.HostPorts && podSpec["hostNetwork"] == true && port["hostPort"] == nil && port["containerPort"] != nil {
+				port["hostPort"] = port["containerPort"]
+			}
+		}
+	}
+	return template
+}
+
+// claims completes claim templates by what the API server would fill in.
+func (d *Defaults) claims(spec, old Document) {
+	lacking := map[string]bool{}
+	stored, _ := old["volumeClaimTemplates"].([]any)
+	for _, item := range stored {
+		if name, claim := claimSpec(item); claim != nil && claim["volumeMode"] == nil {
+			lacking[name] = true
+		}
+	}
+	claims, _ := spec["volumeClaimTemplates"].([]any)
+	for i, item := range claims {
+		if name, claim := claimSpec(item); claim != nil && !lacking[name] {
+			d.Add(claim, fmt.Sprintf("/spec/volumeClaimTemplates/%d/spec", i), "volumeMode", "Filesystem")
+		}
+	}
+}
+
+func claimSpec(item any) (string, Document) {
+	claim, _ := item.(Document)
+	meta, _ := claim["metadata"].(Document)
+	name, _ := meta["name"].(string)
+	spec, _ := claim["spec"].(Document)
+	return name, spec
+}
+
+// Escape returns a key as a part of a JSON pointer.
+func Escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// SameTemplate tells whether two workloads of one version have the same pod template, as documents.
+func SameTemplate(a, b Document) bool {
+	specA, _ := a["spec"].(Document)
+	specB, _ := b["spec"].(Document)
+	left, err := json.Marshal(specA["template"])
+	if err != nil {
+		return false
+	}
+	right, err := json.Marshal(specB["template"])
+	return err == nil && string(left) == string(right)
+}
