@@ -29,27 +29,18 @@ type slot struct {
 }
 
 // ordinals returns which numbers are slots of the set.
-func (s *Snapshot) ordinals() (Ordinals, error) {
-	start, replicas := 0, 1
-	if s.Set.Spec.Ordinals != nil && s.Features.StartOrdinal {
-		start = int(s.Set.Spec.Ordinals.Start)
-	}
-	if s.Set.Spec.Replicas != nil {
-		replicas = int(*s.Set.Spec.Replicas)
-	}
-	return NewOrdinals(start, replicas, s.Set.Spec.ReserveOrdinals)
-}
+func (s *Snapshot) ordinals() (Slots, error) { return SlotsOf(&s.Set.Spec, s.Features.StartOrdinal) }
 
 // members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan creates them, and
 // condemned pods, in descending order (ASTS-091, ASTS-094).
-func (s *Snapshot) members(ordinals Ordinals) (slots, condemned []slot) {
+func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
 		for _, pod := range list {
 			ordinal, ok := ordinalOf(s.Set.Name, pod.Name)
 			if !ok {
 				continue
 			}
-			if rank, ok := ordinals.Rank(ordinal); ok {
+			if rank, ok := ordinals.Rank(int32(ordinal)); ok {
 				slots = append(slots, slot{ordinal: ordinal, rank: rank, pod: pod})
 			} else {
 				condemned = append(condemned, slot{ordinal: ordinal, pod: pod})
@@ -58,18 +49,19 @@ func (s *Snapshot) members(ordinals Ordinals) (slots, condemned []slot) {
 	}
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(condemned, func(a, b slot) int { return cmp.Compare(b.ordinal, a.ordinal) })
-	missing := min(ordinals.Count()-len(slots), maxCreate)
+	missing := min(ordinals.Len()-len(slots), maxCreate)
 	if missing <= 0 {
 		return slots, condemned
 	}
 	all, next := make([]slot, 0, len(slots)+missing), 0
-	for rank := 0; rank < ordinals.Count() && (missing > 0 || next < len(slots)); rank++ {
+	for rank := 0; rank < ordinals.Len() && (missing > 0 || next < len(slots)); rank++ {
 		switch {
 		case next < len(slots) && slots[next].rank == rank:
 			all = append(all, slots[next])
 			next++
 		case missing > 0:
-			all = append(all, slot{ordinal: ordinals.Nth(rank), rank: rank})
+			ordinal, _ := ordinals.Nth(rank)
+			all = append(all, slot{ordinal: int(ordinal), rank: rank})
 			missing--
 		default: // only those that have pods are looked at from here on
 			rank = slots[next].rank - 1
@@ -79,7 +71,7 @@ func (s *Snapshot) members(ordinals Ordinals) (slots, condemned []slot) {
 }
 
 // sortMembers finds the slots and the condemned pods, and observes those that are active.
-func (p *planner) sortMembers(ordinals Ordinals) {
+func (p *planner) sortMembers(ordinals Slots) {
 	p.slots, p.condemned = p.members(ordinals)
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
