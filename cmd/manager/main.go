@@ -50,6 +50,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/platform/useragent"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -276,9 +277,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, DaemonNamespace: o.daemonNamespace, Workers: o.workers,
-		Index:   pods,
-		Flow:    reconcile.NewFlow(0),
-		Resizes: func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
+		Index:    pods,
+		Flow:     reconcile.NewFlow(0),
+		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
+		Resizes:  func(gate featuregate.Feature) (bool, error) { return resizes(mgr.GetConfig(), gates, gate) }}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
@@ -288,6 +290,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		if err := metrics.Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
+	}
+	if err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
 	}
 	if e.InPlace, err = qualifies(mgr.GetConfig(), gates); err != nil {
 		return nil, err

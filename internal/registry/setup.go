@@ -13,10 +13,13 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // Environment is what webhooks and controllers of kinds are set up with.
@@ -35,6 +38,8 @@ type Environment struct {
 	Index *podindex.Index
 	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
 	Resizes func(gate featuregate.Feature) (bool, error)
+	// PullJobs are the ImagePullJobs that the controllers of workloads look at.
+	PullJobs *podapply.PullJobs
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
 	Workloads *workloadspread.Kinds
 }
@@ -102,7 +107,22 @@ func cloneSets(ctx context.Context, e *Environment) error {
 			DeferredResize:          e.Flags.DeferredResize,
 			PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 		},
-		Options: e.controller("cloneset"),
+		Options: e.controller("cloneset"), PullJobs: e.PullJobs,
+	})
+}
+
+func statefulSets(ctx context.Context, e *Environment) error {
+	return statefulsetcontroller.Setup(ctx, e.Manager, statefulsetcontroller.Options{
+		Features: statefulset.Features{
+			StartOrdinal:   e.Gates.Enabled(features.StatefulSetStartOrdinal),
+			PodIndexLabel:  e.Gates.Enabled(features.PodIndexLabel),
+			DeleteClaims:   e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
+			ResizeClaims:   e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
+			InPlace:        e.InPlace,
+			DeferredResize: e.Flags.DeferredResize,
+			PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		},
+		Options: e.controller("statefulset"), PullJobs: e.PullJobs,
 	})
 }
 

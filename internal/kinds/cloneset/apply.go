@@ -31,7 +31,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	}
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	result.Add(&result.ScaleError, a.claims(ctx))
-	a.growClaims(ctx, result)
+	a.GrowClaims(ctx, a.plan.ClaimGrowth, podapply.GrowthWords{Grown: "SuccessfulUpdate", Failed: "FailedUpdate"}, result)
 	end := a.Now().Add(passTime)
 	a.Pods(ctx, end, result)
 	if a.plan.PrunePodsToDelete {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // claims carries out what is planned for claims without an active pod.
@@ -52,35 +51,4 @@ func (a *application) deleteClaim(ctx context.Context, claim *corev1.PersistentV
 	}
 	a.Say("SuccessfulDelete", "deleted claim %s", claim.Name)
 	return nil
-}
-
-// growClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
-// FailedScale carry its words. It refuses the other claims of the same template too: they are left to the next attempt.
-func (a *application) growClaims(ctx context.Context, result *podapply.Result) {
-	result.Grew = len(a.plan.ClaimGrowth) > 0
-	refused := map[string]bool{}
-	for _, growth := range a.plan.ClaimGrowth {
-		if refused[growth.Template] {
-			continue
-		}
-		claim := growth.Claim
-		_, err := reconcile.Merge(ctx, a.Writer, claim, nil, map[string]any{"spec": map[string]any{"resources": map[string]any{
-			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}}, "")
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			result.Retry = true
-			continue
-		}
-		if err != nil {
-			refused[growth.Template] = true
-			if reconcile.Refused(err) {
-				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
-			}
-			a.Warn("FailedUpdate", "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
-			result.GrowthError = errors.Join(result.GrowthError,
-				fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
-			continue
-		}
-		a.Say("SuccessfulUpdate", "claim %s asks for %s now", claim.Name, growth.Storage.String())
-	}
-	result.Add(&result.ScaleError, result.GrowthError)
 }

@@ -208,14 +208,6 @@ func (p *planner) takeClaimsBack() {
 	}
 }
 
-// ClaimGrowth is a claim that asks for less storage than its template does now (CS-338).
-type ClaimGrowth struct {
-	Claim *corev1.PersistentVolumeClaim
-	// Template is the name of its template.
-	Template string
-	Storage  resource.Quantity
-}
-
 // growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is left to the StorageClass,
 // shrinking is impossible and said (CS-338). Growth that was refused is tried again later.
 func (p *planner) growClaims() {
@@ -238,7 +230,7 @@ func (p *planner) growClaims() {
 		}
 		switch have := claim.Spec.Resources.Requests[corev1.ResourceStorage]; want.Cmp(have) {
 		case 1:
-			p.ClaimGrowth = append(p.ClaimGrowth, ClaimGrowth{claim, template, want})
+			p.ClaimGrowth = append(p.ClaimGrowth, podplan.Growth{Claim: claim, Template: template, Storage: want})
 		case -1:
 			held = append(held, fmt.Sprintf("%s (%s)", claim.Name, have.String()))
 		}
@@ -248,7 +240,7 @@ func (p *planner) growClaims() {
 		p.ClaimsHeld = "claims are larger than their templates ask for, and cannot shrink: " + strings.Join(held, ", ")
 		p.Say("%s", p.ClaimsHeld)
 	}
-	slices.SortStableFunc(p.ClaimGrowth, func(a, b ClaimGrowth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
+	slices.SortStableFunc(p.ClaimGrowth, func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.ClaimGrowth); n > 0 && p.Now.Before(p.GrowthHeldUntil) {
 		p.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"), plural.Form(n, "its template",
 			"their templates"), p.GrowthError)

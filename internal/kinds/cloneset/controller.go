@@ -38,6 +38,8 @@ import (
 type Options struct {
 	reconcile.Options
 	Features Features
+	// PullJobs are the ImagePullJobs that all controllers look at.
+	PullJobs *podapply.PullJobs
 }
 
 // Setup adds the controller to the manager.
@@ -68,19 +70,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
 		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
-		pulls := podapply.NewPullWatch(mgr.GetCache(), mgr.GetRESTMapper(), toOwner, kube.betweenRevisions)
+		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
 		kube.PullJobs = pulls.Served
 		builder = builder.WatchesRawSource(source.Func(pulls.Start))
 	}
 	return options.Complete("cloneset", loop, builder)
 }
 
-// Index adds the indexes that snapshots are read by.
+// Index adds the index that PVCs are found by; [podapply.IndexRevisions] adds that of revisions.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, object := range []client.Object{&corev1.PersistentVolumeClaim{}, &appsv1.ControllerRevision{}} {
-		if err := indexer.IndexField(ctx, object, podapply.OwnerIndex, indexByController); err != nil {
-			return fmt.Errorf("indexing %T by controller: %w", object, err)
-		}
+	if err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, podapply.OwnerIndex, indexByController); err != nil {
+		return fmt.Errorf("indexing PersistentVolumeClaims by controller: %w", err)
 	}
 	return nil
 }

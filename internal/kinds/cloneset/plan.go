@@ -32,8 +32,6 @@ type Plan struct {
 	// Set is the CloneSet that the plan is for.
 	Set *appsv1beta1.CloneSet
 	podplan.Plan
-	// Probing: creation failed a moment ago, and one pod is created to see whether it is possible again.
-	Probing bool
 	// ClaimFates are what becomes of claims without an active pod.
 	ClaimFates []ClaimFate
 	// PodsToDelete is what remains of scaleStrategy.podsToDelete, if PrunePodsToDelete is set (CS-134).
@@ -42,7 +40,7 @@ type Plan struct {
 	// ClaimsNotReused says which claims new pods get no more, because pods hold them that do not go (CS-335).
 	ClaimsNotReused string
 	// ClaimGrowth are the claims to be grown to what their templates ask for (CS-338).
-	ClaimGrowth []ClaimGrowth
+	ClaimGrowth []podplan.Growth
 	// ClaimsHeld says which claims cannot follow their templates, empty if all can.
 	ClaimsHeld string
 	// Orphans are pods that match the selector and belong to nobody (CS-355).

@@ -59,7 +59,7 @@ func TestPullWatch(t *testing.T) {
 		defer stop()
 		informers := &informertest.FakeInformers{Scheme: jobs}
 		kube := &Kube{podapply.Reader{API: &own.API{Client: reader}}}
-		w := podapply.NewPullWatch(informers, mapper, handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
+		w := podapply.NewPullJobs(informers, mapper).Watch(handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
 			handler.OnlyControllerOwner()), kube.betweenRevisions)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()

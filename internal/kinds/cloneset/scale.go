@@ -79,16 +79,9 @@ func (p *planner) createPods(scale rollout.Scale) {
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on meanwhile (CS-072).
 func (p *planner) holdCreation(scale *rollout.Scale) {
-	if scale.Create > 0 && p.Now.Before(p.CreationHeldUntil) {
-		p.LookAgain(p.CreationHeldUntil)
-		p.ScaleError, p.creationHeld = p.CreationError, true
-		p.Say("%s missing; the next attempt is made later, because creation failed: %s", plural.Of(scale.Missing, "pod"), p.CreationError)
-		scale.Create = 0
-	}
-	if scale.Create > 1 && p.CreationError != "" { // after a failure one pod shows whether creation is possible again (CS-047)
-		p.Probing = true
-		scale.Create, scale.CreateOld = 1, min(scale.CreateOld, 1)
-	}
+	n := p.MayCreate(scale.Create)
+	p.creationHeld = n == 0 && scale.Create > 0
+	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not specified (CS-118).

@@ -53,8 +53,9 @@ func simulate(seed uint64, set *appsv1beta1.CloneSet, features Features) *simula
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
-	if err := errors.Join(Index(context.Background(), s.Cluster), s.IndexField(context.Background(), podapply.NewPullJob(),
-		podapply.OwnerIndex, podapply.IndexByController)); err != nil {
+	if err := errors.Join(Index(context.Background(), s.Cluster), podapply.IndexRevisions(context.Background(), s.Cluster),
+		s.IndexField(context.Background(), podapply.NewPullJob(),
+			podapply.OwnerIndex, podapply.IndexByController)); err != nil {
 		panic(err)
 	}
 	s.Store(nodeKey("node"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})

@@ -2,6 +2,7 @@ package sidecarset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -42,7 +43,8 @@ func newWorkload(s *simulated, replicas int32) *workload {
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
 	appImage(1)(set)
 	s.Store(workloadKey, set)
-	if err := cloneset.Index(context.Background(), s.Cluster); err != nil {
+	if err := errors.Join(cloneset.Index(context.Background(), s.Cluster),
+		podapply.IndexRevisions(context.Background(), s.Cluster)); err != nil {
 		panic(err)
 	}
 	w := &workload{s: s}

@@ -20,8 +20,8 @@ const (
 	remountAfter = 2 * time.Minute
 )
 
-// claims are what a plan knows of the PVCs of an ordinal.
-type claims struct {
+// claimState is what a plan knows of the PVCs of an ordinal.
+type claimState struct {
 	// present are the names of those that exist.
 	present map[string]bool
 	// leaving names one that goes, or is about to, empty if none does.
@@ -45,9 +45,9 @@ func (p *planner) observeClaims() {
 	}
 }
 
-func (p *planner) claimsAt(s *slot) *claims {
+func (p *planner) claimsAt(s *slot) *claimState {
 	templates := p.Set.Spec.VolumeClaimTemplates
-	c := &claims{}
+	c := &claimState{}
 	if len(templates) == 0 {
 		return c
 	}
@@ -69,7 +69,7 @@ func (p *planner) claimsAt(s *slot) *claims {
 }
 
 // compare compares a PVC with its template (ASTS-271 to 276).
-func (p *planner) compare(c *claims, i int, claim *corev1.PersistentVolumeClaim) {
+func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim) {
 	template := &p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
 	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	class, wanted := claim.Spec.StorageClassName, template.Spec.StorageClassName

@@ -1,5 +1,7 @@
 // Package statefulset decides what becomes of the pods and PVCs of an Advanced StatefulSet (docs/spec/statefulset.md).
 //
+// Defaults and rules of the spec, and which ordinals are slots, stand here too; webhooks use them.
+//
 // # What a plan is made from, and what it says
 //
 // A [Snapshot] holds the set, its pods and revisions, the pods that it may adopt, and the PVCs of its slots. [Make] makes a [Plan] of

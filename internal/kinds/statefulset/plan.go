@@ -38,6 +38,8 @@ type Plan struct {
 	Growth []podplan.Growth
 	// ClaimsFixed says which PVCs differ from their templates in what cannot be changed (ASTS-275).
 	ClaimsFixed string
+	// Refusal says why no pod is made although one is missing, or why nothing is done at all.
+	Refusal string
 	// Status is the status as far as the snapshot tells.
 	Status appsv1beta1.StatefulSetStatus
 }
@@ -63,12 +65,12 @@ type planner struct {
 	// resizes: PVCs follow their templates as pods are updated.
 	resizes bool
 	// claims are what is known of the PVCs of slots.
-	claims map[int]*claims
+	claims map[int]*claimState
 }
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, claims: map[int]*claims{}}
+	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
 	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
 	p.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
 	p.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)), byName)
@@ -135,6 +137,7 @@ func (p *planner) make() {
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
+	p.Refusal = err.Error()
 	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
 	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
 	p.CollisionCount = p.Set.Status.CollisionCount

@@ -32,11 +32,11 @@ type world struct {
 // option changes a set.
 type option func(*appsv1beta1.StatefulSet)
 
-func parallel(set *appsv1beta1.StatefulSet) {
+func inParallel(set *appsv1beta1.StatefulSet) {
 	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 }
 
-func rolling(change func(*appsv1beta1.RollingUpdateStatefulSetStrategy)) option {
+func rollingWith(change func(*appsv1beta1.RollingUpdateStatefulSetStrategy)) option {
 	return func(set *appsv1beta1.StatefulSet) {
 		if set.Spec.UpdateStrategy.RollingUpdate == nil {
 			set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateStatefulSetStrategy{}
@@ -46,23 +46,23 @@ func rolling(change func(*appsv1beta1.RollingUpdateStatefulSetStrategy)) option 
 }
 
 func partition(n int32) option {
-	return rolling(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.Partition = &n })
+	return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.Partition = &n })
 }
 
 func maxUnavailable(n int32) option {
-	return rolling(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.MaxUnavailable = number(n) })
+	return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.MaxUnavailable = number(n) })
 }
 
 func policy(policy appsv1beta1.StatefulSetPodUpdatePolicy) option {
-	return rolling(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.PodUpdatePolicy = policy })
+	return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.PodUpdatePolicy = policy })
 }
 
 func paused(set *appsv1beta1.StatefulSet) {
-	rolling(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.Paused = true })(set)
+	rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.Paused = true })(set)
 }
 
 func unordered(set *appsv1beta1.StatefulSet) {
-	rolling(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
+	rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
 		r.UnorderedUpdate = &appsv1beta1.StatefulSetUnorderedUpdate{}
 	})(set)
 }

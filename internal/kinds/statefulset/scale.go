@@ -136,6 +136,7 @@ func (p *planner) vacancy(s *slot) bool {
 	if p.Strangers[name] {
 		p.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
 			name) // ASTS-106
+		p.Refusal = p.ScaleError
 		return false
 	}
 	if wait := p.claims[s.ordinal].leaving; wait != "" {

@@ -54,7 +54,12 @@ func TestScaleParallel(t *testing.T) {
 	}{
 		"all that are missing": {3, nil, func(w *world) { w.pod(1, "a:1", notReady) }, []string{"+0 a:1", "+2 a:1"}},
 		"all that are condemned": {1, nil,
-			func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1"); w.pod(2, "a:1", notReady); w.pod(3, "a:1", failed) },
+			func(w *world) {
+				w.pod(0, "a:1", notReady)
+				w.pod(1, "a:1")
+				w.pod(2, "a:1", notReady)
+				w.pod(3, "a:1", failed)
+			},
 			[]string{"-1", "-2", "-3"}},
 		"ASTS-142 two at a time": {5, []option{scaleBy(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1"}},
 		"ASTS-142 (part) a third": {5, []option{scaleBy(2)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:1", notReady) },
@@ -67,7 +72,7 @@ func TestScaleParallel(t *testing.T) {
 			func(w *world) { w.pod(0, "a:1", notReady); w.pod(1, "a:1"); w.pod(2, "a:1") }, []string{"-1", "-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tt.replicas, append([]option{parallel}, tt.options...)...)
+			w := newWorld(t, tt.replicas, append([]option{inParallel}, tt.options...)...)
 			w.at("a:1")
 			tt.build(w)
 			w.expect(tt.want...)
@@ -82,7 +87,7 @@ func TestRevisionOfNewPods(t *testing.T) {
 		build   func(*world)
 		want    []string
 	}{
-		"ASTS-107": {[]option{deletedByHand}, func(*world) {}, []string{"+0 a:2", "+1 a:2", "+2 a:2", "+3 a:2"}},
+		"ASTS-107":        {[]option{deletedByHand}, func(*world) {}, []string{"+0 a:2", "+1 a:2", "+2 a:2", "+3 a:2"}},
 		"ASTS-108 (part)": {[]option{partition(2)}, func(*world) {}, []string{"+0 a:1", "+1 a:1", "+2 a:2", "+3 a:2"}},
 		"ASTS-108 (part) by rank": {[]option{partition(2), reserve("0-1")}, func(*world) {},
 			[]string{"+2 a:1", "+3 a:1", "+4 a:2", "+5 a:2"}},
@@ -94,7 +99,7 @@ func TestRevisionOfNewPods(t *testing.T) {
 		"ASTS-110": {[]option{paused}, func(w *world) { w.pod(3, "a:1") }, []string{"+0 a:2", "+1 a:2", "+2 a:2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 4, append([]option{parallel}, tt.options...)...)
+			w := newWorld(t, 4, append([]option{inParallel}, tt.options...)...)
 			w.at("a:1")
 			w.at("a:2")
 			tt.build(w)

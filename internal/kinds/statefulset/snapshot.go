@@ -47,9 +47,6 @@ type Features struct {
 	PreDownload bool
 }
 
-// kind is the name of the kind in references to it.
-const kind = "StatefulSet"
-
 // ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name (ASTS-070).
 func ordinalOf(set, pod string) (ordinal int, ok bool) {
 	digits, found := strings.CutPrefix(pod, set+"-")

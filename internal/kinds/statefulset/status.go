@@ -122,3 +122,24 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 	}
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
+
+// Settled tells whether the set is as it shall be: every slot has an available pod, and as many as partition leaves are updated.
+func (p *Plan) Settled() bool {
+	return int(p.Status.AvailableReplicas) >= p.Limits.Replicas &&
+		int(p.Status.UpdatedAvailableReplicas) >= p.Limits.Replicas-p.Limits.Partition
+}
+
+// OwnerOfRevisions is how the set's revisions refer to it.
+func (p *Plan) OwnerOfRevisions() metav1.OwnerReference {
+	return *metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(kind))
+}
+
+// OnlyNumbers tells whether nothing but numbers of pods changes from one status to the other.
+func OnlyNumbers(from, to *appsv1beta1.StatefulSetStatus) bool {
+	old := from.DeepCopy()
+	old.Replicas, old.ReadyReplicas, old.AvailableReplicas = to.Replicas, to.ReadyReplicas, to.AvailableReplicas
+	old.CurrentReplicas, old.UpdatedReplicas = to.CurrentReplicas, to.UpdatedReplicas
+	old.UpdatedReadyReplicas, old.UpdatedAvailableReplicas = to.UpdatedReadyReplicas, to.UpdatedAvailableReplicas
+	old.VolumeClaims = to.VolumeClaims
+	return equality.Semantic.DeepEqual(old, to)
+}

@@ -41,6 +41,9 @@ func kindsOf(t *testing.T, list AllowList, versioned string, documents ...string
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{advanced.GroupVersion(), gameKind.GroupVersion()})
 	for _, kind := range []schema.GroupVersionKind{gameKind, advanced} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
+		if scheme.Recognizes(kind) {
+			continue
+		}
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}

@@ -2,6 +2,7 @@ package podapply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -68,4 +70,74 @@ func (a *Application) stays(ctx context.Context, name, pod string) error {
 		return reconcile.ErrChanged // the next plan knows of it
 	}
 	return nil
+}
+
+// CreateClaims makes PVCs that pods wait for; one that exists already is what was wanted.
+func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation) error {
+	return errors.Join(a.Each(ctx, len(creations), func(i int) error { return a.createClaims(ctx, creations[i], false) })...)
+}
+
+// createClaims makes the PVCs of a new pod. One that exists is kept (CS-046); look: the pod must not take it over if it is about to go.
+func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
+	for _, document := range creation.Claims {
+		claim := &corev1.PersistentVolumeClaim{}
+		switch err := a.Create(ctx, document, claim); {
+		case err == nil:
+		case apierrors.IsAlreadyExists(err):
+			if look {
+				if err := a.stays(ctx, claim.Name, creation.Name); err != nil {
+					return err
+				}
+			}
+		case reconcile.Ending(err):
+			return reconcile.ErrChanged
+		default:
+			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
+			return fmt.Errorf("creating claim %s: %w", claim.Name, err)
+		}
+	}
+	return nil
+}
+
+// GrowthWords are how the growth of PVCs is told, and what is written beside it.
+type GrowthWords struct {
+	// Grown and Failed are reasons of events.
+	Grown, Failed string
+	// Annotations are set on a PVC that grows.
+	Annotations map[string]any
+}
+
+// GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
+// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt.
+func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result) {
+	result.Grew = len(growths) > 0
+	refused := map[string]bool{}
+	for _, growth := range growths {
+		claim := growth.Claim
+		if refused[growth.Template] {
+			continue
+		}
+		var metadata map[string]any
+		if len(words.Annotations) > 0 {
+			metadata = map[string]any{"annotations": words.Annotations}
+		}
+		_, err := reconcile.Merge(ctx, a.Writer, claim, metadata, map[string]any{"spec": map[string]any{"resources": map[string]any{
+			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}}, "")
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			result.Retry = true
+			continue
+		}
+		if err != nil {
+			refused[growth.Template] = true
+			if reconcile.Refused(err) {
+				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
+			}
+			a.Warn(words.Failed, "failed to grow claim %s to %s: %v", claim.Name, growth.Storage.String(), err)
+			result.GrowthError = errors.Join(result.GrowthError,
+				fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
+			continue
+		}
+		a.Say(words.Grown, "claim %s asks for %s now", claim.Name, growth.Storage.String())
+	}
+	result.Add(&result.ScaleError, result.GrowthError)
 }

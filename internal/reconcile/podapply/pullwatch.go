@@ -2,6 +2,7 @@ package podapply
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,21 +22,47 @@ import (
 // servedEvery is how often it is looked up whether the kind is served.
 const servedEvery = 30 * time.Second
 
+// PullJobs are the metadata of ImagePullJobs in the caches, which several controllers look at.
+type PullJobs struct {
+	cache  cache.Cache
+	mapper meta.RESTMapper
+
+	mu      sync.Mutex
+	indexed bool
+}
+
+// NewPullJobs returns the ImagePullJobs of a manager's cache.
+func NewPullJobs(c cache.Cache, mapper meta.RESTMapper) *PullJobs {
+	return &PullJobs{cache: c, mapper: mapper}
+}
+
+// index adds the index by controller, once for all.
+func (p *PullJobs) index(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.indexed {
+		return nil
+	}
+	if err := p.cache.IndexField(ctx, NewPullJob(), OwnerIndex, IndexByController); err != nil {
+		return err
+	}
+	p.indexed = true
+	return nil
+}
+
 // PullWatch begins to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: until the cache holds the jobs
 // no plan knows of any, whether the CustomResourceDefinition is missing, the right to list, or time (CS-200).
 type PullWatch struct {
-	cache   cache.Cache
-	mapper  meta.RESTMapper
+	*PullJobs
 	toOwner handler.EventHandler
 	wake    func(ctx context.Context) ([]ctrl.Request, error)
 	synced  atomic.Bool
 }
 
-// NewPullWatch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two revisions,
-// which get a pass when the jobs are known: nothing else might call for one for a long time.
-func NewPullWatch(c cache.Cache, mapper meta.RESTMapper, toOwner handler.EventHandler,
-	wake func(ctx context.Context) ([]ctrl.Request, error)) *PullWatch {
-	return &PullWatch{cache: c, mapper: mapper, toOwner: toOwner, wake: wake}
+// Watch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two revisions, which get a
+// pass when the jobs are known: nothing else might call for one for a long time.
+func (p *PullJobs) Watch(toOwner handler.EventHandler, wake func(ctx context.Context) ([]ctrl.Request, error)) *PullWatch {
+	return &PullWatch{PullJobs: p, toOwner: toOwner, wake: wake}
 }
 
 // Served tells whether jobs can be known.
@@ -54,7 +81,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			logger.V(4).Info("Images are not pulled ahead", "why", err.Error())
 			return false, nil
 		}
-		if err := w.cache.IndexField(ctx, NewPullJob(), OwnerIndex, IndexByController); err != nil {
+		if err := w.index(ctx); err != nil {
 			logger.Error(err, "Images are not pulled ahead: indexing fails")
 			return false, nil
 		}

@@ -31,6 +31,14 @@ func IndexByController(object client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
+// IndexRevisions adds the index by which the revisions of an owner are found, once for all controllers of a manager.
+func IndexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &appsv1.ControllerRevision{}, OwnerIndex, IndexByController); err != nil {
+		return fmt.Errorf("indexing ControllerRevisions by controller: %w", err)
+	}
+	return nil
+}
+
 // Reader reads what workloads own from the caches, over which own writes are laid. The objects are the caches' own and must not be changed.
 type Reader struct {
 	*reconcile.API

@@ -92,20 +92,8 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 			return err
 		}
 	}
-	for _, document := range creation.Claims {
-		claim := &corev1.PersistentVolumeClaim{}
-		switch err := a.Create(ctx, document, claim); {
-		case err == nil:
-		case apierrors.IsAlreadyExists(err): // kept, CS-046
-			if err := a.stays(ctx, claim.Name, creation.Name); err != nil {
-				return err
-			}
-		case reconcile.Ending(err):
-			return reconcile.ErrChanged
-		default:
-			a.Warn("FailedCreate", "failed to create claim %s: %v", claim.Name, err)
-			return fmt.Errorf("creating claim %s: %w", claim.Name, err)
-		}
+	if err := a.createClaims(ctx, creation, true); err != nil {
+		return err
 	}
 	switch err := a.Create(ctx, creation.Pod, &corev1.Pod{}); {
 	case reconcile.Ending(err):

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+)
+
+// application is the carrying out of the plan of a StatefulSet.
+type application struct {
+	*podapply.Application
+	plan *statefulset.Plan
+}
+
+func (p *Pass) applying(plan *statefulset.Plan) *application {
+	a := &application{p.Applier.To(plan.Set, plan.Set.Spec.Selector, &plan.Plan), plan}
+	a.Collided = a.collided
+	return a
+}
+
+// passTime bounds how long a pass goes on taking up pods, so that those that are complete do not wait for all others.
+const passTime = 500 * time.Millisecond
+
+// apply carries out all of the plan but the status. It goes on with other pods where one fails.
+func (a *application) apply(ctx context.Context) *podapply.Result {
+	result := &podapply.Result{}
+	left, ok := a.Revisions(ctx, result)
+	if !ok {
+		return result
+	}
+	result.Add(&result.UpdateError, a.AdoptRevisions(ctx, a.plan.AdoptRevisions, a.plan.OwnerOfRevisions()))
+	result.Add(&result.PullError, a.PreDownload(ctx, left))
+	result.Add(&result.ScaleError, a.owners(ctx))
+	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))
+	a.GrowClaims(ctx, a.plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
+		Annotations: map[string]any{pub.OwnedByStatefulSet: a.plan.Set.Name}}, result)
+	a.Pods(ctx, a.Now().Add(passTime), result)
+	a.History(ctx, result)
+	return result
+}
+
+// collided raises the collision count (ASTS-084).
+func (a *application) collided(ctx context.Context, count int32) error {
+	status := a.plan.Set.Status.DeepCopy()
+	status.CollisionCount = &count
+	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
+}
+
+// owners gives PVCs the owners of the retention policy.
+func (a *application) owners(ctx context.Context) error {
+	return errors.Join(a.Each(ctx, len(a.plan.ClaimOwners), func(i int) error {
+		change := a.plan.ClaimOwners[i]
+		owners := change.Owners
+		if owners == nil {
+			owners = []metav1.OwnerReference{}
+		}
+		if _, err := reconcile.Merge(ctx, a.Writer, change.Claim, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+			return reconcile.Gone(fmt.Errorf("changing the owners of claim %s: %w", change.Claim.Name, err))
+		}
+		return nil
+	})...)
+}

@@ -1,0 +1,131 @@
+// Package controller wires the planner of Advanced StatefulSets to the API server.
+package controller
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// kind is the name of the kind in references to it.
+const kind = "StatefulSet"
+
+// Options configure the controller.
+type Options struct {
+	reconcile.Options
+	Features statefulset.Features
+	// PullJobs are the ImagePullJobs that all controllers look at.
+	PullJobs *podapply.PullJobs
+}
+
+// pauseAtMost is the longest pause between the plans of a set.
+const pauseAtMost = time.Second
+
+// Setup adds the controller to the manager.
+func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
+	api := options.API(mgr)
+	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
+	pass := &Pass{Kube: kube, Features: options.Features,
+		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("statefulset-controller"))}}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.StatefulSet](api), Pass: pass.loop,
+		Forget: func(_ types.NamespacedName, uid types.UID) { pass.Forget(uid) }}, pauseAtMost, options.Limiter())
+	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
+	builder := ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.StatefulSet{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(kube.setsOf)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(setOfClaim)).
+		Watches(&appsv1.ControllerRevision{}, toOwner)
+	if options.Features.PreDownload {
+		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
+		kube.PullJobs = pulls.Served
+		builder = builder.WatchesRawSource(source.Func(pulls.Start))
+	}
+	return options.Complete("statefulset", loop, builder)
+}
+
+func (p *Pass) loop(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	outcome, err := p.Run(ctx, name, owner)
+	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning, More: outcome.Unfinished}
+	if outcome.Plan != nil {
+		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
+	}
+	return done, err
+}
+
+// ownerOf finds the StatefulSet that controls an object by group and kind, whatever the version (ASTS-072 (part)).
+func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || !isOurs(owner) {
+		return nil
+	}
+	return request(object.GetNamespace(), owner.Name)
+}
+
+func isOurs(owner *metav1.OwnerReference) bool {
+	return owner.Kind == kind && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+}
+
+func request(namespace, name string) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// setsOf finds the set that controls a pod, or else the one that waits for its name or could adopt it, if it exists (ASTS-072).
+func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request {
+	if requests := ownerOf(ctx, object); requests != nil {
+		return requests
+	}
+	name := types.NamespacedName{Namespace: object.GetNamespace(), Name: statefulset.SetOf(object.GetName())}
+	if name.Name == "" {
+		return nil
+	}
+	if uid, err := reconcile.UIDs[appsv1beta1.StatefulSet](k.API)(ctx, name); err != nil || uid == "" {
+		return nil
+	}
+	return request(name.Namespace, name.Name)
+}
+
+// setOfClaim finds the set that changed the size of a PVC, or that goes with it (ASTS-075).
+func setOfClaim(_ context.Context, object client.Object) []ctrl.Request {
+	if name := object.GetAnnotations()[pub.OwnedByStatefulSet]; name != "" {
+		return request(object.GetNamespace(), name)
+	}
+	for _, owner := range object.GetOwnerReferences() {
+		if isOurs(&owner) {
+			return request(object.GetNamespace(), owner.Name)
+		}
+		if name := statefulset.SetOf(owner.Name); owner.Kind == "Pod" && name != "" {
+			return request(object.GetNamespace(), name)
+		}
+	}
+	return nil
+}

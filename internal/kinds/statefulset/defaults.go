@@ -1,0 +1,131 @@
+package statefulset
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/engine/podtemplate"
+)
+
+// Document is a JSON object as an admission request holds it.
+type Document = podtemplate.Document
+
+// Gates are the feature gates, as far as they change what may be written.
+type Gates struct {
+	// AutoDeletePVC is StatefulSetAutoDeletePVC, AutoResizePVC is StatefulSetAutoResizePVCGate, StartOrdinal is StatefulSetStartOrdinal.
+	AutoDeletePVC, AutoResizePVC, StartOrdinal bool
+	// InPlace is what may change under InPlaceOnly (ASTS-051, ASTS-052).
+	InPlace inplace.Options
+}
+
+// DefaultRequest is what is needed to fill in what a user left out of a StatefulSet.
+type DefaultRequest struct {
+	podtemplate.Request
+	Gates
+	// Version of the document, v1alpha1 or v1beta1.
+	Version string
+	// New is the document to be completed. It is not modified.
+	New Document
+	// Old is the stored document, nil on create.
+	Old Document
+}
+
+// Default returns the JSON patch that completes a StatefulSet (ASTS-014 to ASTS-021, ASTS-023). It only ever adds what is missing, so fields
+// that nobody here knows stay as they are. An error of the API server comes with the other defaults.
+func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
+	spec, ok := r.New["spec"].(Document)
+	if !ok {
+		return nil, nil // the schema or validation refuses it
+	}
+	var d podtemplate.Defaults
+	d.Add(spec, "/spec", "replicas", 1)
+	d.Add(spec, "/spec", "revisionHistoryLimit", 10)
+	d.Add(spec, "/spec", "podManagementPolicy", appsv1beta1.OrderedReadyPodManagement)
+	d.Object(spec, "/spec", "updateStrategy", func(d *podtemplate.Defaults, o Document, pointer string) {
+		if d.Add(o, pointer, "type", "RollingUpdate") == "RollingUpdate" {
+			d.Object(o, pointer, "rollingUpdate", defaultRolling)
+		}
+	})
+	if r.Version == appsv1alpha1.GroupVersion.Version {
+		r.annotation(&d)
+	} else {
+		r.options(&d, spec, "/spec")
+	}
+	old, _ := r.Old["spec"].(Document)
+	err := d.Templates(spec, old, r.Request)
+	return d.Operations, err
+}
+
+func defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
+	d.Add(o, pointer, "partition", 0)
+	d.Add(o, pointer, "maxUnavailable", 1)
+	d.Add(o, pointer, "podUpdatePolicy", appsv1beta1.ReCreateStatefulSetPodUpdatePolicy)
+	d.Add(o, pointer, "minReadySeconds", 0)
+}
+
+// options completes what only v1beta1 has (ASTS-017, ASTS-018).
+func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, pointer string) {
+	if r.AutoDeletePVC {
+		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {
+			d.Add(o, pointer, "whenDeleted", appsv1beta1.RetainStatefulSetClaims)
+			d.Add(o, pointer, "whenScaled", appsv1beta1.RetainStatefulSetClaims)
+		})
+	}
+	if r.AutoResizePVC {
+		d.Object(options, pointer, "volumeClaimUpdateStrategy", func(d *podtemplate.Defaults, o Document, pointer string) {
+			d.Add(o, pointer, "type", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate)
+		})
+	}
+}
+
+// annotation completes the same in the annotation that holds it in v1alpha1 (ASTS-023). An annotation that cannot be read is left to
+// validation.
+func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
+	meta, _ := r.New["metadata"].(Document)
+	annotations, _ := meta["annotations"].(Document)
+	options := Document{}
+	if text, ok := annotations[pub.StatefulSetV1beta1Fields].(string); ok {
+		decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+		decoder.UseNumber()
+		if decoder.Decode(&options) != nil || options == nil {
+			return
+		}
+	}
+	var inner podtemplate.Defaults
+	r.options(&inner, options, "")
+	if len(inner.Operations) == 0 {
+		return
+	}
+	for _, op := range inner.Operations {
+		set(options, strings.Split(op.Path, "/")[1:], op.Value)
+	}
+	text, err := json.Marshal(options)
+	switch {
+	case err != nil: // it was read from JSON
+	case annotations == nil:
+		d.Operations = append(d.Operations,
+			jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.StatefulSetV1beta1Fields: string(text)}))
+	default:
+		d.Operations = append(d.Operations,
+			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.StatefulSetV1beta1Fields), string(text)))
+	}
+}
+
+// set sets the value at a path of existing objects.
+func set(object Document, path []string, value any) {
+	for ; len(path) > 1; path = path[1:] {
+		object, _ = object[path[0]].(Document)
+	}
+	if made, ok := value.(Document); ok {
+		value = maps.Clone(made)
+	}
+	object[path[0]] = value
+}
