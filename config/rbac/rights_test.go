@@ -290,7 +290,8 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/clonesets": "get list patch watch", "apps.kruise.io/clonesets/status": "patch", "apps.kruise.io/clonesets/finalizers": "update",
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
 		"apps.kruise.io/workloadspreads": read, "apps.kruise.io/workloadspreads/status": "get patch",
-		"apps.kruise.io/statefulsets":              read, // of OpenKruise, whose pods are spread
+		"apps.kruise.io/statefulsets":              read,
+		"storage.k8s.io/storageclasses":            "list", // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",
 		"apps.kruise.io/imagepulljobs": manage, "apps.kruise.io/imagepulljobs/status": "patch", "apps.kruise.io/imagepulljobs/finalizers": "update",

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
@@ -56,13 +55,16 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	version := versionOf(updatedDoc, &request)
-	updated, err := written(version, request.Object.Raw)
+	read := func(raw []byte) (*cloneset.Written, error) {
+		return readWritten(version, raw, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1)
+	}
+	updated, err := read(request.Object.Raw)
 	if err != nil {
 		return undecodable(&request, err)
 	}
 	var old *cloneset.Written
 	if oldDoc != nil {
-		if old, err = written(version, request.OldObject.Raw); err != nil {
+		if old, err = read(request.OldObject.Raw); err != nil {
 			old = nil // what is stored cannot be read, so all is new
 		}
 	}
@@ -92,25 +94,6 @@ func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, u
 		return nil // no warning rather than a wrong one
 	}
 	return warnings
-}
-
-// written decodes an object in its version.
-func written(version string, raw []byte) (*cloneset.Written, error) {
-	switch version {
-	case appsv1alpha1.GroupVersion.Version:
-		set := &appsv1alpha1.CloneSet{}
-		if _, err := decode(raw, set); err != nil {
-			return nil, err
-		}
-		return cloneset.WrittenInV1alpha1(set), nil
-	case appsv1beta1.GroupVersion.Version:
-		set := &appsv1beta1.CloneSet{}
-		if _, err := decode(raw, set); err != nil {
-			return nil, err
-		}
-		return cloneset.WrittenInV1beta1(set), nil
-	}
-	return nil, fmt.Errorf("version %q of CloneSet is not known", version)
 }
 
 // documents decodes the objects of a request; old is nil on create.

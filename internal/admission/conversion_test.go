@@ -253,8 +253,9 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations,
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
-			"vcloneset.kb.io " + validateCloneSetPath: {"CREATE", "UPDATE", "DELETE"},
-			"vpod.kb.io " + validatePodPath:           {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
+			"vcloneset.kb.io " + validateCloneSetPath:       {"CREATE", "UPDATE", "DELETE"},
+			"vstatefulset.kb.io " + validateStatefulSetPath: {"CREATE", "UPDATE", "DELETE"}, // ASTS-013
+			"vpod.kb.io " + validatePodPath:                 {"DELETE"}, validateEvictionName + " " + validatePodPath: {"CREATE"}}))
 }
 
 // entries returns the named entries and those of all kinds that have a handler, by name and path, with their operations.

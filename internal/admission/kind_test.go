@@ -17,6 +17,7 @@ var Registered []Kind
 const (
 	mutateCloneSetPath         = "/mutate-apps-kruise-io-cloneset"
 	validateCloneSetPath       = "/validate-apps-kruise-io-cloneset"
+	validateStatefulSetPath    = "/validate-apps-kruise-io-statefulset"
 	mutateRecreatePath         = "/mutate-apps-kruise-io-containerrecreaterequest"
 	mutateSidecarSetPath       = "/mutate-apps-kruise-io-sidecarset"
 	validateSidecarSetPath     = "/validate-apps-kruise-io-sidecarset"

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -29,6 +31,25 @@ func templatesOf(e *Environment) templates {
 	return templates{judge: e.judge, forbidPrivileged: e.ForbidPrivileged,
 		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
 		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates)}
+}
+
+// readWritten decodes an object in its version.
+func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written, beta func(*Beta) Written) (w Written, err error) {
+	switch version {
+	case appsv1alpha1.GroupVersion.Version:
+		object := new(Alpha)
+		if _, err := decode(raw, object); err != nil {
+			return w, err
+		}
+		return alpha(object), nil
+	case appsv1beta1.GroupVersion.Version:
+		object := new(Beta)
+		if _, err := decode(raw, object); err != nil {
+			return w, err
+		}
+		return beta(object), nil
+	}
+	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
 // completing says how the templates of a workload are completed: on create, and when the pod template changes (CS-014, ASTS-019).

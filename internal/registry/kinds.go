@@ -76,6 +76,11 @@ var Kinds = []Kind{
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets,
 	},
+	{
+		Kind: admission.Kind{Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
+			Conversion: admission.StatefulSetConversion()},
+		Controller: "statefulset", Workers: 3,
+	},
 }
 
 // Of the reference's kinds that are not built, Controllers are those whose flag --<controller>-workers is accepted, Definitions those that
@@ -83,16 +88,16 @@ var Kinds = []Kind{
 var (
 	Controllers = []string{"advancedcronjob", "broadcastjob", "daemonset", "nodepodprobe", "persistentpodstate", "podprobemarker",
 		"podunavailablebudget",
-		"resourcedistribution", "sidecarterminator", "statefulset", "uniteddeployment"}
+		"resourcedistribution", "sidecarterminator", "uniteddeployment"}
 	Definitions = []string{"advancedcronjobs.apps.kruise.io", "daemonsets.apps.kruise.io", "persistentpodstates.apps.kruise.io",
 		"podunavailablebudgets.policy.kruise.io",
-		"resourcedistributions.apps.kruise.io", "statefulsets.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
+		"resourcedistributions.apps.kruise.io", "uniteddeployments.apps.kruise.io"}
 )
 
 // The manager publishes its authority in the definitions of the kinds that it converts; at the others it only looks (OPS-080).
 //
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;nodeimages.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;daemonsets.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;uniteddeployments.apps.kruise.io,verbs=get
 
 // Admitted are the kinds as the webhooks know them.
 func Admitted() []admission.Kind {

@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/platform/features"
+)
+
+// statefulSetWebhooks admits StatefulSets of both versions (ASTS-013).
+type statefulSetWebhooks struct {
+	templates
+	gates statefulset.Gates
+	// live lists storage classes, of which nothing is cached for this.
+	live client.Reader
+}
+
+// Storage classes are listed when the size of a claim template changes (ASTS-054).
+//
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=list
+
+// StatefulSets makes the webhooks of the kind.
+func StatefulSets(e *Environment) Webhooks {
+	w := &statefulSetWebhooks{templates: templatesOf(e), live: e.live, gates: statefulset.Gates{
+		AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
+		AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
+		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: protection(e, "StatefulSet")}
+}
+
+// mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status (ASTS-022).
+func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
+	updated, old, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	operations, err := statefulset.Default(statefulset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
+		Gates: w.gates, Version: versionOf(updated, &request), New: updated, Old: old})
+	return completed(operations, err, old)
+}
+
+// validate judges StatefulSets (ASTS-030 to ASTS-056).
+func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+	updatedDoc, oldDoc, err := documents(&request)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) && v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
+		return admission.Allowed("") // metadata only, such as the last finalizer
+	}
+	version := versionOf(updatedDoc, &request)
+	read := func(raw []byte) (*statefulset.Written, error) {
+		return readWritten(version, raw, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1)
+	}
+	updated, err := read(request.Object.Raw)
+	if err != nil {
+		return undecodable(&request, err)
+	}
+	var old *statefulset.Written
+	if oldDoc != nil {
+		if old, err = read(request.OldObject.Raw); err != nil {
+			old = nil // what is stored cannot be read, so all is new
+		}
+	}
+	causes := causesOf(statefulset.Validate(updated, old, w.gates, w.classes(ctx)))
+	more, warnings := w.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
+	if causes = append(causes, more...); len(causes) > 0 {
+		return invalid(&request, causes).WithWarnings(warnings...)
+	}
+	return admission.Allowed("").WithWarnings(warnings...)
+}
+
+// v1beta1Fields is the annotation that is a part of the spec in v1alpha1.
+func v1beta1Fields(object document) any {
+	metadata, _ := object["metadata"].(document)
+	annotations, _ := metadata["annotations"].(document)
+	text, _ := annotations[pub.StatefulSetV1beta1Fields].(string)
+	return text
+}
+
+// classes returns what finds storage classes. They are listed once, and only if one is asked for, however many claim templates there are.
+func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
+	list := sync.OnceValues(func() ([]storagev1.StorageClass, error) {
+		var all storagev1.StorageClassList
+		if err := w.live.List(ctx, &all); err != nil {
+			return nil, fmt.Errorf("listing storage classes: %w", err)
+		}
+		return all.Items, nil
+	})
+	return func(name string) (*storagev1.StorageClass, error) {
+		all, err := list()
+		if err != nil || name == "" {
+			return statefulset.DefaultClass(all), err
+		}
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i], nil
+			}
+		}
+		return nil, nil //nolint:nilnil // there is none
+	}
+}

@@ -1,0 +1,232 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+)
+
+// statefulSets are the webhooks with all gates on, in a cluster with one storage class, and the number of times that classes were listed.
+func statefulSets(t *testing.T, server *apiServer, fails error) (w *statefulSetWebhooks, listed *int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := storagev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	no, count := false, 0
+	classes := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed",
+		Annotations: map[string]string{statefulset.DefaultClassAnnotation: "true"}}, AllowVolumeExpansion: &no}).
+		WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if count++; fails != nil {
+				return fails
+			}
+			return c.List(ctx, list, opts...)
+		}}).Build()
+	return &statefulSetWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true}, live: classes,
+		gates: statefulset.Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true}}, &count
+}
+
+// sts is a complete StatefulSet, with more in its metadata and spec.
+func sts(version, meta, spec string) string {
+	for _, more := range []*string{&meta, &spec} {
+		if *more != "" {
+			*more = "," + *more
+		}
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"StatefulSet","metadata":{"name":"web","namespace":"shop"` + meta +
+		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + goodTemplate +
+		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1,"podUpdatePolicy":"ReCreate","minReadySeconds":0}}` + spec + `}}`
+}
+
+// annotated is the annotation that holds fields of v1beta1.
+func annotated(fields string) string {
+	text, _ := json.Marshal(fields)
+	return `"annotations":{"` + pub.StatefulSetV1beta1Fields + `":` + string(text) + `}`
+}
+
+// ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container without policy is always pulled. Without
+// an answer of the API server there is a warning.
+func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
+	completes := func(template document) (int, any) {
+		template["spec"].(document)["restartPolicy"] = "Always"
+		return 201, document{"template": template}
+	}
+	other := strings.Replace(sts("v1beta1", "", ""), `"image":"i"`, `"image":"j"`, 1)
+	for name, test := range map[string]struct {
+		old      string
+		answer   func(document) (int, any)
+		has      bool
+		warnings int
+	}{
+		"create":             {answer: completes, has: true},
+		"changed":            {old: strings.Replace(other, `"spec":{"containers"`, `"spec":{"restartPolicy":"Always","containers"`, 1), answer: completes, has: true},
+		"unchanged":          {old: sts("v1beta1", "", `"serviceName":"s"`), answer: completes},
+		"nobody to complete": {answer: answers(500, "", "trouble"), warnings: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := statefulSets(t, &apiServer{answer: test.answer}, nil)
+			operation := admissionv1.Create
+			if test.old != "" {
+				operation = admissionv1.Update
+			}
+			got := review(t, admission.HandlerFunc(w.mutate), operation, sts("v1beta1", "", ""), test.old)
+			if !got.Allowed || strings.Contains(string(got.Patch), `"/spec/template/spec/restartPolicy"`) != test.has || len(got.Warnings) != test.warnings {
+				t.Errorf("%s %v", got.Patch, got.Warnings)
+			}
+			if pulls := strings.Contains(string(got.Patch), "imagePullPolicy"); pulls != (test.old == "") {
+				t.Errorf("pull policy %v: %s", pulls, got.Patch)
+			}
+			if name == "unchanged" && strings.Contains(string(got.Patch), "template") {
+				t.Errorf("%s", got.Patch)
+			}
+		})
+	}
+}
+
+// ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): the gates reach the defaults, in either version.
+func TestGatesOfStatefulSets(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		e := &Environment{Options: Options{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}}
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			got := review(t, admission.HandlerFunc(StatefulSets(e).Mutate), "CREATE", sts(version, "", ""), "")
+			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)
+				t.Errorf("gate TemplateNoDefaults: %s", got.Patch)
+			}
+			for _, part := range []string{"Retain", "OnDelete"} {
+				if strings.Contains(string(got.Patch), part) != on || strings.Contains(string(got.Patch), "v1beta1-only-fields") != (on && version == "v1alpha1") {
+					t.Errorf("%v, %s: %s", on, version, got.Patch)
+				}
+			}
+		}
+	}
+}
+
+// Whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user wrote.
+func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
+	w, _ := statefulSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, nil)
+	const inSpec = `"revisionHistoryLimit":-1`
+	for version, given := range map[string]string{"v1beta1": sts("v1beta1", "", inSpec+`,"reserveOrdinals":["x"]`),
+		"v1alpha1": sts("v1alpha1", annotated(`{"reserveOrdinals":["x"]}`), inSpec)} {
+		given = strings.Replace(given, `"revisionHistoryLimit":10,`, "", 1)
+		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		reserved := "spec.reserveOrdinals[0]"
+		if version == "v1alpha1" {
+			reserved = "metadata.annotations[apps.kruise.io/v1beta1-only-fields].reserveOrdinals[0]"
+		}
+		if got.Allowed || got.Result.Code != 422 {
+			t.Fatalf("%+v", got)
+		}
+		if diff := cmp.Diff([]string{"spec.revisionHistoryLimit", reserved, "spec.template.spec.containers[0].image"}, fields(got)); diff != "" {
+			t.Errorf("%s: %s", version, diff)
+		}
+	}
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
+		t.Errorf("wrong types: %+v", got.Result)
+	}
+}
+
+// An update of metadata is not judged, unless it changes the annotation that is a part of the spec.
+func TestTheAnnotationIsJudgedLikeTheSpec(t *testing.T) {
+	w, _ := statefulSets(t, &apiServer{answer: accepts}, nil)
+	old := sts("v1alpha1", `"finalizers":["x"],`+annotated(`{"reserveOrdinals":["x"]}`), "")
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
+		t.Errorf("the last finalizer: %+v", got.Result)
+	}
+	worse := sts("v1alpha1", annotated(`{"reserveOrdinals":["x","y"]}`), "")
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed || !strings.Contains(got.Result.Message, `reserveOrdinals[1]`) {
+		t.Errorf("the annotation: %+v", got.Result)
+	}
+}
+
+// ASTS-054 (part): storage classes are listed only if the size of a claim changes, and once, however many claims there are. Where they cannot be
+// listed, the answer says that trying again may help.
+func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
+	of := func(size string, class string) string {
+		var claims []string
+		for i := range 20 {
+			claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"c%d"},"spec":{%s"resources":{"requests":{"storage":"%s"}}}}`, i, class, size))
+		}
+		return sts("v1beta1", "", `"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"},"volumeClaimTemplates":[`+strings.Join(claims, ",")+`]`)
+	}
+	for name, test := range map[string]struct {
+		updated string
+		fails   error
+		listed  int
+		code    int32
+		says    string
+	}{
+		"nothing":     {updated: strings.Replace(of("1Gi", ""), `"replicas":1`, `"replicas":2`, 1)},
+		"the default": {updated: of("2Gi", ""), listed: 1, code: 422, says: `storage class "fixed" does not have allowVolumeExpansion: true`},
+		"gone":        {updated: of("2Gi", `"storageClassName":"gone",`), listed: 1, code: 422, says: "there is no such storage class"},
+		"trouble":     {updated: of("2Gi", ""), fails: errors.New("trouble"), listed: 1, code: 500, says: "trouble"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, listed := statefulSets(t, &apiServer{answer: accepts}, test.fails)
+			got := review(t, admission.HandlerFunc(w.validate), "UPDATE", test.updated, of("1Gi", ""))
+			if got.Allowed != (test.code == 0) || *listed != test.listed {
+				t.Fatalf("allowed %v, listed %d times", got.Allowed, *listed)
+			}
+			if !got.Allowed && (got.Result.Code != test.code || !strings.Contains(got.Result.Message, test.says)) {
+				t.Errorf("%+v", got.Result)
+			}
+		})
+	}
+}
+
+// ASTS-060 (part): deletion of a protected set is refused with the gate. TestDeletionProtection has the rest.
+func TestDeletionProtectionOfStatefulSets(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
+		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&Environment{Options: Options{Gates: gates(t, list)}}))
+		for label, refused := range map[string]bool{"Always": on, "Cascading": on, "Never": false} {
+			got := review(t, handlers[validateStatefulSetPath], "DELETE", "", sts("v1beta1", `"labels":{"policy.kruise.io/delete-protection":"`+label+`"}`, ""))
+			if got.Allowed == refused || refused && (got.Result.Code != 403 ||
+				!strings.HasPrefix(got.Result.Message, "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection="+label)) {
+				t.Errorf("gate %v, %s: %+v", on, label, got.Result)
+			}
+		}
+	}
+}
+
+// OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation too, where the API server does
+// not prune them, and return.
+func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
+	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
+	alpha := convertOne(t, beta, "v1alpha1")
+	spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
+	text, _ := meta["annotations"].(document)[pub.StatefulSetV1beta1Fields].(string)
+	if diff := cmp.Diff(`{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`, text); diff != "" || spec["ordinals"] != nil ||
+		spec["scaleStrategy"] != nil || spec["future"] != true {
+		t.Error(diff, spec)
+	}
+	back := convertOne(t, encoded(t, alpha), "v1beta1")
+	want, err := decodeDocument([]byte(beta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want["spec"], back["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
+		if got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document); got["ordinals"] != nil || got["future"] != nil {
+			t.Errorf("%s: %v", garbage, got)
+		}
+	}
+}
