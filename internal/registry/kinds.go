@@ -79,7 +79,7 @@ var Kinds = []Kind{
 	{
 		Kind: admission.Kind{Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
 			Conversion: admission.StatefulSetConversion()},
-		Controller: "statefulset", Workers: 3,
+		Controller: "statefulset", Workers: 20, Setup: statefulSets,
 	},
 }
 

@@ -42,6 +42,11 @@ func (p *planner) scaleOrdered() {
 	}
 	for i := range p.condemned {
 		s := &p.condemned[i]
+		if s.info != nil && s.info.Preparing { // it is on its way (ASTS-125)
+			p.condemn(s)
+			p.blocked = "pod " + s.pod.Name + " goes"
+			continue
+		}
 		if p.blocked != "" {
 			p.condemnedWait(s, "it goes when every pod before it is available: "+p.blocked)
 			continue

@@ -26,6 +26,9 @@ func (p *planner) update() {
 			}
 		}
 	}
+	if p.blocked != "" { // what goes first may be no slot
+		limit = min(limit, down)
+	}
 	budget := podplan.NewSpare(limit - down)
 	candidates, chosen := p.candidates()
 	for i := len(p.slots) - 1; i >= 0; i-- {
