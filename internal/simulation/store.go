@@ -188,7 +188,7 @@ func (c *Cluster) Remove(key Key) {
 	}
 }
 
-// CollectGarbage removes objects whose controller does not exist.
+// CollectGarbage removes objects that have owners of which none exists.
 func (c *Cluster) CollectGarbage() {
 	alive := map[types.UID]bool{}
 	for _, object := range c.truth {
@@ -196,7 +196,9 @@ func (c *Cluster) CollectGarbage() {
 	}
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
-			if owner := metav1.GetControllerOfNoCopy(object); owner != nil && !alive[owner.UID] && object.GetDeletionTimestamp() == nil {
+			owners := object.GetOwnerReferences()
+			if len(owners) > 0 && object.GetDeletionTimestamp() == nil &&
+				!slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return alive[owner.UID] }) {
 				c.EndGracefully(Key{kind, object.GetName()})
 			}
 		}

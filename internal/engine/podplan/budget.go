@@ -40,6 +40,20 @@ func (p *Planner) NewBudget(toNew bool) *Budget {
 // NewSpare returns a budget of so many available pods. Those that are not available cost nothing, however many they are (ASTS-158).
 func NewSpare(spare int) *Budget { return &Budget{spare: spare, total: math.MaxInt} }
 
+// With lets something be decided about a pod. charged: the pod counts already although it serves, so that it may be taken in its own
+// place.
+func (b *Budget) With(charged bool, decide func()) {
+	if !charged {
+		decide()
+		return
+	}
+	b.spare++
+	before := b.spare
+	if decide(); b.spare == before {
+		b.spare--
+	}
+}
+
 // Available tells whether another available pod may be taken.
 func (b *Budget) Available() bool { return b.spare > 0 }
 

@@ -146,6 +146,7 @@ func (p *planner) vacancy(s *slot) bool {
 	}
 	if wait := p.claims[s.ordinal].leaving; wait != "" {
 		p.ClaimsAwaited = fmt.Sprintf("pod %s is created when %s is gone", name, wait)
+		p.Say("%s", p.ClaimsAwaited)
 		p.LookAgain(p.Now.Add(claimsAgain))
 		return false
 	}

@@ -24,6 +24,8 @@ type slot struct {
 	info *podplan.Pod
 	// creating: the plan creates it, at the update revision if updated is set.
 	creating, updated bool
+	// charged: it counts as down although its pod serves, so that what takes that away costs nothing more.
+	charged bool
 	// settling: its PVCs get other owners in this plan.
 	settling bool
 }

@@ -21,18 +21,17 @@ func (p *planner) update() {
 		s := &p.slots[i]
 		if p.down(s) {
 			down++
-			if s.info != nil {
-				s.info.Available = false // the status has counted it
-			}
+			s.charged = s.info != nil && s.info.Available
 		}
 	}
 	if p.blocked != "" { // what goes first may be no slot
-		limit = min(limit, down)
+		limit = min(limit, down-1)
 	}
 	budget := podplan.NewSpare(limit - down)
 	candidates, chosen := p.candidates()
 	for i := len(p.slots) - 1; i >= 0; i-- {
-		p.specified(&p.slots[i], chosen[p.slots[i].ordinal], budget)
+		s := &p.slots[i]
+		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
 	if reason, why := p.standstill(); reason != "" {
 		for i := range p.slots {
@@ -47,7 +46,7 @@ func (p *planner) update() {
 	stopped := ""
 	for _, s := range candidates {
 		if p.undecided(s) {
-			stopped = p.move(s, budget, stopped)
+			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
 	for i := range p.slots {
@@ -119,14 +118,16 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 
 // unordered are the slots that have pods: first those that need no decision any more, then the others by priority (ASTS-150).
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
-	var first, rest []*slot
+	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		s := &p.slots[i]
 		switch {
 		case s.pod == nil:
-		case s.info == nil || p.updated(s):
+		case s.info == nil || p.carries(s.pod, p.UpdateRevision):
 			first = append(first, s)
+		case p.updated(s): // what is beyond the partition goes back to Normal
+			prepared = append(prepared, s)
 		default:
 			pods, rest = append(pods, s.info.Candidate), append(rest, s)
 		}
@@ -136,6 +137,7 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 		byPod[s.pod.Name] = s
 	}
 	rollout.Prioritize(pods, priority)
+	first = append(first, prepared...)
 	for i := range pods {
 		first = append(first, byPod[pods[i].Pod.Name])
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -52,9 +54,12 @@ func (r *rolloutRun) fail(format string, args ...any) {
 	}
 }
 
-// seen is the set as the manager sees it.
+// seen is the set as the manager sees it: the answers of its own writes may be newer than the cache.
 func (r *rolloutRun) seen() *appsv1beta1.StatefulSet {
-	set, _ := r.Cached(setKey).(*appsv1beta1.StatefulSet)
+	set, err := reconcile.Find[appsv1beta1.StatefulSet](context.Background(), r.kube.API, client.ObjectKeyFromObject(r.set()))
+	if err != nil || set == nil {
+		panic(err)
+	}
 	return set
 }
 
