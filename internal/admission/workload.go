@@ -56,7 +56,9 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}
 	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
-		request.Complete = func(template document) (document, error) { return t.judge.Complete(ctx, namespace, template) }
+		request.Complete = func(template document) (document, error) {
+			return t.judge.Complete(ctx, namespace, template, claimNames(updated))
+		}
 	}
 	return request
 }
