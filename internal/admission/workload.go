@@ -34,7 +34,8 @@ func templatesOf(e *Environment) templates {
 }
 
 // readWritten decodes an object in its version.
-func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written, beta func(*Beta) Written) (w Written, err error) {
+func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written,
+	beta func(*Beta) Written) (w Written, err error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		object := new(Alpha)

@@ -145,8 +145,9 @@ func renamed(object *unstructured.Unstructured, name string) *unstructured.Unstr
 	return object
 }
 
-// ASTS-014 to ASTS-018, ASTS-019, ASTS-020, ASTS-022, ASTS-023 (all in part; unit tests have the gates): what users leave out is filled in, in either
-// version; the pod template gets the defaults of this API server, on create and if it changes; a status is not taken from users.
+// ASTS-014 (part), ASTS-015 (part), ASTS-016 (part), ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): what users leave out is filled in, in either version.
+// ASTS-019, ASTS-020: pod template and claim templates get the defaults of this API server, on create and if the pod template changes; unit tests have the gates.
+// ASTS-022: a status is not taken from users.
 func TestDefaultsOfStatefulSets(t *testing.T) {
 	const over = `
 spec:
@@ -207,19 +208,27 @@ volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOn
 			if _, ok := stored.Object["status"]; ok {
 				t.Errorf("status: %v", stored.Object["status"])
 			}
-			// A template that does not change gets nothing more, whatever it lacks.
-			bare := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":2}]`))
-			if err := kube.Patch(t.Context(), set, bare); err != nil {
-				t.Fatal(err)
+			template := func(set *unstructured.Unstructured) any { return set.Object["spec"].(map[string]any)["template"] }
+			more := func(patch string) {
+				t.Helper()
+				if err := kube.Patch(t.Context(), set, client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if diff := cmp.Diff(stored.Object["spec"].(map[string]any)["template"], in(t, "v1beta1", set).Object["spec"].(map[string]any)["template"]); diff != "" {
+			// A template that does not change is left alone; one that changes is completed.
+			more(`[{"op":"replace","path":"/spec/replicas","value":2}]`)
+			if diff := cmp.Diff(template(stored), template(in(t, "v1beta1", set))); diff != "" {
 				t.Errorf("the template: %s", diff)
+			}
+			more(`[{"op":"remove","path":"/spec/template/spec/dnsPolicy"},{"op":"remove","path":"/spec/template/spec/containers/0/ports/0/protocol"}]`)
+			if diff := cmp.Diff(template(stored), template(in(t, "v1beta1", set))); diff != "" {
+				t.Errorf("the completed template: %s", diff)
 			}
 		})
 	}
 }
 
-// ASTS-030 to ASTS-045 (in part; unit tests have all clauses): invalid manifests are refused with 422, naming the field that the user wrote.
+// Chapter 3: invalid manifests are refused with 422, naming the field that the user wrote.
 func TestBadManifestsOfStatefulSets(t *testing.T) {
 	const only = "metadata.annotations[" + v1beta1Fields + "]."
 	rolling := func(member string) string { return `{updateStrategy: {rollingUpdate: {` + member + `}}}` }
@@ -245,6 +254,7 @@ func TestBadManifestsOfStatefulSets(t *testing.T) {
 		"ASTS-044 restart policy": {`{template: {spec: {restartPolicy: Never}}}`, "spec.template.spec.restartPolicy"},
 		"ASTS-044 deadline":       {`{template: {spec: {activeDeadlineSeconds: 5}}}`, "spec.template.spec.activeDeadlineSeconds"},
 		"ASTS-044 a label":        {`{template: {metadata: {labels: {"a b": c}}}}`, "spec.template.metadata.labels"},
+		"ASTS-044 an annotation":  {`{template: {metadata: {annotations: {"a b": c}}}}`, "spec.template.metadata.annotations"},
 		"ASTS-044 no image":       {`{template: {spec: {containers: [{name: a}]}}}`, "spec.template.spec.containers[0].image"},
 		"ASTS-044 no such volume": {`{template: {spec: {containers: [{name: a, image: a, volumeMounts: [{name: x, mountPath: /x}]}]}}}`, "spec.template.spec.containers[0].volumeMounts[0].name"},
 		"ASTS-045 history":        {`{revisionHistoryLimit: -1}`, "spec.revisionHistoryLimit"},
@@ -319,7 +329,7 @@ func TestGoodManifestsOfStatefulSets(t *testing.T) {
 	}
 }
 
-// ASTS-050 to ASTS-056 (in part): updates that are refused, in either version, and those that are not.
+// Chapter 3: updates that are refused, in either version, and those that are not.
 func TestUpdatesOfStatefulSets(t *testing.T) {
 	yes := true
 	for name, class := range map[string]*storagev1.StorageClass{"grows": {AllowVolumeExpansion: &yes}, "unset": {}} {
