@@ -323,6 +323,35 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 }
 
+// CS-014: a template that mounts a claim is completed as others are. The API server gets volumes for the claim templates, or it would
+// refuse the template; they do not appear in it.
+func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
+	completes := func(template document) (int, any) {
+		spec := template["spec"].(document)
+		volumes := spec["volumes"].([]any)
+		if last := volumes[len(volumes)-1].(document); last["name"] != "data" {
+			return answers(422, metav1.StatusReasonInvalid, "bad",
+				metav1.StatusCause{Field: "template.spec.containers[0].volumeMounts[0].name"})(template)
+		}
+		for _, item := range volumes {
+			item.(document)["future"] = "default"
+		}
+		spec["restartPolicy"] = "Always"
+		return 201, document{"template": template}
+	}
+	for volumes, want := range map[string]string{"": "", `"volumes":[{"name":"v"}],`: `"/spec/template/spec/volumes/0/future"`,
+		`"volumes":[{"name":"w"},{"name":"data"}],`: `"/spec/template/spec/volumes/1/future"`} {
+		template := strings.Replace(goodTemplate, `"containers"`, volumes+`"containers"`, 1)
+		got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: completes}).mutate), "CREATE",
+			object("v1beta1", template, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`), "")
+		patch := string(got.Patch)
+		if !strings.Contains(patch, `"/spec/template/spec/restartPolicy"`) || !strings.Contains(patch, want) ||
+			strings.Count(patch, "/spec/template/spec/volumes") != strings.Count(volumes, "name") {
+			t.Errorf("%s: %s", volumes, patch)
+		}
+	}
+}
+
 // CS-014: kubectl apply of a manifest that has not changed, while the dry run fails for whatever reason, makes no revision, so that no pod
 // changes. This includes an API server that has become stricter since the template was stored.
 func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {

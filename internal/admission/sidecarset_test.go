@@ -28,7 +28,7 @@ import (
 // lenient accepts every template.
 type lenient struct{}
 
-func (lenient) Complete(_ context.Context, _ string, template document) (document, error) {
+func (lenient) Complete(_ context.Context, _ string, template document, _ []string) (document, error) {
 	return template, nil
 }
 

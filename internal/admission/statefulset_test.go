@@ -104,7 +104,7 @@ func TestGatesOfStatefulSets(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		e := &Environment{Options: Options{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
-			got := review(t, admission.HandlerFunc(StatefulSets(e).Mutate), "CREATE", sts(version, "", ""), "")
+			got := review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
 			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)
 				t.Errorf("gate TemplateNoDefaults: %s", got.Patch)
 			}

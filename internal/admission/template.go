@@ -23,8 +23,9 @@ type document = map[string]any
 
 // TemplateJudge has the API server validate and complete a pod template.
 type TemplateJudge interface {
-	// Complete returns the template with the API server's defaults, without fields that the API server does not know.
-	Complete(ctx context.Context, namespace string, template document) (document, error)
+	// Complete returns the template of a workload with these claim templates with the API server's defaults, without fields that the API
+	// server does not know.
+	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
 	// Judge returns why the template is invalid in a workload with these claim templates, with fields below spec; none if it is valid. An
 	// error means that the API server did not decide.
 	Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error)
@@ -64,8 +65,10 @@ func (d *dryRun) create(ctx context.Context, namespace string, template document
 	return result.Raw()
 }
 
-func (d *dryRun) Complete(ctx context.Context, namespace string, template document) (document, error) {
-	answer, err := d.create(ctx, namespace, template)
+func (d *dryRun) Complete(ctx context.Context, namespace string, template document, claims []string) (document, error) {
+	// Without them a template that mounts a claim would be refused, and not be completed.
+	completed, placed := withClaims(template, claims)
+	answer, err := d.create(ctx, namespace, completed)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +80,7 @@ func (d *dryRun) Complete(ctx context.Context, namespace string, template docume
 	if !ok {
 		return nil, errors.New("the API server answered without a pod template")
 	}
+	placed.takeFrom(complete)
 	return complete, nil
 }
 
@@ -163,6 +167,20 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 	template, spec = maps.Clone(template), maps.Clone(spec)
 	template["spec"], spec["volumes"] = spec, all
 	return template, placed
+}
+
+// takeFrom removes the placeholders from a template that came back.
+func (p placedClaims) takeFrom(template document) {
+	spec, _ := template["spec"].(document)
+	volumes, _ := spec["volumes"].([]any)
+	if len(p.index) == 0 || len(volumes) != p.first+len(p.index) {
+		return
+	}
+	if p.first == 0 {
+		delete(spec, "volumes")
+		return
+	}
+	spec["volumes"] = volumes[:p.first]
 }
 
 // templateCauses translates the fields of a PodTemplate into those of the workload.

@@ -34,7 +34,8 @@ func templatesOf(e *Environment) templates {
 }
 
 // readWritten decodes an object in its version.
-func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written, beta func(*Beta) Written) (w Written, err error) {
+func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written,
+	beta func(*Beta) Written) (w Written, err error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		object := new(Alpha)
@@ -56,7 +57,9 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}
 	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
-		request.Complete = func(template document) (document, error) { return t.judge.Complete(ctx, namespace, template) }
+		request.Complete = func(template document) (document, error) {
+			return t.judge.Complete(ctx, namespace, template, claimNames(updated))
+		}
 	}
 	return request
 }

@@ -113,15 +113,6 @@ func TestBadWorkloadSpreads(t *testing.T) {
 // WS-045 to WS-048, WS-190, WS-191, WS-193: patches are judged on the template of the target, by its group and kind, with its claims as
 // volumes, which may be block devices.
 func TestWorkloadSpreadPatches(t *testing.T) {
-	advanced := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: statefulsets.apps.kruise.io, annotations: {api-approved.kubernetes.io: none}},
-		spec: {group: apps.kruise.io, scope: Namespaced, names: {kind: StatefulSet, plural: statefulsets, singular: statefulset}, versions: [{name: v1beta1, served: true, storage: true,
-		schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`), &advanced.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := kube.Create(t.Context(), advanced); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
 	const template = `template: {metadata: {labels: {app: patched}}, spec: {RESTART containers: [{name: app, image: "i:1", volumeMounts: [{name: data, mountPath: /data}], volumeDevices: [{name: disk, devicePath: /dev/x}]}],
 		initContainers: [{name: init, image: "i:1", volumeMounts: [{name: data, mountPath: /data}]}], volumes: VOLUMES}}`
 	const claims = `volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}},
@@ -151,7 +142,7 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 				selector, kind.spec), &target.Object); err != nil {
 				t.Fatal(err)
 			}
-			if err := wait(func() error { return kube.Create(t.Context(), target) }); err != nil { // the new kind is served in a moment
+			if err := kube.Create(t.Context(), target); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = kube.Delete(context.Background(), target) })

@@ -144,6 +144,11 @@ func TestTemplatesAreCompleted(t *testing.T) {
 			t.Errorf("%v: %v", paths, err)
 		}
 	}
+	given["spec"].(Document)["template"].(Document)["spec"].(Document)["hostNetwork"] = false
+	operations, _ := Default(DefaultRequest{Request: podtemplate.Request{Complete: away, HostPorts: true}, Version: "v1beta1", New: given})
+	if len(operations) != 6 {
+		t.Errorf("without the network of the host: %v", operations)
+	}
 	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil || len(operations) != 4 {
 		t.Errorf("without defaults of templates: %v, %v", operations, err)
 	}
