@@ -62,6 +62,8 @@ type planner struct {
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
+	// others are how many slots have, or get, a pod that is not of the update revision.
+	others int
 	// resizes: PVCs follow their templates as pods are updated.
 	resizes bool
 	// claims are what is known of the PVCs of slots.
@@ -125,6 +127,7 @@ func (p *planner) make() {
 	p.countStatus()
 	p.retain()
 	p.createClaims()
+	p.chooseRevisions()
 	if ordered(p.Set) {
 		p.scaleOrdered()
 	} else {

@@ -155,15 +155,29 @@ func (p *planner) vacancy(s *slot) bool {
 
 // create plans the pod of a slot (ASTS-100 to 111).
 func (p *planner) create(s *slot) {
-	s.creating = true
-	from := p.Update
-	if p.old(s) {
-		from = p.Current
+	from := p.Current
+	if s.updated {
+		from = p.Update
 	}
-	s.updated = from == p.Update
 	claims := p.claims[s.ordinal]
 	if err := p.NewPod(p.identity(s.ordinal), from, func(claim string) bool { return claims.present[claim] }); err != nil {
 		p.ScaleError = err.Error()
+	}
+}
+
+// chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not created yet (ASTS-109).
+func (p *planner) chooseRevisions() {
+	for i := range p.slots {
+		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {
+			p.others++
+		}
+	}
+	for i := range p.slots {
+		if s := &p.slots[i]; s.pod == nil {
+			if s.updated = !p.old(s); !s.updated {
+				p.others++
+			}
+		}
 	}
 }
 
@@ -178,14 +192,7 @@ func (p *planner) old(s *slot) bool {
 	case r.UnorderedUpdate == nil:
 		return s.rank < p.Limits.Partition
 	}
-	others := 0
-	for i := range p.slots {
-		other := &p.slots[i]
-		if other.pod != nil && !p.updated(other) || other.creating && other != s && !other.updated {
-			others++
-		}
-	}
-	return others < p.Limits.Partition
+	return p.others < p.Limits.Partition
 }
 
 // updated tells whether the pod of a slot is at the update revision, or prepares for it (ASTS-111).

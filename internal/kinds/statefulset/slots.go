@@ -22,8 +22,8 @@ type slot struct {
 	// pod is nil if there is none; info is nil if it is not an active one that the set controls.
 	pod  *corev1.Pod
 	info *podplan.Pod
-	// creating: the plan creates it, at the update revision if updated is set.
-	creating, updated bool
+	// updated: a vacant slot gets a pod of the update revision.
+	updated bool
 	// charged: it counts as down although its pod serves, so that what takes that away costs nothing more.
 	charged bool
 	// settling: its PVCs get other owners in this plan.

@@ -123,6 +123,8 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		s := &p.slots[i]
 		switch {
+		case s.pod == nil && s.updated:
+			first = append(first, s)
 		case s.pod == nil:
 		case s.info == nil || p.carries(s.pod, p.UpdateRevision):
 			first = append(first, s)

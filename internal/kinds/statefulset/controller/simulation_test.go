@@ -151,7 +151,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 		}
 		if w.Verb == "delete" {
 			r.fail("claim %s is deleted", w.Key.Name)
-		} else if !r.haunted {
+		} else if !r.haunted && (before == nil || !slices.Equal(before.GetOwnerReferences(), after.GetOwnerReferences())) {
 			r.owners(set, w.Key.Name, after)
 		}
 	case "Pod":
