@@ -291,6 +291,8 @@ func TestRightsOfTheManager(t *testing.T) {
 		"apps.kruise.io/sidecarsets": read, "apps.kruise.io/sidecarsets/status": "patch", "apps.kruise.io/sidecarsets/finalizers": "update",
 		"apps.kruise.io/workloadspreads": read, "apps.kruise.io/workloadspreads/status": "get patch",
 		"apps.kruise.io/statefulsets":              read,
+		"apps.kruise.io/statefulsets/finalizers":   "update",
+		"apps.kruise.io/statefulsets/status":       "patch",
 		"storage.k8s.io/storageclasses":            "list", // ASTS-054
 		"apps.kruise.io/containerrecreaterequests": "delete get list patch watch", "apps.kruise.io/containerrecreaterequests/status": "patch",
 		"apps.kruise.io/nodeimages": manage, "apps.kruise.io/nodeimages/status": "patch",

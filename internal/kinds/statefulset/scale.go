@@ -47,6 +47,12 @@ func (p *planner) scaleOrdered() {
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
 		}
+		if s.finished() { // nobody has anything of it
+			if !s.settling {
+				p.condemn(s)
+			}
+			continue
+		}
 		if p.blocked != "" {
 			p.condemnedWait(s, "it goes when every pod before it is available: "+p.blocked)
 			continue
@@ -59,7 +65,7 @@ func (p *planner) scaleOrdered() {
 			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case p.ownersSettle(s):
 			p.blocked = "pod " + s.pod.Name + " goes"
-		case s.info == nil && !s.finished(): // it is adopted or released
+		case s.info == nil: // it is adopted or released
 			p.blocked = "pod " + s.pod.Name + " is adopted"
 		default:
 			p.condemn(s)

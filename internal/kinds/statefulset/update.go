@@ -43,7 +43,7 @@ func (p *planner) update() {
 		p.sayGrowth()
 		return
 	}
-	stopped := ""
+	stopped := p.blocked
 	for _, s := range candidates {
 		if p.undecided(s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })

@@ -553,7 +553,7 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
-	r.others = func() bool { return slices.ContainsFunc(r.pods(), r.operate) }
+	r.others = func() bool { return slices.ContainsFunc(r.pods(), r.operate) || slices.ContainsFunc(r.pods(), r.giveUp) }
 	if err := r.Settle(900); err != nil {
 		r.fail("%v", err)
 		return
@@ -562,6 +562,17 @@ func (r *rolloutRun) finish() {
 	if r.failure == "" {
 		r.rests()
 	}
+}
+
+// giveUp deletes a condemned pod that never comes up, as a user does: several of them wait for each other under OrderedReady (ASTS-126).
+func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
+	set := r.set()
+	broken := pod.Spec.Containers[0].Image == "nginx:bad" && pod.DeletionTimestamp == nil
+	if !broken || !isOrdered(set) || slices.Contains(slotsOf(set), ordinal(pod.Name)) {
+		return false
+	}
+	r.EndGracefully(podKey(pod.Name))
+	return true
 }
 
 func (r *rolloutRun) check() {
