@@ -200,7 +200,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		case len(c.growth) > 0:
 			p.Growth = append(p.Growth, c.growth...)
 			budget.Take(s.info)
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name, c.growth[0].Storage.String())
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
+				c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "" && what != "":
 			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s has not the size yet that it asks for", c.growing)

@@ -182,7 +182,8 @@ func (s *simulated) describe() string {
 		b.WriteString("\n" + statefulset.Make(*snapshot).String())
 	}
 	for _, pod := range s.pods() {
-		fmt.Fprintf(&b, "%s %s labels %v deleted %v phase %s", pod.Name, pod.UID, pod.Labels, pod.DeletionTimestamp != nil, pod.Status.Phase)
+		fmt.Fprintf(&b, "%s %s labels %v deleted %v phase %s", pod.Name, pod.UID, pod.Labels, pod.DeletionTimestamp != nil,
+			pod.Status.Phase)
 		for i, c := range pod.Spec.Containers {
 			fmt.Fprintf(&b, " %s", c.Image)
 			if i < len(pod.Status.ContainerStatuses) {
