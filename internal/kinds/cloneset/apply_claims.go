@@ -23,7 +23,7 @@ func (a *application) claims(ctx context.Context) error {
 		case fate.HandTo != nil:
 			err = a.HandOver(ctx, fate.HandTo, fate.Claim)
 		case fate.TakeBack:
-			err = a.Control(ctx, fate.Claim, workloadOf(a.plan.Set, Features{}).Owner, "to take back claim "+fate.Claim.Name)
+			err = a.Control(ctx, fate.Claim, Reference(a.plan.Set), "to take back claim "+fate.Claim.Name)
 		default:
 			err = a.deleteClaim(ctx, fate.Claim)
 		}

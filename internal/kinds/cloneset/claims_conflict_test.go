@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,7 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 	s.Change(claimKey(first.GetName()), func(o client.Object) {
 		o.SetAnnotations(map[string]string{"volume.kubernetes.io/selected-node": "node"})
 	})
-	s.Pass(creationTime)
+	s.Pass(time.Minute)
 	if outcome, _ := s.run(); outcome.After == 0 || outcome.After > reconcile.RetryAfter {
 		t.Errorf("again after %s", outcome.After)
 	}

@@ -3,7 +3,6 @@ package cloneset
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -153,19 +152,6 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	}
 }
 
-// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that it is not ready (CS-272).
-func TestLostNodes(t *testing.T) {
-	s := Snapshot{}
-	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
-		s.lookAt(string(status), &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown}, {Type: corev1.NodeReady, Status: status}}}}, true)
-	}
-	s.lookAt("gone", &corev1.Node{}, false)
-	if !maps.Equal(s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true}) {
-		t.Errorf("%v", s.LostNodes)
-	}
-}
-
 // TestFreeClaimsAreNotHeldUp: a terminating pod holds back its own successor alone.
 func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	s := atRest(t, makeSet(3, claims("1Gi")), Features{})
@@ -219,7 +205,9 @@ func TestClaimsOfScaledInPodsGo(t *testing.T) {
 			}
 			kept := 0
 			for name, uid := range s.data() {
-				count(&kept, former[name] == uid)
+				if former[name] == uid {
+					kept++
+				}
 			}
 			if n := len(s.List("PersistentVolumeClaim", false)); kept != 2 || n != 3 {
 				t.Errorf("%d of 3 pods have data from before the scale-in, %d claims", kept, n)
@@ -250,7 +238,9 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	}
 	handed := 0
 	for _, claim := range s.List("PersistentVolumeClaim", false) {
-		count(&handed, metav1.GetControllerOf(claim).Kind == "Pod")
+		if metav1.GetControllerOf(claim).Kind == "Pod" {
+			handed++
+		}
 	}
 	if handed != 1 {
 		t.Fatalf("%d claims are their pod's", handed)
@@ -388,7 +378,9 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	s := atRest(t, makeSet(2), Features{})
 	former, reads := s.set().Status.UpdateRevision, 0
 	s.Answer = func(r *simulation.Request) error {
-		count(&reads, r.Verb == "get" && r.Key.Kind == "ControllerRevision")
+		if r.Verb == "get" && r.Key.Kind == "ControllerRevision" {
+			reads++
+		}
 		return nil
 	}
 	s.Hide(revisionKey(former))
@@ -424,7 +416,9 @@ func TestHandingOverNeedsNoFurtherRight(t *testing.T) {
 	s.BeforeWrite = func(_ simulation.Write, _, after client.Object) {
 		if claim, ok := after.(*corev1.PersistentVolumeClaim); ok {
 			for _, owner := range claim.OwnerReferences {
-				count(&blocks, owner.Kind == "Pod" && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion)
+				if owner.Kind == "Pod" && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion {
+					blocks++
+				}
 			}
 		}
 	}
@@ -464,7 +458,9 @@ func TestRefusedGrowth(t *testing.T) {
 	refused := 0
 	s.Refused = func(w simulation.Write) bool {
 		grows := w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "patch"
-		count(&refused, grows)
+		if grows {
+			refused++
+		}
 		return grows
 	}
 	s.change(claims("2Gi"))

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +19,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -238,40 +234,6 @@ func TestUnusableSpecs(t *testing.T) {
 				t.Errorf("%+v", after)
 			}
 		})
-	}
-}
-
-// TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for that claim for ever (CS-063).
-func TestClaimsThatGo(t *testing.T) {
-	claim := func(name, id string, going bool) *corev1.PersistentVolumeClaim {
-		c := &corev1.PersistentVolumeClaim{}
-		c.Name, c.Labels = name+"-web-"+id, map[string]string{pub.CloneSetInstanceID: id}
-		if going {
-			c.DeletionTimestamp = &metav1.Time{Time: planTime}
-		}
-		return c
-	}
-	plan := Make(Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
-		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true),
-			claim("data", "ccccc", false)}})
-	var names []string
-	for _, creation := range plan.Create {
-		names = append(names, creation.Name)
-	}
-	if len(names) != 2 || names[0] != "web-ccccc" || names[1] == "web-aaaaa" {
-		t.Error(names)
-	}
-}
-
-// TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
-func TestMessagesKeepStill(t *testing.T) {
-	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b",
-		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
-		t.Error(got)
-	}
-	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime},
-		Random: rand.IntN}).Create); n != maxCreate {
-		t.Errorf("%d pods in one plan", n)
 	}
 }
 

@@ -189,7 +189,11 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
 	protected, changes := s.active()[0].Name, 0
 	s.Answer = denying{deletion: only(protected)}.answer
-	s.AfterWrite = func(w simulation.Write) { count(&changes, w.Key.Kind == "PersistentVolumeClaim") }
+	s.AfterWrite = func(w simulation.Write) {
+		if w.Key.Kind == "PersistentVolumeClaim" {
+			changes++
+		}
+	}
 	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 	s.advance(20 * time.Second)
 	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil || owner.Name != protected || changes != 1 {

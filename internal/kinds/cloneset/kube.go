@@ -14,7 +14,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
@@ -83,18 +82,9 @@ func (k *Kube) claims(ctx context.Context, set *appsv1beta1.CloneSet, by string)
 	return reconcile.Laid(k.Own, set.UID, claims, func(claim *corev1.PersistentVolumeClaim) bool { return slices.Contains(indexByController(claim), by) }), nil
 }
 
-// nodes reads of the pods' nodes what decisions need: labels, if the set has more pods than it should and spreads them over domains
-// (CS-151); and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
+// nodes reads what the plan has to know of nodes.
 func (k *Kube) nodes(ctx context.Context, s *Snapshot) error {
-	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
-	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse
-	seen := map[string]bool{"": true}
-	for _, pod := range s.Pods {
-		name := pod.Spec.NodeName
-		if seen[name] || !spread && (!reuse || podplan.Active(pod)) {
-			continue
-		}
-		seen[name] = true
+	for _, name := range s.nodesWanted() {
 		node := &corev1.Node{}
 		err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {

@@ -89,53 +89,6 @@ func (n *tale) storage() {
 	}
 }
 
-func templated(template string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) { setTemplate(set, template) }
-}
-
-// app is a template of one container that reads annotation config, and more members of metadata and container.
-func app(image, config, metadata, container string) func(*appsv1beta1.CloneSet) {
-	return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
-		`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`, config, metadata, image, container))
-}
-
-func cpu(limit string) string {
-	return `,"resources":{"limits":{"cpu":"` + limit + `"},"requests":{"cpu":"1"}}`
-}
-
-func maxUnavailable(n int) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = number(n) })
-}
-
-func paused(yes bool) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = yes })
-}
-
-func annotated(key, value string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		if set.Annotations == nil {
-			set.Annotations = map[string]string{}
-		}
-		set.Annotations[key] = value
-	}
-}
-
-func toDelete(names ...string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.PodsToDelete = names }
-}
-
-func updateHook(mark bool) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"},
-			MarkPodNotReady: mark}}
-	}
-}
-
-func hookedImage(image string) func(*appsv1beta1.CloneSet) {
-	return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
-		image))
-}
-
 // scaleDefects are narratives of known defects of scaling and claims, by issue number.
 func scaleDefects() map[string]story {
 	reCreate := policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)

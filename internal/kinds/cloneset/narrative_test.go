@@ -9,7 +9,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -54,44 +53,6 @@ func (n *tale) rest() {
 	for _, c := range status.Conditions {
 		fmt.Fprintf(&n.text, "Condition %s %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
 	}
-}
-
-func env(value string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`, value))
-	}
-}
-
-func policy(p appsv1beta1.CloneSetPodUpdatePolicy) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.PodUpdatePolicy = p })
-}
-
-func both(changes ...func(*appsv1beta1.CloneSet)) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		for _, change := range changes {
-			change(set)
-		}
-	}
-}
-
-func replicas(n int32) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &n }
-}
-
-func claims(size string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{claimTemplate("data", size)}
-	}
-}
-
-func partition(n int) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = number(n) })
-}
-
-func surge(surge, unavailable int) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		s.MaxSurge, s.MaxUnavailable = number(surge), number(unavailable)
-	})
 }
 
 // TestNarratives plays rollouts and compares every plan, as printed, with a golden file; -update writes them.

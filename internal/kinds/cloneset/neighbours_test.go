@@ -19,7 +19,7 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 	set, own := s.set(), s.active()[0]
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "neighbour", Name: name, Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{workloadOf(set, Features{}).Owner}}
+			OwnerReferences: []metav1.OwnerReference{Reference(set)}}
 	}
 	id := map[string]string{"app": "web", pub.CloneSetInstanceID: own.Labels[pub.CloneSetInstanceID], pub.SpecifiedDelete: "true"}
 	hostile := []client.Object{

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +14,6 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
-
-var planTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // counting returns chance as a plan takes it: 0, 0, 0, 0, 0, then 1, 1, 1, 1, 1 and so on, so that IDs are bbbbb, ccccc, ddddd.
 func counting() func(int) int {

@@ -27,79 +27,6 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in this order and has
-// something to do ends the pass, though all that follows would have something to do as well. No update starts beside it.
-func TestTheOrderOfScaling(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	hook := func(mark bool) func(*appsv1beta1.CloneSet) {
-		return func(set *appsv1beta1.CloneSet) {
-			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hold": "on"},
-				MarkPodNotReady: mark}}
-		}
-	}
-	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(1) }
-	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
-	held := func(pod *corev1.Pod) { pod.Labels["hold"] = "on" }
-	down := func(pod *corev1.Pod) {
-		notReady(pod)
-		pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
-	}
-	prepared := func(pod *corev1.Pod) { down(pod); inState(pub.LifecycleStatePreparingDelete)(pod) }
-	const wait, unready, cancelled, unprepared = "wait: Scaling", "wait: NotReady", "patch: LifecycleHook", "wait: LifecycleHook"
-	pods := func(a, b, others string) map[string]string {
-		return map[string]string{"a": a, "b": b, "c": others, "d": others}
-	}
-	for name, test := range map[string]struct {
-		replicas int32
-		set      func(*appsv1beta1.CloneSet)
-		a, b     []func(*corev1.Pod)
-		create   int
-		want     map[string]string
-	}{
-		"cancelled before all": {6, hook(false), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0,
-			pods(cancelled, unready, wait)},
-		"created before deleted": {6, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 2,
-			pods(unprepared, unready, wait)},
-		"prepared before specified": {1, hook(true), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified, notReady}, 0,
-			pods("delete: SpecifiedDelete", unready, wait)},
-		"specified before too many": {1, hook(true), []func(*corev1.Pod){prepared, held}, []func(*corev1.Pod){specified, notReady}, 0,
-			pods(unprepared, "delete: SpecifiedDelete", wait)},
-		"too many, by their order": {3, hook(true), nil, []func(*corev1.Pod){notReady}, 0, pods(wait, "delete: ScaleIn", wait)},
-		"creation that may make none": {6, both(hook(true), throttled), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified,
-			notReady}, 0, pods("delete: SpecifiedDelete", unready, wait)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			set := makeSet(test.replicas, image("nginx:2"), maxUnavailable(4), test.set)
-			set.Status.CurrentRevision = one.Name
-			plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name,
-				append([]func(*corev1.Pod){settledGates}, test.a...)...),
-				podOf("b", one.Name, append([]func(*corev1.Pod){settledGates}, test.b...)...), podOf("c", one.Name,
-					settledGates), podOf("d", one.Name, settledGates))
-			if diff := cmp.Diff(test.want, actions(plan)); diff != "" || len(plan.Create) != test.create {
-				t.Errorf("%d are created; %s", len(plan.Create), diff)
-			}
-		})
-	}
-}
-
-// CS-149: where all must go, all go, whatever they are like.
-func TestAllGoWhereAllMust(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	set := makeSet(0, image("nginx:2"))
-	set.Status.CurrentRevision = one.Name
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
-		podOf("b", one.Name, settledGates, notReady),
-		podOf("c", two.Name, settledGates), podOf("d", two.Name, settledGates, func(pod *corev1.Pod) {
-			pod.Spec.NodeName,
-				pod.Status.Phase = "", corev1.PodPending
-		}),
-		podOf("e", two.Name, settledGates, func(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.PodDeletionCost: "2147483647"} }))
-	const goes = "delete: ScaleIn"
-	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes}, actions(plan)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the set itself; pods and
 // claims are controlled by the set, and its revisions hold the templates that it has had.
 func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
@@ -245,7 +172,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Errorf("%s was to stay and %s to go: %q", protected, other, s.events)
 		}
 		plan := func(refused bool) map[string]string {
-			one := storedRevision(1, image("nginx:1"))
+			one := s.Get(revisionKey(s.set().Status.UpdateRevision)).(*appsv1.ControllerRevision)
 			pods := []*corev1.Pod{podOf("a", one.Name, settledGates), podOf("b", one.Name, settledGates)}
 			for _, pod := range pods {
 				pod.UID, pod.Labels[pub.SpecifiedDelete] = types.UID(pod.Name), ""
@@ -255,7 +182,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 			if refused {
 				snapshot.Refused = map[types.UID]time.Time{"a": planTime.Add(-time.Minute)}
 			}
-			return actions(Make(snapshot))
+			return actions(Make(snapshot).Verdicts)
 		}
 		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"},
 			{"a": "wait: MaxUnavailable", "b": "delete: SpecifiedDelete"}},

@@ -31,27 +31,6 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 		Features: features})
 }
 
-// actions are the plan's verdicts in short.
-func actions(plan *Plan) map[string]string {
-	got := map[string]string{}
-	for _, v := range plan.Verdicts {
-		got[v.Pod.Name] = string(v.Action) + ": " + string(v.Reason)
-	}
-	return got
-}
-
-func inState(state pub.LifecycleStateType) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = string(state) }
-}
-
-func settledGates(pod *corev1.Pod) {
-	pod.Labels[pub.PodTemplateHash] = pod.Labels[pub.ControllerRevisionHash][len("web-"):]
-	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
-		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
-	}
-}
-
 // TestVerdicts: small worlds, each with the verdicts that its requirement asks for.
 func TestVerdicts(t *testing.T) {
 	one, two, three := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")), storedRevision(3, image("nginx:3"))
@@ -178,7 +157,7 @@ func TestVerdicts(t *testing.T) {
 				pods = append(pods, make(pod))
 			}
 			plan := planOf(tt.set, tt.features, tt.revisions, pods...)
-			got := actions(plan)
+			got := actions(plan.Verdicts)
 			if len(plan.Create) > 0 && tt.want["+"] != "" {
 				got["+"] = "created"
 			}
@@ -231,7 +210,7 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	})
 	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
 		podOf("b", two.Name, settledGates))
-	if got := actions(plan)["a"]; got != "update in place: Outdated" {
+	if got := actions(plan.Verdicts)["a"]; got != "update in place: Outdated" {
 		t.Errorf("%s", got)
 	}
 }
@@ -366,7 +345,9 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		t.Errorf("%+v", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of the pod says.
-	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod { return podOf(name, one.Name, options...) }
+	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
+		return podOf(name, one.Name, options...)
+	}
 	relabelled := func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "other" }
 	in := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Phase = phase }
@@ -433,12 +414,6 @@ func TestGrace(t *testing.T) {
 			}
 		})
 	}
-}
-
-func inPlaceGrace(seconds int32) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: seconds}
-	})
 }
 
 // TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002, IPU-010).

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -65,7 +66,8 @@ func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := &Plan{Set: s.set().DeepCopy()}
-	setCondition(&plan.Set.Status, appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionFailedScale}, s.Now(), false)
+	plan.Set.Status.Conditions = append(plan.Set.Status.Conditions, appsv1beta1.CloneSetCondition{
+		Type: appsv1beta1.CloneSetConditionFailedScale, LastUpdateTime: metav1.NewTime(s.Now()), LastTransitionTime: metav1.NewTime(s.Now())})
 	status := plan.Set.Status.DeepCopy()
 	status.Conditions[0].LastUpdateTime.Time = status.Conditions[0].LastUpdateTime.Add(time.Nanosecond)
 	writes := len(s.Writes)

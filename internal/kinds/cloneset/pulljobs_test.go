@@ -85,7 +85,7 @@ func TestPullWatch(t *testing.T) {
 		job := podapply.NewPullJob()
 		owned := makeSet(1)
 		owned.Name = "owner"
-		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{workloadOf(owned, Features{}).Owner}
+		job.Namespace, job.Name, job.OwnerReferences = "default", "job", []metav1.OwnerReference{Reference(owned)}
 		informer, err := informers.FakeInformerFor(ctx, job)
 		if err != nil {
 			t.Fatal(err)

@@ -91,7 +91,9 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 					t.Helper()
 					got := 0
 					for _, pod := range s.active() {
-						count(&got, pod.Spec.Containers[0].Image == "nginx:2")
+						if pod.Spec.Containers[0].Image == "nginx:2" {
+							got++
+						}
 					}
 					if status := s.set().Status; len(s.active()) != 4 || status.AvailableReplicas != 4 || got != updated {
 						t.Fatalf("%d of %d pods are updated: %+v", got, len(s.active()), status)
@@ -133,7 +135,9 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 				expect(4)
 				kept := 0
 				for _, pod := range s.active() {
-					count(&kept, slices.ContainsFunc(before, func(b *corev1.Pod) bool { return b.UID == pod.UID }))
+					if slices.ContainsFunc(before, func(b *corev1.Pod) bool { return b.UID == pod.UID }) {
+						kept++
+					}
 				}
 				if want := map[bool]int{true: 4, false: 0}[how == inPlace]; kept != want {
 					t.Errorf("%d of the pods are those of before, want %d", kept, want)

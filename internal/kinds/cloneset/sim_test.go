@@ -2,7 +2,6 @@ package cloneset
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -149,43 +147,6 @@ func revisionKey(name string) simulation.Key {
 }
 
 func jobKey(name string) simulation.Key { return simulation.Key{Kind: "ImagePullJob", Name: name} }
-
-// makeSet returns a set of nginx pods; options change it.
-func makeSet(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.CloneSet {
-	set := &appsv1beta1.CloneSet{}
-	set.Name, set.Namespace = "web", "default"
-	set.Spec.Replicas = &replicas
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
-	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{
-		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
-	set.Spec.ScaleStrategy.EnablePVCReuse = true
-	setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
-	for _, option := range options {
-		option(set)
-	}
-	return set
-}
-
-func setTemplate(set *appsv1beta1.CloneSet, document string) {
-	if err := json.Unmarshal([]byte(document), &set.Spec.Template); err != nil {
-		panic(err)
-	}
-}
-
-func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
-
-func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
-
-func image(image string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, image))
-	}
-}
-
-func rolling(change func(*appsv1beta1.RollingUpdateCloneSetStrategy)) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) { change(set.Spec.UpdateStrategy.RollingUpdate) }
-}
 
 // everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
 func (s *simulated) everybodyElse() bool {

@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -217,7 +216,9 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	if w.Verb == "delete" && r.calm && r.serving(pod) {
 		serving := 0
 		for _, other := range r.active() {
-			count(&serving, r.serving(other))
+			if r.serving(other) {
+				serving++
+			}
 		}
 		if serving-1 < limits.Replicas-limits.MaxUnavailable {
 			r.fail("deletion of %s leaves %d ready of %d with maxUnavailable %d", pod.Name, serving-1, limits.Replicas,
@@ -396,12 +397,6 @@ func newRun(seed uint64) *rolloutRun {
 		r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
 	}
 	return r
-}
-
-func claimTemplate(name, size string) template.VolumeClaimTemplate {
-	return template.FromPersistentVolumeClaim(corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
 }
 
 // user does something that users do.

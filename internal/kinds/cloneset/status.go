@@ -118,6 +118,7 @@ func (p *planner) progressing() {
 	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
 }
 
+// condition returns the condition of the type, nil if the status has none.
 func condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) *appsv1beta1.CloneSetCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == conditionType {

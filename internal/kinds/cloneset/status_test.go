@@ -17,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // storedRevision is the revision that stores the template that the change gives a set.
@@ -24,21 +25,6 @@ func storedRevision(number int64, change func(*appsv1beta1.CloneSet)) *appsv1.Co
 	plan := planFor(makeSet(1, change))
 	plan.NewRevision.Revision = number
 	return plan.NewRevision
-}
-
-// podOf is an available pod at the revision.
-func podOf(name, revisionName string, options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Name, pod.Namespace, pod.UID = name, "default", "pod-uid"
-	pod.Labels = map[string]string{"app": "web", pub.ControllerRevisionHash: revisionName, pub.LifecycleState: "Normal"}
-	pod.Spec.NodeName = "n"
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour))}}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
 }
 
 func unready(pod *corev1.Pod) { pod.Status.Conditions = nil }
@@ -243,7 +229,7 @@ func TestCounts(t *testing.T) {
 				{Kind: "CloneSet", UID: uid, Controller: &yes}}
 		})
 	}
-	if got := indexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
+	if got := podapply.IndexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
 		t.Errorf("the pod is found as one of %v", got)
 	}
 }
