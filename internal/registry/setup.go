@@ -10,6 +10,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
@@ -91,7 +92,7 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
-	return cloneset.Setup(ctx, e.Manager, cloneset.Options{
+	return clonesetcontroller.Setup(ctx, e.Manager, clonesetcontroller.Options{
 		Features: cloneset.Features{
 			ShortHash:               e.Gates.Enabled(features.CloneSetShortHash),
 			PartitionRollback:       e.Gates.Enabled(features.CloneSetPartitionRollback),

@@ -7,12 +7,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// kind is the name of the kind in references to it.
-const kind = "CloneSet"
+// Kind is the name of the kind in references to it.
+const Kind = "CloneSet"
 
 // Reference is what an object bears that the set controls.
 func Reference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
-	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind))
+	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(Kind))
 }
 
 // workloadOf is the set as plans of all kinds see it.

@@ -17,7 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -28,7 +28,7 @@ import (
 // Its pods get the sidecars when they are made.
 type workload struct {
 	s    *simulated
-	pass *cloneset.Pass
+	pass *clonesetcontroller.Pass
 	due  time.Time
 }
 
@@ -42,7 +42,7 @@ func newWorkload(s *simulated, replicas int32) *workload {
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
 	appImage(1)(set)
 	s.Store(workloadKey, set)
-	if err := cloneset.Index(context.Background(), s.Cluster); err != nil {
+	if err := clonesetcontroller.Index(context.Background(), s.Cluster); err != nil {
 		panic(err)
 	}
 	w := &workload{s: s}
@@ -62,7 +62,7 @@ func appImage(version int) func(*appsv1beta1.CloneSet) {
 func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
-	w.pass = &cloneset.Pass{Kube: &cloneset.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}},
+	w.pass = &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}},
 		Random:  rand.New(rand.NewPCG(1, 1)).IntN,
 		Applier: podapply.Applier{API: api, Events: w}}
 }
