@@ -21,8 +21,6 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-var allAtOnce = strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })
-
 // TestOnePodFails: one pod that is refused, as by a PodUnavailableBudget, does not keep the others from being upgraded, is told of,
 // and is tried again (SS-230, SS-253 (part)).
 func TestOnePodFails(t *testing.T) {
@@ -78,7 +76,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" ||
-		s.pass.memory.Of(s.set().UID).known.retries.Has(s.pods()[0].UID, aboutOf(s.set())) {
+		s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
 		t.Error(err, s.describe())
 	}
 }
@@ -330,60 +328,6 @@ func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	}
 }
 
-// TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only (SS-260, SS-261, SS-D15).
-func TestCondition(t *testing.T) {
-	former := metav1.NewTime(planTime.Add(-time.Hour))
-	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status,
-			Reason: "r", Message: message, LastTransitionTime: former}}}}
-	}
-	tests := map[string]struct {
-		pod        *corev1.Pod
-		upgradable *bool
-		want       string
-	}{
-		"the first, true":  {&corev1.Pod{}, &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
-		"the first, false": {&corev1.Pod{}, &isFalse, `False UpdateImmutableField {"mesh":false} now`},
-		"beside another": {with("True", `{"other":true}`), &isFalse,
-			`False UpdateImmutableField {"mesh":false,"other":true} now`},
-		"another keeps it false": {with("False", `{"mesh":false,"other":false}`), &isTrue,
-			`False UpdateImmutableField {"mesh":true,"other":false} before`},
-		"unreadable": {with("False", `{`), &isTrue, `True AllSidecarsetUpgradable {"mesh":true} now`},
-		"taken out": {with("False", `{"mesh":false,"other":true}`), nil,
-			`True AllSidecarsetUpgradable {"other":true} now`},
-		"taken out where it is not":       {with("False", `{"other":false}`), nil, ""},
-		"taken out where is no condition": {&corev1.Pod{}, nil, ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			patch := UpgradablePatch(tt.pod, "mesh", tt.upgradable, planTime)
-			got := ""
-			if !patch.Empty() {
-				after := tt.pod.DeepCopy()
-				cluster := simulation.New(1)
-				cluster.Store(podKey("p"), after)
-				body, err := patch.JSON(after)
-				if err != nil {
-					t.Fatal(err)
-				}
-				object, err := cluster.Patch(podKey("p"), body, patch.Subresource())
-				if err != nil {
-					t.Fatal(err)
-				}
-				c := object.(*corev1.Pod).Status.Conditions[0]
-				when := map[bool]string{true: "now", false: "before"}[c.LastTransitionTime.Time.Equal(planTime)]
-				got = strings.Join([]string{string(c.Status), c.Reason, c.Message, when}, " ")
-				if again := UpgradablePatch(object.(*corev1.Pod), "mesh", tt.upgradable, planTime); !again.Empty() {
-					t.Errorf("written again: %s", again)
-				}
-			}
-			if got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
-		})
-	}
-}
-
 // TestEventsOfPods: what a plan reads of a pod leads to its SidecarSets, nothing else does (SS-190, SS-191).
 func TestEventsOfPods(t *testing.T) {
 	set := makeSet()
@@ -463,65 +407,6 @@ func TestEventsOfPods(t *testing.T) {
 	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) ||
 		namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
 		t.Error("SS-191: labels of namespaces are events")
-	}
-}
-
-// TestMissingPods: pods that are selected and were never injected are counted and named (SS-006, SS-W09). Those that are not older
-// than the SidecarSet escaped the webhook: they are told apart, named first, and called for by a warning.
-func TestMissingPods(t *testing.T) {
-	created := metav1.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	set := makeSet(func(set *appsv1beta1.SidecarSet) { set.CreationTimestamp = created })
-	stamp(set)
-	scoped := makeSet(func(set *appsv1beta1.SidecarSet) {
-		set.Name, set.CreationTimestamp = "scoped", metav1.NewTime(created.Add(time.Hour))
-		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	})
-	bare := func(after time.Duration) func(pod *corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			delete(pod.Annotations, pub.SidecarSetInjectedList)
-			pod.CreationTimestamp = metav1.NewTime(created.Add(after))
-		}
-	}
-	pods := []*corev1.Pod{makePod(set, "injected", running), makePod(set, "bare", bare(-time.Second)), makePod(set, "done", bare(0),
-		func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }),
-		makePod(set, "alien", bare(0), labelled("app", "other")), makePod(set, "elsewhere", bare(0),
-			func(pod *corev1.Pod) { pod.Namespace = "elsewhere" })}
-	count := func() map[string]Missing {
-		return MissingPods([]*appsv1beta1.SidecarSet{set, scoped}, func(do func(*corev1.Pod) bool) {
-			for _, pod := range pods {
-				do(pod)
-			}
-		}, map[string]map[string]string{"elsewhere": {"team": "a"}}, "")
-	}
-	got := count()
-	if diff := cmp.Diff(map[string]Missing{"mesh": {2, 1, []string{"elsewhere/elsewhere", "default/bare"}}, "scoped": {1, 0,
-		[]string{"elsewhere/elsewhere"}}}, got); diff != "" {
-		t.Error(diff)
-	}
-	if text := got["mesh"].String(); !strings.Contains(text, "2 pods ") || !strings.Contains(text,
-		"(1 of them is not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
-		t.Error(text)
-	}
-	for n := range 20 {
-		pods = append(pods, makePod(set, fmt.Sprintf("late-%02d", 19-n), bare(time.Minute)))
-	}
-	if got := count()["mesh"]; got.Pods != 22 || got.Escaped != 21 || len(got.Examples) != 10 || got.Examples[0] != "default/late-00" ||
-		got.Examples[9] != "default/late-09" {
-		t.Errorf("%+v", got)
-	}
-	for _, test := range []struct {
-		now, told Missing
-		want      string
-	}{
-		{now: Missing{Pods: 2, Escaped: 1}, want: corev1.EventTypeWarning},
-		{now: Missing{Pods: 2, Escaped: 1}, told: Missing{Pods: 2, Escaped: 1}},
-		{now: Missing{Pods: 2, Escaped: 1}, told: Missing{Pods: 3}, want: corev1.EventTypeWarning},
-		{now: Missing{Pods: 2}, told: Missing{Pods: 1}, want: corev1.EventTypeNormal},
-		{now: Missing{Pods: 1}, told: Missing{Pods: 2, Escaped: 2}},
-	} {
-		if got := test.now.worth(test.told); got != test.want {
-			t.Errorf("%+v after %+v: %q", test.now, test.told, got)
-		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package sidecarset
 
-import "testing"
+import (
+	"testing"
+)
 
 // BenchmarkPlan plans for 5000 pods: at rest, and when all are outdated; the pods are known already.
 func BenchmarkPlan(b *testing.B) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,53 +84,5 @@ func mended(annotations map[string]string) map[string]string {
 func TestNamespaceThatComesLate(t *testing.T) {
 	if !namespaceEvents.Create(event.CreateEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}) {
 		t.Error("nobody looks at its pods again")
-	}
-}
-
-// TestPodsOfACanary are not missing at its base, which is left out there (SS-175, SS-W09).
-func TestPodsOfACanary(t *testing.T) {
-	base, canary := makeSet(), makeSet(func(set *appsv1beta1.SidecarSet) {
-		set.Name, set.Annotations = "canary", map[string]string{pub.SidecarSetCanary: "true", pub.SidecarSetBase: "mesh"}
-	})
-	stamp(base)
-	stamp(canary)
-	pods := []*corev1.Pod{makePod(base, "of-the-base", running), makePod(canary, "of-the-canary", running)}
-	got := MissingPods([]*appsv1beta1.SidecarSet{base, canary}, func(do func(*corev1.Pod) bool) {
-		for _, pod := range pods {
-			do(pod)
-		}
-	}, nil, "")
-	if diff := cmp.Diff(map[string]Missing{"mesh": {}, "canary": {1, 1, []string{"default/of-the-base"}}}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// TestManyPodsThatCannotBeUpgraded: their revision is compared once, not for each of them.
-func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
-	s := at(makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"x"} }), makeSet(), 200)
-	plan := Make(s)
-	if plan.NotUpgradable != 200 || len(plan.planner.compared) != 1 {
-		t.Errorf("%d pods, %d comparisons", plan.NotUpgradable, len(plan.planner.compared))
-	}
-}
-
-// TestMissingPodsOfTheSystem: pods of namespaces that the webhook is never asked about are not missing, whatever a SidecarSet
-// selects (SS-085, SS-W09).
-func TestMissingPodsOfTheSystem(t *testing.T) {
-	set := makeSet()
-	stamp(set)
-	var pods []*corev1.Pod
-	namespaces := map[string]map[string]string{"kube-system": {}, "install": {"control-plane": "openkruise"}, "own": {},
-		"shop": {"control-plane": "other"}}
-	for namespace := range namespaces {
-		pods = append(pods, makePod(set, "p", func(pod *corev1.Pod) { pod.Namespace, pod.Annotations = namespace, nil }))
-	}
-	got := MissingPods([]*appsv1beta1.SidecarSet{set}, func(do func(*corev1.Pod) bool) {
-		for _, pod := range pods {
-			do(pod)
-		}
-	}, namespaces, "own")
-	if diff := cmp.Diff(map[string]Missing{"mesh": {1, 1, []string{"shop/p"}}}, got); diff != "" {
-		t.Error(diff)
 	}
 }

@@ -6,11 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which are ready.
@@ -210,46 +208,5 @@ func TestResetOfFinishedPods(t *testing.T) {
 	s.Pods[0] = done
 	if got := Make(s); got.Writes() {
 		t.Error(got)
-	}
-}
-
-// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither
-// reset again and again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
-func TestImagesThatAWebhookRewrites(t *testing.T) {
-	rewrite := func(pod *corev1.Pod) {
-		for i := range pod.Spec.Containers {
-			if c := &pod.Spec.Containers[i]; !strings.HasPrefix(c.Image, "mirror/") {
-				c.Image = "mirror/" + c.Image
-			}
-		}
-	}
-	s := simulate(1, makeSet(containers(hot("proxy", "proxy:1"))), 2, rewrite)
-	s.AfterWrite = func(w simulation.Write) {
-		if w.Key.Kind == "Pod" {
-			s.Change(w.Key, func(o client.Object) { rewrite(o.(*corev1.Pod)) })
-		}
-	}
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range s.Writes {
-		if w.Key.Kind == "Pod" {
-			t.Errorf("written at rest: %v", w)
-		}
-	}
-	if s.set().Status.ReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
-	}
-	s.change(imageNow("proxy", "proxy:2"))
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range s.pods() {
-		if imageOf(pod, "proxy-1") != "mirror/empty:1" || imageOf(pod, "proxy-2") != "mirror/proxy:2" {
-			t.Error(s.describe())
-		}
-	}
-	if s.set().Status.UpdatedReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
 	}
 }

@@ -46,10 +46,7 @@ func (m *meters) observe(plan *Plan, done map[Action]int) {
 		"updated_ready": int(plan.Status.UpdatedReadyPods), "not_upgradable": plan.NotUpgradable} {
 		m.pods.WithLabelValues(name, state).Set(float64(n))
 	}
-	revisions, waiting := map[string]int{}, map[string]int{}
-	for _, pod := range plan.planner.matched {
-		revisions[plan.planner.revisionOf(pod)]++
-	}
+	revisions, waiting := plan.PodsByRevision(), map[string]int{}
 	for _, v := range plan.Verdicts {
 		if v.Action == Wait {
 			waiting[string(v.Reason)]++
@@ -77,19 +74,6 @@ func (m *meters) observe(plan *Plan, done map[Action]int) {
 	}
 	show(m.revisions, "r", revisions)
 	show(m.waiting, "w", waiting)
-}
-
-// revisionOf is the revision that a pod has: by its record, or else by its hash.
-func (p *planner) revisionOf(pod *podInfo) string {
-	switch r := p.recorded(pod.record); {
-	case r != nil:
-		return r.Name
-	case pod.record.ControllerRevision != "":
-		return pod.record.ControllerRevision
-	case pod.updated:
-		return p.Status.LatestRevision
-	}
-	return "unknown"
 }
 
 func (m *meters) forget(name string) {

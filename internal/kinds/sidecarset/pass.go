@@ -76,7 +76,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		return Outcome{After: after}, err
 	}
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.learn(plan, result, p.Kube.Now())
+	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
 	p.announce(plan)
 	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
 	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {

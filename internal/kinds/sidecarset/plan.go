@@ -307,6 +307,15 @@ func (p *planner) status() {
 		s.UpdatedReadyPods)
 }
 
+// PodsByRevision is how many of the matched pods have which revision.
+func (p *Plan) PodsByRevision() map[string]int {
+	revisions := map[string]int{}
+	for _, pod := range p.planner.matched {
+		revisions[p.planner.revisionOf(pod)]++
+	}
+	return revisions
+}
+
 // told is the plan with these of its verdicts.
 func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: p.Sentences}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,67 +16,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-var planTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// running gives the pod statuses as of containers that run what the spec says, and Ready.
-func running(pod *corev1.Pod) {
-	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n", corev1.PodRunning, nil, nil
-	status := func(c corev1.Container) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name +
-			c.Image,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
-	}
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status(c))
-	}
-	for _, c := range pod.Spec.InitContainers {
-		if IsNative(&c) {
-			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status(c))
-		}
-	}
-	ready(pod, true)
-}
-
-func ready(pod *corev1.Pod, is bool) {
-	status := corev1.ConditionFalse
-	if is {
-		status = corev1.ConditionTrue
-	}
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: status})
-}
-
-func notReady(pod *corev1.Pod) { ready(pod, false) }
-
-func labelled(key, value string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Labels[key] = value }
-}
-
-func annotated(key, value string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
-}
-
-// at is a snapshot of a SidecarSet, whose pods were injected from a former one.
-func at(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod)) Snapshot {
-	stamp(now)
-	stamp(former)
-	s := Snapshot{Set: now, Now: planTime, RevisionNamespace: "kruise-system", Features: Features{NativeSidecars: true}}
-	p := &planner{Snapshot: Snapshot{Set: former, RevisionNamespace: "kruise-system"}}
-	if err := p.revisions(); err != nil {
-		panic(err)
-	}
-	former.Status.LatestRevision = p.NewRevision.Name
-	s.Revisions = append(s.Revisions, p.NewRevision)
-	for i := range pods {
-		pod := makePod(former, fmt.Sprintf("p%d", i), running)
-		for _, option := range options {
-			option(i, pod)
-		}
-		s.Pods = append(s.Pods, pod)
-	}
-	return s
-}
-
 // words are the verdicts in brief.
 func words(plan *Plan) []string {
 	var all []string
@@ -86,14 +24,6 @@ func words(plan *Plan) []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-func every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
-	return func(_ int, pod *corev1.Pod) {
-		for _, option := range options {
-			option(pod)
-		}
-	}
 }
 
 func only(n int, options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
@@ -260,11 +190,9 @@ func TestScatter(t *testing.T) {
 				pod.Labels["zone"] = "a"
 			}
 		})
-		plan := Make(s)
-		p := plan.planner
 		var places []int
-		for i, pod := range p.inOrder(p.matched) {
-			if pod.Pod.Labels["zone"] == "a" {
+		for i, pod := range Make(s).InOrder() {
+			if pod.Labels["zone"] == "a" {
 				places = append(places, i+1)
 			}
 		}
@@ -418,7 +346,7 @@ func TestConsistency(t *testing.T) {
 			for _, option := range tt.options {
 				option(pod)
 			}
-			if behind, busy := consistency(pod, "mesh", []string{"proxy"}, false); (behind == "") != tt.want || (busy == "") != tt.want {
+			if behind, busy := Consistency(pod, "mesh", []string{"proxy"}, false); (behind == "") != tt.want || (busy == "") != tt.want {
 				t.Errorf("behind %q, busy %q", behind, busy)
 			}
 		})
@@ -426,15 +354,15 @@ func TestConsistency(t *testing.T) {
 	set := makeSet(inits(nativeSidecar("net:1")))
 	stamp(set)
 	pod := makePod(set, "p", running)
-	if behind, _ := consistency(pod, "mesh", PodNames(&set.Spec), true); behind != "" {
+	if behind, _ := Consistency(pod, "mesh", PodNames(&set.Spec), true); behind != "" {
 		t.Error(behind)
 	}
 	pod.Status.InitContainerStatuses = nil
-	if behind, _ := consistency(pod, "mesh", PodNames(&set.Spec), true); behind == "" {
+	if behind, _ := Consistency(pod, "mesh", PodNames(&set.Spec), true); behind == "" {
 		t.Error("a native sidecar without status is consistent")
 	}
 	pod.Spec.InitContainers = nil
-	if missing := lacking(&set.Spec, pod, nil); missing == "" {
+	if missing := Lacking(&set.Spec, pod, nil); missing == "" {
 		t.Error("a pod without the native sidecar has all")
 	}
 }
@@ -516,12 +444,3 @@ func TestResources(t *testing.T) {
 		t.Errorf("a resize that never fits: %+v", v)
 	}
 }
-
-// Writes tells whether the plan changes anything.
-func (p *Plan) Writes() bool {
-	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
-		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
-}
-
-// String prints the plan as sentences with numbers.
-func (p *Plan) String() string { return p.told(p.Verdicts).String() }

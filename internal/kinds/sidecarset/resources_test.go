@@ -1,16 +1,12 @@
 package sidecarset
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,32 +15,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
-
-// list reads quantities by pairs of name and value.
-func list(pairs ...string) corev1.ResourceList {
-	if len(pairs) == 0 {
-		return nil
-	}
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
-// asks gives the first sidecar requests and limits.
-func asks(requests, limits corev1.ResourceList) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) {
-		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
-	}
-}
-
-// given is what the pod's sidecar has.
-func given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
-	return every(func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
-	})
-}
 
 // TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the
 // QoS class (SS-W02).
@@ -178,71 +148,5 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	pod := s.pods()[0]
 	if imageOf(pod, "proxy-1") != "empty:1" || !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
 		t.Error(s.describe())
-	}
-}
-
-// TestManyResizesThatWereOvertaken are remembered as such, and in bounded space: then all quantities are given (SS-231).
-func TestManyResizesThatWereOvertaken(t *testing.T) {
-	s := at(makeSet(sized("1")), makeSet(sized("1")), 1, given(list("cpu", "9"), nil))
-	s.Features.Resize = true
-	pod := s.Pods[0]
-	for i := range 30 {
-		p := &planner{Snapshot: Snapshot{Set: makeSet(sized(fmt.Sprint(2 + i)))}}
-		stamp(p.Set)
-		p.prepare()
-		body, err := p.noteResize(pod, planTime).JSON(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var patch struct{ Metadata metav1.ObjectMeta }
-		if err := json.Unmarshal(body, &patch); err != nil {
-			t.Fatal(err)
-		}
-		maps.Copy(pod.Annotations, patch.Metadata.Annotations)
-	}
-	v := Make(s).Verdicts[0]
-	if n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); v.Action != Upgrade || n > 1000 {
-		t.Fatal(v, n)
-	}
-	patches, err := v.Change(pod, planTime)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, err := patches[1].JSON(pod); err != nil || !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
-		t.Errorf("%s, %v", body, err)
-	}
-}
-
-// TestAResizeTakenBackLeavesWhatOthersGave: an upgrade changed memory and was taken back half way, while an autoscaler gives cpu:
-// the former memory comes back, and the cpu stays (SS-231, SS-W02). The revision that it was taken back from is kept until then
-// (SS-187).
-func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
-	of := func(memory string) func(*appsv1beta1.SidecarSet) {
-		return asks(list("cpu", "100m", "memory", memory), nil)
-	}
-	half := makeSet(of("2Gi"))
-	stamp(half)
-	s := at(makeSet(of("1Gi")), makeSet(of("1Gi")), 1, given(list("cpu", "500m", "memory", "2Gi"), nil),
-		every(annotated(pub.SidecarSetInPlaceUpdateState,
-			`{"mesh":{"resizing":["`+half.Annotations[pub.SidecarSetHash]+`"],"updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
-	s.Set.Spec.RevisionHistoryLimit = new(int32(1))
-	p := &planner{Snapshot: Snapshot{Set: half, RevisionNamespace: "kruise-system"}}
-	if err := p.revisions(); err != nil {
-		t.Fatal(err)
-	}
-	s.Revisions = append(s.Revisions, p.NewRevision)
-	s.Features.Resize = true
-	plan := Make(s)
-	v := plan.Verdicts[0]
-	if v.Action != Upgrade || len(plan.History) > 0 {
-		t.Fatal(plan)
-	}
-	patches, err := v.Change(v.Pod, planTime)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := patches[1].JSON(v.Pod)
-	if want := `{"metadata":{"resourceVersion":"","uid":""},"spec":{"containers":[{"name":"proxy","resources":{"requests":{"memory":"1Gi"}}}]}}`; err != nil || string(body) != want {
-		t.Errorf("%s, %v", body, err)
 	}
 }

@@ -168,3 +168,16 @@ func (p *planner) history() {
 		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
 	}
 }
+
+// revisionOf is the revision that a pod has: by its record, or else by its hash.
+func (p *planner) revisionOf(pod *podInfo) string {
+	switch r := p.recorded(pod.record); {
+	case r != nil:
+		return r.Name
+	case pod.record.ControllerRevision != "":
+		return pod.record.ControllerRevision
+	case pod.updated:
+		return p.Status.LatestRevision
+	}
+	return "unknown"
+}

@@ -17,33 +17,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// stored is the revision of an image as it was written, with a number.
-func stored(image string, number int64, change ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
-	set := makeSet(imageNow("proxy", image))
-	stamp(set)
-	p := &planner{Snapshot: Snapshot{Set: set}}
-	if err := p.revisions(); err != nil {
-		panic(err)
-	}
-	p.NewRevision.Revision = number
-	for _, c := range change {
-		c(p.NewRevision)
-	}
-	return p.NewRevision
-}
-
-func ownedBy(uid string) func(*appsv1.ControllerRevision) {
-	return func(r *appsv1.ControllerRevision) {
-		yes := true
-		r.OwnerReferences = []metav1.OwnerReference{{UID: "mesh-uid", Controller: &yes}}
-		if uid == "" {
-			r.OwnerReferences = nil
-		} else {
-			r.OwnerReferences[0].UID = "other"
-		}
-	}
-}
-
 // TestRevisions: one revision for each content, numbered, and a content that comes back is not written twice (SS-183 to SS-188).
 func TestRevisions(t *testing.T) {
 	named := func(version string) func(*appsv1.ControllerRevision) {

@@ -8,14 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -143,20 +139,6 @@ func (s *simulated) change(changes ...func(*appsv1beta1.SidecarSet)) {
 	})
 }
 
-// stamp writes what the webhook writes (SS-016).
-func stamp(set *appsv1beta1.SidecarSet) {
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	var err error
-	if set.Annotations[pub.SidecarSetHash], err = Hash(&set.Spec); err != nil {
-		panic(err)
-	}
-	if set.Annotations[pub.SidecarSetHashWithoutImage], err = HashWithoutImage(&set.Spec); err != nil {
-		panic(err)
-	}
-}
-
 func revisionKey(name string) simulation.Key {
 	return simulation.Key{Kind: "ControllerRevision", Name: name}
 }
@@ -177,7 +159,7 @@ func (s *simulated) describe() string {
 	var b strings.Builder
 	if snapshot, err := s.kube.Snapshot(context.Background(), s.set()); err == nil {
 		snapshot.Now, snapshot.Features = s.Now(), s.features
-		b.WriteString("\n" + Make(*snapshot).String())
+		b.WriteString("\n" + Make(*snapshot).Headline())
 	}
 	for _, pod := range s.pods() {
 		fmt.Fprintf(&b, "%s %s", pod.Name, pod.Annotations)
@@ -190,122 +172,4 @@ func (s *simulated) describe() string {
 		b.WriteString("\n")
 	}
 	return b.String()
-}
-
-// makeSet is a SidecarSet with one cold sidecar, proxy:1; options change it.
-func makeSet(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
-	set := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: setKey.Name, Generation: 1}}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateSidecarSetStrategyType
-	set.Spec.Containers = []appsv1beta1.SidecarContainer{cold("proxy", "proxy:1")}
-	for _, option := range options {
-		option(set)
-	}
-	return set
-}
-
-func cold(name, image string) appsv1beta1.SidecarContainer {
-	c := appsv1beta1.SidecarContainer{}
-	c.Name, c.Image = name, image
-	c.UpgradeStrategy.UpgradeType = appsv1beta1.SidecarContainerColdUpgrade
-	return c
-}
-
-func hot(name, image string) appsv1beta1.SidecarContainer {
-	c := cold(name, image)
-	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade,
-		HotUpgradeEmptyImage: "empty:1"}
-	return c
-}
-
-func nativeSidecar(image string) appsv1beta1.SidecarContainer {
-	c := cold("net", image)
-	always := corev1.ContainerRestartPolicyAlways
-	c.RestartPolicy = &always
-	return c
-}
-
-func containers(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) { set.Spec.Containers = all }
-}
-
-func inits(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) { set.Spec.InitContainers = all }
-}
-
-func strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) { change(&set.Spec.UpdateStrategy) }
-}
-
-func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
-
-func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
-
-// sized gives the first sidecar a request of cpu.
-func sized(cpu string) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) {
-		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-	}
-}
-
-// imageNow sets the image of every sidecar of that name.
-func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) {
-		for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
-			for i := range list {
-				if list[i].Name == name {
-					list[i].Image = image
-				}
-			}
-		}
-	}
-}
-
-// makePod is a pod of the application as the webhook leaves it.
-func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"},
-		Annotations: map[string]string{}}}
-	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
-	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
-		resources := *c.Resources.DeepCopy()
-		if resources.Requests == nil { // as the API server defaults it
-			resources.Requests = resources.Limits.DeepCopy()
-		}
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
-	}
-	working := WorkingContainers{}
-	for i := range set.Spec.Containers {
-		c := &set.Spec.Containers[i]
-		if !IsHot(c) {
-			add(c, c.Name, c.Image)
-			continue
-		}
-		first, second := HotNames(c.Name)
-		add(c, first, c.Image)
-		add(c, second, c.UpgradeStrategy.HotUpgradeEmptyImage)
-		working[c.Name] = first
-		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1", pub.SidecarSetVersionAltPrefix + first: "0",
-			pub.SidecarSetVersionPrefix + second: "0", pub.SidecarSetVersionAltPrefix + second: "1"} {
-			pod.Annotations[key] = value
-		}
-	}
-	for i := range set.Spec.InitContainers {
-		c := set.Spec.InitContainers[i].Container
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image,
-			RestartPolicy: c.RestartPolicy, Env: marked})
-	}
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app", Image: "app:1"})
-	if len(working) > 0 {
-		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
-	}
-	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name, SidecarList: Names(&set.Spec),
-		ControllerRevision: set.Status.LatestRevision, UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
-	pod.Annotations[pub.SidecarSetHash] = Records{set.Name: record}.String()
-	record.Hash, record.ControllerRevision = set.Annotations[pub.SidecarSetHashWithoutImage], ""
-	pod.Annotations[pub.SidecarSetHashWithoutImage] = Records{set.Name: record}.String()
-	pod.Annotations[pub.SidecarSetInjectedList] = set.Name
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
 }

@@ -44,27 +44,26 @@ func (r *upgradeRun) fail(format string, args ...any) {
 	}
 }
 
-func (r *upgradeRun) looker() *planner {
+// looker knows the SidecarSet as the manager does.
+func (r *upgradeRun) looker() (*Looker, *appsv1beta1.SidecarSet) {
 	set, err := reconcile.Find[appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
 	if err != nil || set == nil {
 		set = r.set()
 	}
-	p := &planner{Snapshot: Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}}
-	p.prepare()
-	return p
+	return NewLooker(Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}), set
 }
 
-// planner knows the SidecarSet as the manager does, and the pods as they are.
-func (r *upgradeRun) planner() *planner {
-	p := r.looker()
+// matched are the pods as they are.
+func (r *upgradeRun) matched(looker *Looker) []PodState {
+	var matched []PodState
 	for _, pod := range r.pods() {
 		if Active(pod) {
-			if info := p.examine(pod); info.matched {
-				p.matched = append(p.matched, info)
+			if state := looker.Look(pod); state.Matched {
+				matched = append(matched, state)
 			}
 		}
 	}
-	return p
+	return matched
 }
 
 // beforeWrite watches every write of the manager against the truth.
@@ -77,34 +76,35 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 		return
 	}
 	old, new := before.(*corev1.Pod), after.(*corev1.Pod)
-	p := r.planner()
-	r.onlySidecars(p, old, new)
+	looker, set := r.looker()
+	r.onlySidecars(set, old, new)
 	if w.Subresource != "" {
 		return
 	}
-	if now := r.set(); now != nil && p.Set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != p.hash &&
-		p.examine(old).record.Hash == now.Annotations[pub.SidecarSetHash] && p.examine(new).record.Hash == p.hash {
+	was, is, hash := looker.Look(old), looker.Look(new), set.Annotations[pub.SidecarSetHash]
+	if now := r.set(); now != nil && set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != hash &&
+		was.Hash == now.Annotations[pub.SidecarSetHash] && is.Hash == hash {
 		r.fail("%s was made with what the SidecarSet has now, and gets what it had before", w.Key.Name)
 	}
-	if was, is := p.examine(old), p.examine(new); was.matched && !was.updated && is.updated && was.ready {
+	if was.Matched && !was.Updated && is.Updated && was.Ready {
 		used, ours := 0, 0
-		for _, pod := range p.matched {
+		for _, pod := range r.matched(looker) {
 			// of those that stay in service as many as there are may be given something else (SS-219 (part))
-			if was.serves() && pod.serves() {
+			if was.Serves && pod.Serves {
 				continue
 			}
-			if pod.updated && !pod.available() {
+			if pod.Updated && !pod.Available {
 				used++
 			}
 			// the others wait for nothing
-			if r.disturbed[pod.Pod.UID] && pod.underway && (pod.updated || pod.upgradable) && pod.Pod.UID != old.UID {
+			if r.disturbed[pod.Pod.UID] && pod.Underway && (pod.Updated || pod.Upgradable) && pod.Pod.UID != old.UID {
 				ours++
 			}
 		}
 		limit := 1
-		if m := p.Set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
+		if m := set.Spec.UpdateStrategy.MaxUnavailable; m != nil {
 			seen := 0 // percentages are of the pods that the manager knows
-			laid, err := r.kube.Injected(setKey.Name, p.Set.UID)
+			laid, err := r.kube.Injected(setKey.Name, set.UID)
 			if err != nil {
 				r.fail("%v", err)
 			}
@@ -115,7 +115,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 			for _, known := range [][]*corev1.Pod{laid, cached} {
 				matched := 0
 				for _, pod := range known {
-					if Active(pod) && p.examine(pod).matched {
+					if Active(pod) && looker.Look(pod).Matched {
 						matched++
 					}
 				}
@@ -139,9 +139,9 @@ func (r *upgradeRun) recovered() {
 	if len(r.disturbed) == 0 {
 		return
 	}
-	p := r.looker()
+	looker, _ := r.looker()
 	for _, pod := range r.pods() {
-		if r.disturbed[pod.UID] && p.examine(pod).available() {
+		if r.disturbed[pod.UID] && looker.Look(pod).Available {
 			delete(r.disturbed, pod.UID)
 		}
 	}
@@ -149,9 +149,9 @@ func (r *upgradeRun) recovered() {
 
 // onlySidecars holds a write to images and annotations of ours: no label, owner or finalizer is (SS-004 (part), SS-225 (part),
 // SS-250 (part)).
-func (r *upgradeRun) onlySidecars(p *planner, before, after *corev1.Pod) {
+func (r *upgradeRun) onlySidecars(set *appsv1beta1.SidecarSet, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
-	names := PodNames(&p.Set.Spec)
+	names := PodNames(&set.Spec)
 	for _, pod := range []*corev1.Pod{a, b} {
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range list {
@@ -363,9 +363,9 @@ func simulatedUpgrade(seed uint64) string {
 }
 
 // strange tells of a pod that was injected from a spec that was another one before the manager had kept it: nobody knows what it has.
-func (r *upgradeRun) strange(pod *podInfo) bool {
+func (r *upgradeRun) strange(pod PodState) bool {
 	return r.features.Resize && !slices.ContainsFunc(r.List("ControllerRevision", false), func(o client.Object) bool {
-		return o.GetAnnotations()[pub.SidecarSetHash] == pod.record.Hash
+		return o.GetAnnotations()[pub.SidecarSetHash] == pod.Hash
 	})
 }
 
@@ -382,10 +382,11 @@ func (r *upgradeRun) end() string {
 	if r.failure != "" {
 		return r.failure
 	}
-	p := r.planner()
+	looker, set := r.looker()
+	matched := r.matched(looker)
 	stay := 0
-	for _, pod := range p.matched {
-		if (r.wild || r.strange(pod)) && !pod.updated && !pod.upgradable {
+	for _, pod := range matched {
+		if (r.wild || r.strange(pod)) && !pod.Updated && !pod.Upgradable {
 			stay++
 			if entries := upgradableOf(pod.Pod); entries["mesh"] || entries == nil {
 				return fmt.Sprintf("pod %s does not say that it cannot be upgraded: %v%s", pod.Pod.Name, entries, r.describe())
@@ -395,21 +396,22 @@ func (r *upgradeRun) end() string {
 		if entry, listed := upgradableOf(pod.Pod)["mesh"]; listed && !entry {
 			return fmt.Sprintf("pod %s says that it cannot be upgraded%s", pod.Pod.Name, r.describe())
 		}
-		if !pod.updated || !pod.available() {
-			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.updated, pod.behind, pod.notReady, r.describe())
+		if !pod.Updated || !pod.Available {
+			return fmt.Sprintf("pod %s: updated %v, %s %s%s", pod.Pod.Name, pod.Updated, pod.Behind, pod.NotReady, r.describe())
 		}
-		if r.features.Resize && !r.wild && len(p.quantities(pod.Pod)) > 0 {
-			return fmt.Sprintf("pod %s lacks %v%s", pod.Pod.Name, p.quantities(pod.Pod), r.describe())
+		if images, resources := looker.Lacks(pod.Pod); images != "" || resources != "" && !r.wild {
+			return fmt.Sprintf("pod %s lacks %s%s%s", pod.Pod.Name, images, resources, r.describe())
 		}
-		if images, changes := p.wanted(pod.Pod); len(images) > 0 || len(changes) > 0 {
-			return fmt.Sprintf("pod %s lacks %v %v%s", pod.Pod.Name, images, changes, r.describe())
-		}
-		for i := range p.Set.Spec.Containers {
-			c := &p.Set.Spec.Containers[i]
+		for i := range set.Spec.Containers {
+			c := &set.Spec.Containers[i]
 			if !IsHot(c) {
 				continue
 			}
-			half, standby := pod.working[c.Name], standbyOf(c.Name, pod.working)
+			half := pod.Working[c.Name]
+			first, standby := HotNames(c.Name)
+			if half != first {
+				standby = first
+			}
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
 			// The empty image may be one of a former spec, which is left where it is (SS-242 (part)).
 			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" ||
@@ -424,10 +426,10 @@ func (r *upgradeRun) end() string {
 			return fmt.Sprintf("pod %s is not matched and still listed%s", pod.Name, r.describe())
 		}
 	}
-	if status := r.set().Status; int(status.MatchedPods) != len(p.matched) || int(status.UpdatedReadyPods) != len(p.matched)-stay ||
+	if status := r.set().Status; int(status.MatchedPods) != len(matched) || int(status.UpdatedReadyPods) != len(matched)-stay ||
 		stay == 0 && status.ReadyPods != status.MatchedPods ||
 		status.ObservedGeneration != r.set().Generation {
-		return fmt.Sprintf("status %+v of %d pods", status, len(p.matched))
+		return fmt.Sprintf("status %+v of %d pods", status, len(matched))
 	}
 	r.Writes = nil
 	r.Queue.Add()
