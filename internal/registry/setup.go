@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -68,7 +69,7 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 			return err
 		}
 	}
-	return sidecarset.Setup(e.Manager, sidecarset.Options{
+	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
 		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 			Resize: resize},
 		Options:   e.controller("sidecarset"),

@@ -1,4 +1,4 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"strings"
@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only (SS-260, SS-261, SS-D15).
 func TestCondition(t *testing.T) {
-	former := metav1.NewTime(planTime.Add(-time.Hour))
+	former := metav1.NewTime(sidecarsettest.Now.Add(-time.Hour))
 	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status,
 			Reason: "r", Message: message, LastTransitionTime: former}}}}
@@ -38,7 +40,7 @@ func TestCondition(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			patch := UpgradablePatch(tt.pod, "mesh", tt.upgradable, planTime)
+			patch := sidecarset.UpgradablePatch(tt.pod, "mesh", tt.upgradable, sidecarsettest.Now)
 			got := ""
 			if !patch.Empty() {
 				after := tt.pod.DeepCopy()
@@ -53,9 +55,9 @@ func TestCondition(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := object.(*corev1.Pod).Status.Conditions[0]
-				when := map[bool]string{true: "now", false: "before"}[c.LastTransitionTime.Time.Equal(planTime)]
+				when := map[bool]string{true: "now", false: "before"}[c.LastTransitionTime.Time.Equal(sidecarsettest.Now)]
 				got = strings.Join([]string{string(c.Status), c.Reason, c.Message, when}, " ")
-				if again := UpgradablePatch(object.(*corev1.Pod), "mesh", tt.upgradable, planTime); !again.Empty() {
+				if again := sidecarset.UpgradablePatch(object.(*corev1.Pod), "mesh", tt.upgradable, sidecarsettest.Now); !again.Empty() {
 					t.Errorf("written again: %s", again)
 				}
 			}

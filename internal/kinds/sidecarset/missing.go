@@ -52,9 +52,9 @@ func (m Missing) String() string {
 		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
-// worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
+// Worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
 // their SidecarSet is what everybody expects, that of others is a warning.
-func (m Missing) worth(told Missing) string {
+func (m Missing) Worth(told Missing) string {
 	switch {
 	case m.Escaped > told.Escaped:
 		return corev1.EventTypeWarning

@@ -1,15 +1,18 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"testing"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // TestManyPodsThatCannotBeUpgraded: their revision is compared once, not for each of them.
 func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
-	s := at(makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"x"} }), makeSet(), 200)
-	plan := Make(s)
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"x"} }),
+		sidecarsettest.Set(), 200)
+	plan := sidecarset.Make(s)
 	if plan.NotUpgradable != 200 || plan.Comparisons() != 1 {
 		t.Errorf("%d pods, %d comparisons", plan.NotUpgradable, plan.Comparisons())
 	}

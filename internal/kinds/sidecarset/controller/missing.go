@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 // missingEvery is how often all pods are looked through for those that were never injected.
@@ -18,7 +19,7 @@ const missingEvery = time.Minute
 
 // watchMissing looks through all pods once in a while, as long as the context lives.
 func (r *reconciler) watchMissing(ctx context.Context) error {
-	said := map[types.UID]Missing{}
+	said := map[types.UID]sidecarset.Missing{}
 	ticker := time.NewTicker(missingEvery)
 	defer ticker.Stop()
 	for {
@@ -34,7 +35,7 @@ func (r *reconciler) watchMissing(ctx context.Context) error {
 }
 
 // missing shows the numbers, and tells of one that grew since it was told.
-func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) error {
+func (r *reconciler) missing(ctx context.Context, said map[types.UID]sidecarset.Missing) error {
 	var list appsv1beta1.SidecarSetList
 	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing SidecarSets: %w", err)
@@ -54,14 +55,14 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) er
 	for i := range list.Items {
 		sets = append(sets, &list.Items[i])
 	}
-	counts := MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
+	counts := sidecarset.MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
 	before := maps.Clone(said)
 	clear(said) // of those that are gone nothing is remembered
 	for _, set := range sets {
 		missing := counts[set.Name]
 		r.meters.notInjected.WithLabelValues(set.Name, "before").Set(float64(missing.Pods - missing.Escaped))
 		r.meters.notInjected.WithLabelValues(set.Name, "after").Set(float64(missing.Escaped))
-		if kind := missing.worth(before[set.UID]); kind != "" && !set.Spec.InjectionStrategy.Paused {
+		if kind := missing.Worth(before[set.UID]); kind != "" && !set.Spec.InjectionStrategy.Paused {
 			r.pass.Applier.Events.Event(set, kind, "PodsNotInjected", missing.String())
 		}
 		said[set.UID] = missing

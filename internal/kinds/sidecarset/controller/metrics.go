@@ -1,9 +1,11 @@
-package sidecarset
+package controller
 
 import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 // meters are the metrics of the controller, beside the queue's (SS-264, SS-W09).
@@ -39,7 +41,7 @@ func (m *meters) all() []prometheus.Collector {
 }
 
 // observe shows a plan, and what was done of it.
-func (m *meters) observe(plan *Plan, done map[Action]int) {
+func (m *meters) observe(plan *sidecarset.Plan, done map[sidecarset.Action]int) {
 	name := plan.SidecarSet.Name
 	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods), "updated": int(plan.Status.UpdatedPods),
 		"ready":         int(plan.Status.ReadyPods),
@@ -48,7 +50,7 @@ func (m *meters) observe(plan *Plan, done map[Action]int) {
 	}
 	revisions, waiting := plan.PodsByRevision(), map[string]int{}
 	for _, v := range plan.Verdicts {
-		if v.Action == Wait {
+		if v.Action == sidecarset.Wait {
 			waiting[string(v.Reason)]++
 		}
 	}

@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"strings"
@@ -14,18 +14,20 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // TestOneRefusedPodDoesNotFreezeTheStatus: a pod is refused for hours, so that passes fail. The status follows the other pods all
 // the same, as fast as ever (CS-076, SS-204, SS-230).
 func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce), 2)
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
 	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
-	s.change(imageNow("proxy", "proxy:2"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	for end := s.Now().Add(3 * time.Hour); s.Now().Before(end); {
 		if !s.Round() && !s.Queue.Wait() {
 			t.Fatal("the refused pod is given up", s.describe())
@@ -33,7 +35,7 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 	}
 	for range 3 {
 		for _, is := range []bool{false, true} {
-			s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), is) })
+			s.Change(podKey("web-1"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), is) })
 			s.Events(1 << 20)
 			for s.Manage() {
 			}
@@ -52,12 +54,12 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 
 // TestADueTimeBeatsTheBackOff: what a pass wants to come back for is not lost beside an error (CS-076).
 func TestADueTimeBeatsTheBackOff(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce), 2)
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key.Name == "web-0" }
-	s.change(imageNow("proxy", "proxy:2"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	s.Events(1 << 20)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour)
 	loop := (&reconciler{pass: s.pass, meters: newMeters()}).loop(pauseAtMost, limiter)
@@ -78,8 +80,9 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 // policy refuses is tried again after a second and then less and less often, says so meanwhile, and is tried at once when the
 // SidecarSet changes (SS-230).
 func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
-	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": makeSet(allAtOnce), "a hot upgrade": makeSet(allAtOnce,
-		containers(hot("proxy", "proxy:1")))} {
+	for name, set := range map[string]*appsv1beta1.SidecarSet{"an upgrade": sidecarsettest.Set(sidecarsettest.AllAtOnce),
+		"a hot upgrade": sidecarsettest.Set(sidecarsettest.AllAtOnce,
+			sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1")))} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, set, 2)
 			if err := s.Settle(50); err != nil {
@@ -92,16 +95,16 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				}
 				return w.Key.Name == "web-0"
 			}
-			s.told = func(plan *Plan) {
+			s.told = func(plan *sidecarset.Plan) {
 				for _, v := range plan.Verdicts {
-					if v.Pod.Name == "web-0" && v.Reason == ReasonRefused {
+					if v.Pod.Name == "web-0" && v.Reason == sidecarset.ReasonRefused {
 						because = v.Message
 					}
 				}
 			}
-			s.change(imageNow("proxy", "proxy:2"))
+			s.change(sidecarsettest.Image("proxy", "proxy:2"))
 			for i := range 300 {
-				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+				s.Change(podKey("web-1"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), i%2 == 0) })
 				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
@@ -109,7 +112,7 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				t.Errorf("tried %d times in 30 s; it waits because %q", tried, because)
 			}
 			tried = 0
-			s.change(imageNow("proxy", "proxy:3"))
+			s.change(sidecarsettest.Image("proxy", "proxy:3"))
 			s.Round()
 			if tried != 1 {
 				t.Errorf("tried %d times with another image", tried)
@@ -138,7 +141,7 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(), 2)
+			s := simulate(1, sidecarsettest.Set(), 2)
 			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +154,7 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 			}
 			change(s)
 			for i := range 300 {
-				s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+				s.Change(podKey("web-1"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), i%2 == 0) })
 				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
@@ -164,14 +167,14 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 
 // TestRefusedUpgradesAreNotCounted: afloat_sidecarset_pod_actions_total tells what was done, not what was planned (SS-264).
 func TestRefusedUpgradesAreNotCounted(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce), 3)
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 3)
 	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool {
 		return w.Key.Name == "web-0" || w.Key.Name == "web-1" && w.Subresource == "status"
 	}
-	s.change(imageNow("proxy", "proxy:2"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	r := &reconciler{pass: s.pass, meters: newMeters()}
 	loop := r.loop(0, nil)
 	for range 20 {
@@ -193,7 +196,7 @@ func TestARevisionThatIsRefusedIsNotTriedAtEveryEvent(t *testing.T) {
 }
 
 func refusedRevision(t *testing.T, verb string) {
-	s := simulate(1, makeSet(func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) }), 2)
+	s := simulate(1, sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) }), 2)
 	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
@@ -205,9 +208,9 @@ func refusedRevision(t *testing.T, verb string) {
 		}
 		return false
 	}
-	s.change(imageNow("proxy", "proxy:2"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	for i := range 300 {
-		s.Change(podKey("web-1"), func(o client.Object) { ready(o.(*corev1.Pod), i%2 == 0) })
+		s.Change(podKey("web-1"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), i%2 == 0) })
 		s.Round()
 		s.Pass(100 * time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"slices"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -18,7 +20,7 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 	gates := []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady}
 	for name, gated := range map[string]bool{"pods with gates": true, "pods without": false} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(), 3, func(pod *corev1.Pod) {
+			s := simulate(1, sidecarsettest.Set(), 3, func(pod *corev1.Pod) {
 				if gated {
 					for _, gate := range gates {
 						pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
@@ -45,13 +47,13 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 				}
 				if !first[w.Key.Name] {
 					first[w.Key.Name] = true
-					if !readiness.Ready(old) || imageOf(old, "proxy") != "proxy:1" || imageOf(now, "proxy") != "proxy:2" {
+					if !readiness.Ready(old) || sidecarset.ImageOf(old, "proxy") != "proxy:1" || sidecarset.ImageOf(now, "proxy") != "proxy:2" {
 						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old),
-							imageOf(old, "proxy"), imageOf(now, "proxy"))
+							sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
 					}
 				}
 			}
-			s.change(imageNow("proxy", "proxy:2"))
+			s.change(sidecarsettest.Image("proxy", "proxy:2"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}

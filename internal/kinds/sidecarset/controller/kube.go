@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -37,8 +38,8 @@ func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 
 // Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be changed. Time and features
 // are filled in by the pass.
-func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*Snapshot, error) {
-	snapshot := &Snapshot{Set: set, RevisionNamespace: k.Namespace}
+func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*sidecarset.Snapshot, error) {
+	snapshot := &sidecarset.Snapshot{Set: set, RevisionNamespace: k.Namespace}
 	var err error
 	if snapshot.Pods, err = k.Injected(set.Name, set.UID); err != nil {
 		return nil, err

@@ -1,9 +1,11 @@
-package sidecarset
+package controller
 
 import (
 	"testing"
 	"time"
 
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -13,17 +15,17 @@ import (
 func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 	for name, another := range map[string]bool{"it is gone": false, "another of its name has come": true} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(allAtOnce), 2)
+			s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce), 2)
 			if err := s.Settle(50); err != nil {
 				t.Fatal(err)
 			}
-			s.change(imageNow("proxy", "proxy:2"))
+			s.change(sidecarsettest.Image("proxy", "proxy:2"))
 			s.Events(1 << 20)
 			former := s.Cached(setKey)
 			s.Remove(setKey)
 			if another {
-				set := makeSet(allAtOnce, imageNow("proxy", "proxy:3"))
-				stamp(set)
+				set := sidecarsettest.Set(sidecarsettest.AllAtOnce, sidecarsettest.Image("proxy", "proxy:3"))
+				sidecarsettest.Stamp(set)
 				s.Store(setKey, set)
 			}
 			s.Events(1 << 20)
@@ -38,7 +40,7 @@ func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 			for range 100 { // a second
 				s.Manage()
 				for _, pod := range s.pods() {
-					if image := imageOf(pod, "proxy"); image == "proxy:2" {
+					if image := sidecarset.ImageOf(pod, "proxy"); image == "proxy:2" {
 						t.Fatal("upgraded to what does not exist any more")
 					}
 				}

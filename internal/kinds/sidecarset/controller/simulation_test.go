@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -19,6 +19,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -45,19 +48,19 @@ func (r *upgradeRun) fail(format string, args ...any) {
 }
 
 // looker knows the SidecarSet as the manager does.
-func (r *upgradeRun) looker() (*Looker, *appsv1beta1.SidecarSet) {
+func (r *upgradeRun) looker() (*sidecarset.Looker, *appsv1beta1.SidecarSet) {
 	set, err := reconcile.Find[appsv1beta1.SidecarSet](context.Background(), r.kube.API, types.NamespacedName{Name: setKey.Name})
 	if err != nil || set == nil {
 		set = r.set()
 	}
-	return NewLooker(Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}), set
+	return sidecarset.NewLooker(sidecarset.Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}), set
 }
 
 // matched are the pods as they are.
-func (r *upgradeRun) matched(looker *Looker) []PodState {
-	var matched []PodState
+func (r *upgradeRun) matched(looker *sidecarset.Looker) []sidecarset.PodState {
+	var matched []sidecarset.PodState
 	for _, pod := range r.pods() {
-		if Active(pod) {
+		if sidecarset.Active(pod) {
 			if state := looker.Look(pod); state.Matched {
 				matched = append(matched, state)
 			}
@@ -115,7 +118,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 			for _, known := range [][]*corev1.Pod{laid, cached} {
 				matched := 0
 				for _, pod := range known {
-					if Active(pod) && looker.Look(pod).Matched {
+					if sidecarset.Active(pod) && looker.Look(pod).Matched {
 						matched++
 					}
 				}
@@ -151,7 +154,7 @@ func (r *upgradeRun) recovered() {
 // SS-250 (part)).
 func (r *upgradeRun) onlySidecars(set *appsv1beta1.SidecarSet, before, after *corev1.Pod) {
 	a, b := before.DeepCopy(), after.DeepCopy()
-	names := PodNames(&set.Spec)
+	names := sidecarset.PodNames(&set.Spec)
 	for _, pod := range []*corev1.Pod{a, b} {
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range list {
@@ -170,7 +173,8 @@ func (r *upgradeRun) onlySidecars(set *appsv1beta1.SidecarSet, before, after *co
 			r.fail("annotation %s changed", key)
 		}
 	}
-	if states, err := ReadStates(after.Annotations[pub.SidecarSetInPlaceUpdateState]); err != nil || states["other"].Revision != "kept" {
+	if states, err := sidecarset.ReadStates(after.Annotations[pub.SidecarSetInPlaceUpdateState]); err != nil ||
+		states["other"].Revision != "kept" {
 		r.fail("the state of another SidecarSet was lost: %v %v", states, err)
 	}
 }
@@ -235,18 +239,18 @@ func (r *upgradeRun) user() {
 		u := &set.Spec.UpdateStrategy
 		switch r.Rand.IntN(8) {
 		case 0, 1, 2:
-			imageNow("proxy", "proxy:"+version)(set)
+			sidecarsettest.Image("proxy", "proxy:"+version)(set)
 		case 3:
-			imageNow("agent", "agent:"+version)(set)
-			imageNow("net", "net:"+version)(set)
+			sidecarsettest.Image("agent", "agent:"+version)(set)
+			sidecarsettest.Image("net", "net:"+version)(set)
 		case 4:
-			u.Partition = number(r.Rand.IntN(4))
+			u.Partition = kindtest.Number(r.Rand.IntN(4))
 		case 5:
-			u.MaxUnavailable = []*intstr.IntOrString{number(0), number(2), text("50%"), nil}[r.Rand.IntN(4)]
+			u.MaxUnavailable = []*intstr.IntOrString{kindtest.Number(0), kindtest.Number(2), kindtest.Text("50%"), nil}[r.Rand.IntN(4)]
 		case 6:
 			u.Paused = !u.Paused
 		case 7:
-			imageNow("proxy", "proxy:bad")(set)
+			sidecarsettest.Image("proxy", "proxy:bad")(set)
 		}
 	})
 }
@@ -264,9 +268,9 @@ func (r *upgradeRun) resize() {
 // size is a request of cpu, or a limit alone.
 func (r *upgradeRun) size(cpu int) func(*appsv1beta1.SidecarSet) {
 	if r.limits {
-		return asks(nil, list("cpu", strconv.Itoa(cpu)))
+		return sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", strconv.Itoa(cpu)))
 	}
-	return sized(strconv.Itoa(cpu))
+	return sidecarsettest.Sized(strconv.Itoa(cpu))
 }
 
 // upset changes what pods cannot be given in place, or who they belong to.
@@ -286,7 +290,7 @@ func (r *upgradeRun) upset() {
 	case 2:
 		r.change(func(set *appsv1beta1.SidecarSet) {
 			for i := range set.Spec.Containers {
-				if c := &set.Spec.Containers[i]; IsHot(c) {
+				if c := &set.Spec.Containers[i]; sidecarset.IsHot(c) {
 					c.UpgradeStrategy.HotUpgradeEmptyImage = fmt.Sprintf("empty:%d", 1+r.Rand.IntN(2))
 				} else {
 					c.Command = []string{fmt.Sprint(r.Rand.IntN(2))}
@@ -326,15 +330,15 @@ func TestSimulatedUpgrades(t *testing.T) {
 func simulatedUpgrade(seed uint64) string {
 	r := &upgradeRun{disturbed: map[types.UID]bool{}}
 	choice := seed % 4
-	set := makeSet(func(set *appsv1beta1.SidecarSet) {
+	set := sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) {
 		switch choice {
 		case 1:
-			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1")}
+			set.Spec.Containers = []appsv1beta1.SidecarContainer{sidecarsettest.Hot("proxy", "proxy:1")}
 		case 2:
-			set.Spec.Containers = append(set.Spec.Containers, cold("agent", "agent:1"))
-			set.Spec.InitContainers = []appsv1beta1.SidecarContainer{nativeSidecar("net:1"), cold("boot", "boot:1")}
+			set.Spec.Containers = append(set.Spec.Containers, sidecarsettest.Cold("agent", "agent:1"))
+			set.Spec.InitContainers = []appsv1beta1.SidecarContainer{sidecarsettest.NativeSidecar("net:1"), sidecarsettest.Cold("boot", "boot:1")}
 		case 3:
-			set.Spec.Containers = []appsv1beta1.SidecarContainer{hot("proxy", "proxy:1"), hot("agent", "agent:1")}
+			set.Spec.Containers = []appsv1beta1.SidecarContainer{sidecarsettest.Hot("proxy", "proxy:1"), sidecarsettest.Hot("agent", "agent:1")}
 		}
 	})
 	resizes := seed%8 < 4
@@ -363,7 +367,7 @@ func simulatedUpgrade(seed uint64) string {
 }
 
 // strange tells of a pod that was injected from a spec that was another one before the manager had kept it: nobody knows what it has.
-func (r *upgradeRun) strange(pod PodState) bool {
+func (r *upgradeRun) strange(pod sidecarset.PodState) bool {
 	return r.features.Resize && !slices.ContainsFunc(r.List("ControllerRevision", false), func(o client.Object) bool {
 		return o.GetAnnotations()[pub.SidecarSetHash] == pod.Hash
 	})
@@ -374,7 +378,7 @@ func (r *upgradeRun) end() string {
 	clear(r.node.Unfit)
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
-		imageNow("proxy", "proxy:1")(set)
+		sidecarsettest.Image("proxy", "proxy:1")(set)
 	})
 	if err := r.Settle(3000); err != nil {
 		return err.Error()
@@ -388,12 +392,12 @@ func (r *upgradeRun) end() string {
 	for _, pod := range matched {
 		if (r.wild || r.strange(pod)) && !pod.Updated && !pod.Upgradable {
 			stay++
-			if entries := upgradableOf(pod.Pod); entries["mesh"] || entries == nil {
+			if entries := sidecarset.UpgradableOf(pod.Pod); entries["mesh"] || entries == nil {
 				return fmt.Sprintf("pod %s does not say that it cannot be upgraded: %v%s", pod.Pod.Name, entries, r.describe())
 			}
 			continue
 		}
-		if entry, listed := upgradableOf(pod.Pod)["mesh"]; listed && !entry {
+		if entry, listed := sidecarset.UpgradableOf(pod.Pod)["mesh"]; listed && !entry {
 			return fmt.Sprintf("pod %s says that it cannot be upgraded%s", pod.Pod.Name, r.describe())
 		}
 		if !pod.Updated || !pod.Available {
@@ -404,17 +408,18 @@ func (r *upgradeRun) end() string {
 		}
 		for i := range set.Spec.Containers {
 			c := &set.Spec.Containers[i]
-			if !IsHot(c) {
+			if !sidecarset.IsHot(c) {
 				continue
 			}
 			half := pod.Working[c.Name]
-			first, standby := HotNames(c.Name)
+			first, standby := sidecarset.HotNames(c.Name)
 			if half != first {
 				standby = first
 			}
 			version, alt := pod.Pod.Annotations[pub.SidecarSetVersionPrefix+half], pod.Pod.Annotations[pub.SidecarSetVersionAltPrefix+half]
 			// The empty image may be one of a former spec, which is left where it is (SS-242 (part)).
-			if !strings.HasPrefix(imageOf(pod.Pod, standby), "empty:") || imageOf(pod.Pod, half) != c.Image || version == "0" ||
+			if !strings.HasPrefix(sidecarset.ImageOf(pod.Pod, standby), "empty:") || sidecarset.ImageOf(pod.Pod, half) != c.Image ||
+				version == "0" ||
 				alt != "0" ||
 				pod.Pod.Annotations[pub.SidecarSetVersionPrefix+standby] != "0" {
 				return fmt.Sprintf("the pair %s of pod %s: %v%s", c.Name, pod.Pod.Name, pod.Pod.Annotations, r.describe())
@@ -422,7 +427,7 @@ func (r *upgradeRun) end() string {
 		}
 	}
 	for _, pod := range r.pods() {
-		if _, listed := upgradableOf(pod)["mesh"]; listed && pod.Labels["app"] != "web" {
+		if _, listed := sidecarset.UpgradableOf(pod)["mesh"]; listed && pod.Labels["app"] != "web" {
 			return fmt.Sprintf("pod %s is not matched and still listed%s", pod.Name, r.describe())
 		}
 	}

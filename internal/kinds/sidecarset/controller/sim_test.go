@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -25,10 +27,10 @@ type simulated struct {
 	pass     *Pass
 	mu       sync.Mutex // guards events while requests run in parallel
 	events   []string
-	told     func(*Plan)
+	told     func(*sidecarset.Plan)
 	trace    bool
 	tells    bool // passes are made also where they are due only to tell of a wait
-	features Features
+	features sidecarset.Features
 	// others acts for whoever else acts on pods, and tells whether it did; nil for nobody.
 	others func() bool
 }
@@ -36,15 +38,15 @@ type simulated struct {
 // namespaces are the labels of the one namespace.
 var namespaces = map[string]map[string]string{"default": {"team": "a"}}
 
-var setKey = simulation.Key{Kind: kind, Name: "mesh"}
+var setKey = simulation.Key{Kind: sidecarset.Kind, Name: "mesh"}
 
 func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
 
 func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
-	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, features: Features{NativeSidecars: true}}
+	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, features: sidecarset.Features{NativeSidecars: true}}
 	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
-	stamp(set)
+	sidecarsettest.Stamp(set)
 	s.Slim = slim.Any
 	namespace := namespaceMetadata()
 	namespace.Name, namespace.Labels = "default", namespaces["default"]
@@ -64,7 +66,7 @@ func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...fun
 
 // inject makes a pod as the webhook would, from the SidecarSet as it is now.
 func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
-	pod := makePod(s.set(), name, options...)
+	pod := sidecarsettest.Pod(s.set(), name, options...)
 	s.Store(podKey(name), pod)
 }
 
@@ -134,7 +136,7 @@ func (s *simulated) change(changes ...func(*appsv1beta1.SidecarSet)) {
 		for _, change := range changes {
 			change(set)
 		}
-		stamp(set)
+		sidecarsettest.Stamp(set)
 		set.Generation++
 	})
 }
@@ -159,7 +161,7 @@ func (s *simulated) describe() string {
 	var b strings.Builder
 	if snapshot, err := s.kube.Snapshot(context.Background(), s.set()); err == nil {
 		snapshot.Now, snapshot.Features = s.Now(), s.features
-		b.WriteString("\n" + Make(*snapshot).Headline())
+		b.WriteString("\n" + sidecarset.Make(*snapshot).Headline())
 	}
 	for _, pod := range s.pods() {
 		fmt.Fprintf(&b, "%s %s", pod.Name, pod.Annotations)

@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -29,7 +30,7 @@ type Applier struct {
 type application struct {
 	Applier
 	*reconcile.Writer
-	plan *Plan
+	plan *sidecarset.Plan
 }
 
 // Result is what applying met.
@@ -42,7 +43,7 @@ type Result struct {
 	// new revision, and old ones that could not be deleted.
 	Tried map[types.UID]error
 	// Done is how many pods were upgraded or reset.
-	Done map[Action]int
+	Done map[sidecarset.Action]int
 	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was written.
 	NoRevision bool
 }
@@ -58,17 +59,17 @@ func (r *Result) add(err error) {
 }
 
 // Apply carries out all of the plan but the status.
-func (a *Applier) Apply(ctx context.Context, plan *Plan) Result {
+func (a *Applier) Apply(ctx context.Context, plan *sidecarset.Plan) Result {
 	return a.to(plan).all(ctx)
 }
 
-func (a *Applier) to(plan *Plan) *application {
+func (a *Applier) to(plan *sidecarset.Plan) *application {
 	return &application{*a, a.API.For(plan.SidecarSet.UID), plan}
 }
 
 func (a *application) all(ctx context.Context) Result {
 	plan := a.plan
-	result := Result{Tried: map[types.UID]error{}, Done: map[Action]int{}}
+	result := Result{Tried: map[types.UID]error{}, Done: map[sidecarset.Action]int{}}
 	if err := a.revision(ctx); err != nil {
 		if !reconcile.Changed(err) {
 			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
@@ -82,7 +83,7 @@ func (a *application) all(ctx context.Context) Result {
 	if plan.NewRevision != nil || plan.ChangeRevision != nil {
 		result.Tried[plan.SidecarSet.UID] = nil
 	}
-	var writing []*PodVerdict
+	var writing []*sidecarset.PodVerdict
 	for _, v := range plan.Verdicts {
 		if v.Change != nil || v.Upgradable != nil || v.Forget {
 			writing = append(writing, v)
@@ -108,7 +109,7 @@ func (a *application) all(ctx context.Context) Result {
 }
 
 // verdict changes a pod, which is done then, and says so in its condition.
-func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) error {
+func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, done *bool) error {
 	pod := v.Pod
 	if v.Change != nil {
 		var err error
@@ -117,7 +118,7 @@ func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) er
 			return err
 		}
 		*done = true
-		if v.Action == Reset {
+		if v.Action == sidecarset.Reset {
 			// SS-262
 			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed",
 				"reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended")
@@ -126,7 +127,7 @@ func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) er
 	if v.Upgradable == nil && !v.Forget {
 		return nil
 	}
-	patch := UpgradablePatch(pod, a.plan.SidecarSet.Name, v.Upgradable, a.Now())
+	patch := sidecarset.UpgradablePatch(pod, a.plan.SidecarSet.Name, v.Upgradable, a.Now())
 	if patch.Empty() {
 		return nil
 	}
@@ -134,11 +135,11 @@ func (a *application) verdict(ctx context.Context, v *PodVerdict, done *bool) er
 	return reconcile.Gone(err)
 }
 
-func (a *application) failed(v *PodVerdict, err error) {
+func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 	if reconcile.Changed(err) {
 		return
 	}
-	if v.Action == Reset {
+	if v.Action == sidecarset.Reset {
 		// SS-262
 		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed",
 			fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err))
@@ -150,7 +151,7 @@ func (a *application) failed(v *PodVerdict, err error) {
 
 // change sends the patches of a verdict, each on the version that the one before left. A conflict is answered with a fresh read
 // and, if what was decided still holds, another try (SS-229).
-func (a *application) change(ctx context.Context, v *PodVerdict) (*corev1.Pod, error) {
+func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
 		next, err := a.once(ctx, v, pod)
@@ -165,10 +166,10 @@ func (a *application) change(ctx context.Context, v *PodVerdict) (*corev1.Pod, e
 	return nil, reconcile.ErrChanged
 }
 
-func (a *application) once(ctx context.Context, v *PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
 	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
-		if patches, err = v.Change(pod, a.Now()); errors.Is(err, errChanged) {
+		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrChanged) {
 			return reconcile.ErrChanged
 		}
 		return err
@@ -232,7 +233,7 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
 		return reconcile.Gone(fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err))
 	}
-	if SameContent(existing.Data.Raw, r.Data.Raw) {
+	if sidecarset.SameContent(existing.Data.Raw, r.Data.Raw) {
 		if len(existing.OwnerReferences) == 1 && existing.OwnerReferences[0].UID == a.plan.SidecarSet.UID {
 			a.Own.Created(a.plan.SidecarSet.UID, existing, a.Now())
 		}

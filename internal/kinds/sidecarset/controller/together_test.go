@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -18,6 +18,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -39,7 +42,7 @@ func newWorkload(s *simulated, replicas int32) *workload {
 	set.Spec.Replicas = &replicas
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
-	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: number(1)}
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: kindtest.Number(1)}
 	appImage(1)(set)
 	s.Store(workloadKey, set)
 	if err := clonesetcontroller.Index(context.Background(), s.Cluster); err != nil {
@@ -98,7 +101,7 @@ func (c sidecars) Create(ctx context.Context, object client.Object, options ...c
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document.Object, wanted); err != nil {
 			return err
 		}
-		pod := makePod(c.s.set(), wanted.Name, theirs)
+		pod := sidecarsettest.Pod(c.s.set(), wanted.Name, theirs)
 		pod.APIVersion, pod.Kind = "v1", "Pod"
 		pod.Spec.Containers = append(pod.Spec.Containers[:len(pod.Spec.Containers)-1], wanted.Spec.Containers...)
 		pod.Spec.ReadinessGates, pod.OwnerReferences, pod.Labels = wanted.Spec.ReadinessGates, wanted.OwnerReferences, wanted.Labels
@@ -118,9 +121,9 @@ func (c sidecars) Create(ctx context.Context, object client.Object, options ...c
 func TestBesideCloneSet(t *testing.T) {
 	for seed := uint64(1); seed <= 60; seed++ {
 		t.Run(fmt.Sprintf("SEED=%d", seed), func(t *testing.T) {
-			set := makeSet()
+			set := sidecarsettest.Set()
 			if seed%2 == 0 {
-				set = makeSet(containers(hot("proxy", "proxy:1")))
+				set = sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1")))
 			}
 			s := simulate(seed, set, 0)
 			w := newWorkload(s, 3)
@@ -153,7 +156,7 @@ func TestBesideCloneSet(t *testing.T) {
 					s.Pass(time.Second)
 				case n < 96:
 					version++
-					s.change(imageNow("proxy", fmt.Sprintf("proxy:%d", version)))
+					s.change(sidecarsettest.Image("proxy", fmt.Sprintf("proxy:%d", version)))
 				case n < 98:
 					version++
 					w.change(appImage(version))
@@ -163,7 +166,7 @@ func TestBesideCloneSet(t *testing.T) {
 					w.start()
 				}
 			}
-			s.change(imageNow("proxy", "proxy:last"))
+			s.change(sidecarsettest.Image("proxy", "proxy:last"))
 			w.change(appImage(99))
 			if err := s.Settle(3000); err != nil {
 				t.Fatal(err)
@@ -174,14 +177,15 @@ func TestBesideCloneSet(t *testing.T) {
 			for _, pod := range s.pods() {
 				working := "proxy"
 				if seed%2 == 0 {
-					w, err := ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])
+					w, err := sidecarset.ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])
 					if err != nil {
 						t.Fatal(err)
 					}
 					working = w["proxy"]
 				}
-				if !uids[pod.UID] || imageOf(pod, "app") != "app:99" || imageOf(pod, working) != "proxy:last" || !readiness.Ready(pod) {
-					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, imageOf(pod, "app"), imageOf(pod, working),
+				if !uids[pod.UID] || sidecarset.ImageOf(pod, "app") != "app:99" || sidecarset.ImageOf(pod, working) != "proxy:last" ||
+					!readiness.Ready(pod) {
+					t.Errorf("pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name, sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working),
 						readiness.Ready(pod), uids[pod.UID])
 				}
 			}

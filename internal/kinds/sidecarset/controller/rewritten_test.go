@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"strings"
@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -20,7 +22,7 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 			}
 		}
 	}
-	s := simulate(1, makeSet(containers(hot("proxy", "proxy:1"))), 2, rewrite)
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 2, rewrite)
 	s.AfterWrite = func(w simulation.Write) {
 		if w.Key.Kind == "Pod" {
 			s.Change(w.Key, func(o client.Object) { rewrite(o.(*corev1.Pod)) })
@@ -37,12 +39,12 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 	if s.set().Status.ReadyPods != 2 {
 		t.Errorf("%+v", s.set().Status)
 	}
-	s.change(imageNow("proxy", "proxy:2"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {
-		if imageOf(pod, "proxy-1") != "mirror/empty:1" || imageOf(pod, "proxy-2") != "mirror/proxy:2" {
+		if sidecarset.ImageOf(pod, "proxy-1") != "mirror/empty:1" || sidecarset.ImageOf(pod, "proxy-2") != "mirror/proxy:2" {
 			t.Error(s.describe())
 		}
 	}

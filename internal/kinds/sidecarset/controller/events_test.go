@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -13,12 +13,14 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // TestPodsThatLackContainers: pods that were injected and are not counted any more are told of (SS-200, SS-203, SS-W01b, SS-W09).
 func TestPodsThatLackContainers(t *testing.T) {
-	s := simulate(1, makeSet(), 3)
-	s.change(inits(nativeSidecar("net:1")))
+	s := simulate(1, sidecarsettest.Set(), 3)
+	s.change(sidecarsettest.Inits(sidecarsettest.NativeSidecar("net:1")))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func TestPodsThatLackContainers(t *testing.T) {
 
 // TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once (SS-262).
 func TestEventsDoNotDependOnOrder(t *testing.T) {
-	s := simulate(1, makeSet(), 3, annotated(pub.SidecarSetHash, "{"))
+	s := simulate(1, sidecarsettest.Set(), 3, sidecarsettest.Annotated(pub.SidecarSetHash, "{"))
 	s.Round()
 	snapshot, err := s.kube.Snapshot(context.Background(), s.set())
 	if err != nil {
@@ -42,7 +44,7 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 	for range 4 {
 		snapshot.Pods = append(snapshot.Pods[1:], snapshot.Pods[0])
 		slices.Reverse(snapshot.Pods)
-		plan := Make(*snapshot)
+		plan := sidecarset.Make(*snapshot)
 		s.pass.announce(plan)
 		logged[plan.Headline()] = true
 	}
@@ -54,11 +56,11 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 // TestAnnotationThatCannotBeMerged: the pod waits, and is upgraded soon after somebody mends the annotation, of which no event tells
 // (SS-152, SS-190).
 func TestAnnotationThatCannotBeMerged(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce, func(set *appsv1beta1.SidecarSet) {
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, func(set *appsv1beta1.SidecarSet) {
 		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{
 			{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy, Annotations: map[string]string{"k": `{"a":1}`}}}
-	}), 1, annotated("k", "{"))
-	s.change(imageNow("proxy", "proxy:2"))
+	}), 1, sidecarsettest.Annotated("k", "{"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	for range 20 {
 		s.Round()
 	}
@@ -70,7 +72,7 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	if !s.Queue.Wait() {
 		t.Fatal("the manager does not come back")
 	}
-	if err := s.Settle(100); err != nil || imageOf(s.pods()[0], "proxy") != "proxy:2" {
+	if err := s.Settle(100); err != nil || sidecarset.ImageOf(s.pods()[0], "proxy") != "proxy:2" {
 		t.Error(err, s.describe())
 	}
 }

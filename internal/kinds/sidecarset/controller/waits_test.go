@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"strings"
@@ -10,12 +10,14 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own reasons, and every ten
 // minutes; what the user asked for is not.
 func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
-	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = number(3) }
+	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = kindtest.Number(3) }
 	paused := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }
 	nothing := func(*appsv1beta1.SidecarSet) {}
 	for name, test := range map[string]struct {
@@ -26,19 +28,19 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 	}{
 		"one at a time": {"proxy:bad", nothing, 3,
 			[]string{"MaxUnavailable: ", "maxUnavailable is 1", "pod default/web-", "ErrImagePull"}},
-		"all at once": {"proxy:bad", allAtOnce, 3,
+		"all at once": {"proxy:bad", sidecarsettest.AllAtOnce, 3,
 			[]string{"PodsNotReady: 3 of 3 pods", "pod default/web-0", "pod default/web-1", "pod default/web-2"}},
 		"partition":            {"proxy:bad", partition, 0, nil},
 		"paused":               {"proxy:bad", paused, 0, nil},
 		"an image that exists": {"proxy:2", nothing, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(), 3)
+			s := simulate(1, sidecarsettest.Set(), 3)
 			s.node.Digests["proxy:bad"] = ""
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
-			s.change(test.change, imageNow("proxy", test.image))
+			s.change(test.change, sidecarsettest.Image("proxy", test.image))
 			s.tells = true
 			for end := s.Now().Add(25 * time.Minute); s.Now().Before(end); s.Pass(time.Second) {
 				s.Round()
@@ -63,12 +65,12 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 
 // OPS-099: a pod of another team that crashes long after the upgrade is no news of the SidecarSet.
 func TestAPodThatCrashesOnItsOwnIsNotTold(t *testing.T) {
-	s := simulate(1, makeSet(), 3)
-	s.change(imageNow("proxy", "proxy:2"))
+	s := simulate(1, sidecarsettest.Set(), 3)
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	s.Change(podKey("web-0"), func(o client.Object) { notReady(o.(*corev1.Pod)) })
+	s.Change(podKey("web-0"), func(o client.Object) { sidecarsettest.NotReady(o.(*corev1.Pod)) })
 	s.tells, s.events = true, nil
 	for end := s.Now().Add(time.Hour); s.Now().Before(end); s.Pass(time.Second) {
 		if !s.Manage() {

@@ -1,4 +1,5 @@
-package sidecarset
+// Package sidecarsettest builds SidecarSets, their pods and snapshots for tests of the planner and of the controller.
+package sidecarsettest
 
 import (
 	"fmt"
@@ -9,20 +10,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// allAtOnce lets all pods be unavailable.
-var allAtOnce = strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })
+// AllAtOnce lets all pods be unavailable.
+var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("100%") })
 
-// planTime is the time of plans in tests.
-var planTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+// Now is the time of plans in tests.
+var Now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// running gives the pod statuses as of containers that run what the spec says, and Ready.
-func running(pod *corev1.Pod) {
+// Running gives the pod statuses as of containers that run what the spec says, and Ready.
+func Running(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n", corev1.PodRunning, nil, nil
 	status := func(c corev1.Container) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name +
@@ -33,15 +35,15 @@ func running(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status(c))
 	}
 	for _, c := range pod.Spec.InitContainers {
-		if IsNative(&c) {
+		if sidecarset.IsNative(&c) {
 			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status(c))
 		}
 	}
-	ready(pod, true)
+	Ready(pod, true)
 }
 
-// ready makes the pod ready, or not.
-func ready(pod *corev1.Pod, is bool) {
+// Ready makes the pod ready, or not.
+func Ready(pod *corev1.Pod, is bool) {
 	status := corev1.ConditionFalse
 	if is {
 		status = corev1.ConditionTrue
@@ -50,33 +52,33 @@ func ready(pod *corev1.Pod, is bool) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: status})
 }
 
-// notReady makes the pod not ready.
-func notReady(pod *corev1.Pod) { ready(pod, false) }
+// NotReady makes the pod not ready.
+func NotReady(pod *corev1.Pod) { Ready(pod, false) }
 
-// labelled labels a pod.
-func labelled(key, value string) func(*corev1.Pod) {
+// Labelled labels a pod.
+func Labelled(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels[key] = value }
 }
 
-// annotated annotates a pod.
-func annotated(key, value string) func(*corev1.Pod) {
+// Annotated annotates a pod.
+func Annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
 }
 
-// revisionOf is the revision that stores a SidecarSet as it is.
-func revisionOf(set *appsv1beta1.SidecarSet, namespace string) *appsv1.ControllerRevision {
-	return Make(Snapshot{Set: set, RevisionNamespace: namespace}).NewRevision
+// Revision is the revision that stores a SidecarSet as it is.
+func Revision(set *appsv1beta1.SidecarSet, namespace string) *appsv1.ControllerRevision {
+	return sidecarset.Make(sidecarset.Snapshot{Set: set, RevisionNamespace: namespace}).NewRevision
 }
 
-// at is a snapshot of a SidecarSet, whose pods were injected from a former one.
-func at(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod)) Snapshot {
-	stamp(now)
-	stamp(former)
-	s := Snapshot{Set: now, Now: planTime, RevisionNamespace: "kruise-system", Features: Features{NativeSidecars: true}}
-	s.Revisions = append(s.Revisions, revisionOf(former, "kruise-system"))
+// Snapshot is a snapshot of a SidecarSet, whose pods were injected from a former one.
+func Snapshot(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod)) sidecarset.Snapshot {
+	Stamp(now)
+	Stamp(former)
+	s := sidecarset.Snapshot{Set: now, Now: Now, RevisionNamespace: "kruise-system", Features: sidecarset.Features{NativeSidecars: true}}
+	s.Revisions = append(s.Revisions, Revision(former, "kruise-system"))
 	former.Status.LatestRevision = s.Revisions[0].Name
 	for i := range pods {
-		pod := makePod(former, fmt.Sprintf("p%d", i), running)
+		pod := Pod(former, fmt.Sprintf("p%d", i), Running)
 		for _, option := range options {
 			option(i, pod)
 		}
@@ -85,8 +87,8 @@ func at(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, po
 	return s
 }
 
-// every is for all pods of a snapshot.
-func every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
+// Every is for all pods of a snapshot.
+func Every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	return func(_ int, pod *corev1.Pod) {
 		for _, option := range options {
 			option(pod)
@@ -94,8 +96,8 @@ func every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	}
 }
 
-// list reads quantities by pairs of name and value.
-func list(pairs ...string) corev1.ResourceList {
+// Resources reads quantities by pairs of name and value.
+func Resources(pairs ...string) corev1.ResourceList {
 	if len(pairs) == 0 {
 		return nil
 	}
@@ -106,25 +108,25 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// asks gives the first sidecar requests and limits.
-func asks(requests, limits corev1.ResourceList) func(*appsv1beta1.SidecarSet) {
+// Asks gives the first sidecar requests and limits.
+func Asks(requests, limits corev1.ResourceList) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
 	}
 }
 
-// given is what the pod's sidecar has.
-func given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
-	return every(func(pod *corev1.Pod) {
+// Given is what the pod's sidecar has.
+func Given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
+	return Every(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
 	})
 }
 
-// stored is the revision of an image as it was written, with a number.
-func stored(image string, number int64, change ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
-	set := makeSet(imageNow("proxy", image))
-	stamp(set)
-	r := revisionOf(set, "")
+// Stored is the revision of an image as it was written, with a number.
+func Stored(image string, number int64, change ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
+	set := Set(Image("proxy", image))
+	Stamp(set)
+	r := Revision(set, "")
 	r.Revision = number
 	for _, c := range change {
 		c(r)
@@ -132,8 +134,8 @@ func stored(image string, number int64, change ...func(*appsv1.ControllerRevisio
 	return r
 }
 
-// ownedBy gives a revision another owner, or none.
-func ownedBy(uid string) func(*appsv1.ControllerRevision) {
+// OwnedBy gives a revision another owner, or none.
+func OwnedBy(uid string) func(*appsv1.ControllerRevision) {
 	return func(r *appsv1.ControllerRevision) {
 		yes := true
 		r.OwnerReferences = []metav1.OwnerReference{{UID: "mesh-uid", Controller: &yes}}
@@ -145,86 +147,80 @@ func ownedBy(uid string) func(*appsv1.ControllerRevision) {
 	}
 }
 
-// stamp writes what the webhook writes (SS-016).
-func stamp(set *appsv1beta1.SidecarSet) {
+// Stamp writes what the webhook writes (SS-016).
+func Stamp(set *appsv1beta1.SidecarSet) {
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
 	}
 	var err error
-	if set.Annotations[pub.SidecarSetHash], err = Hash(&set.Spec); err != nil {
+	if set.Annotations[pub.SidecarSetHash], err = sidecarset.Hash(&set.Spec); err != nil {
 		panic(err)
 	}
-	if set.Annotations[pub.SidecarSetHashWithoutImage], err = HashWithoutImage(&set.Spec); err != nil {
+	if set.Annotations[pub.SidecarSetHashWithoutImage], err = sidecarset.HashWithoutImage(&set.Spec); err != nil {
 		panic(err)
 	}
 }
 
-// makeSet is a SidecarSet with one cold sidecar, proxy:1; options change it.
-func makeSet(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
+// Set is a SidecarSet with one cold sidecar, proxy:1; options change it.
+func Set(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
 	set := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", Generation: 1}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateSidecarSetStrategyType
-	set.Spec.Containers = []appsv1beta1.SidecarContainer{cold("proxy", "proxy:1")}
+	set.Spec.Containers = []appsv1beta1.SidecarContainer{Cold("proxy", "proxy:1")}
 	for _, option := range options {
 		option(set)
 	}
 	return set
 }
 
-// cold is a sidecar that is upgraded cold.
-func cold(name, image string) appsv1beta1.SidecarContainer {
+// Cold is a sidecar that is upgraded cold.
+func Cold(name, image string) appsv1beta1.SidecarContainer {
 	c := appsv1beta1.SidecarContainer{}
 	c.Name, c.Image = name, image
 	c.UpgradeStrategy.UpgradeType = appsv1beta1.SidecarContainerColdUpgrade
 	return c
 }
 
-// hot is a sidecar that is upgraded hot.
-func hot(name, image string) appsv1beta1.SidecarContainer {
-	c := cold(name, image)
+// Hot is a sidecar that is upgraded hot.
+func Hot(name, image string) appsv1beta1.SidecarContainer {
+	c := Cold(name, image)
 	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade,
 		HotUpgradeEmptyImage: "empty:1"}
 	return c
 }
 
-// nativeSidecar is a native sidecar, net.
-func nativeSidecar(image string) appsv1beta1.SidecarContainer {
-	c := cold("net", image)
+// NativeSidecar is a native sidecar, net.
+func NativeSidecar(image string) appsv1beta1.SidecarContainer {
+	c := Cold("net", image)
 	always := corev1.ContainerRestartPolicyAlways
 	c.RestartPolicy = &always
 	return c
 }
 
-// containers replaces the sidecars.
-func containers(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
+// Containers replaces the sidecars.
+func Containers(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) { set.Spec.Containers = all }
 }
 
-// inits replaces the init containers.
-func inits(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
+// Inits replaces the init containers.
+func Inits(all ...appsv1beta1.SidecarContainer) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) { set.Spec.InitContainers = all }
 }
 
-// strategy changes the update strategy.
-func strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1beta1.SidecarSet) {
+// Strategy changes the update strategy.
+func Strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) { change(&set.Spec.UpdateStrategy) }
 }
 
-// number is a number
-func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
-
-// text is a text
-func text(s string) *intstr.IntOrString { v := intstr.FromString(s); return &v }
-
-// sized gives the first sidecar a request of cpu.
-func sized(cpu string) func(*appsv1beta1.SidecarSet) {
+// Sized gives the first sidecar a request of cpu.
+func Sized(cpu string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
 }
 
-// imageNow sets the image of every sidecar of that name.
-func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
+// Image sets the image of every sidecar of that name.
+func Image(name, image string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
 			for i := range list {
@@ -236,8 +232,8 @@ func imageNow(name, image string) func(*appsv1beta1.SidecarSet) {
 	}
 }
 
-// makePod is a pod of the application as the webhook leaves it.
-func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
+// Pod is a pod of the application as the webhook leaves it.
+func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"},
 		Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
@@ -248,14 +244,14 @@ func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.P
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
 	}
-	working := WorkingContainers{}
+	working := sidecarset.WorkingContainers{}
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
-		if !IsHot(c) {
+		if !sidecarset.IsHot(c) {
 			add(c, c.Name, c.Image)
 			continue
 		}
-		first, second := HotNames(c.Name)
+		first, second := sidecarset.HotNames(c.Name)
 		add(c, first, c.Image)
 		add(c, second, c.UpgradeStrategy.HotUpgradeEmptyImage)
 		working[c.Name] = first
@@ -273,11 +269,12 @@ func makePod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.P
 	if len(working) > 0 {
 		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
 	}
-	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name, SidecarList: Names(&set.Spec),
+	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name,
+		SidecarList:        sidecarset.Names(&set.Spec),
 		ControllerRevision: set.Status.LatestRevision, UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
-	pod.Annotations[pub.SidecarSetHash] = Records{set.Name: record}.String()
+	pod.Annotations[pub.SidecarSetHash] = sidecarset.Records{set.Name: record}.String()
 	record.Hash, record.ControllerRevision = set.Annotations[pub.SidecarSetHashWithoutImage], ""
-	pod.Annotations[pub.SidecarSetHashWithoutImage] = Records{set.Name: record}.String()
+	pod.Annotations[pub.SidecarSetHashWithoutImage] = sidecarset.Records{set.Name: record}.String()
 	pod.Annotations[pub.SidecarSetInjectedList] = set.Name
 	for _, option := range options {
 		option(pod)

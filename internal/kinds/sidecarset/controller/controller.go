@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -42,7 +43,7 @@ import (
 // Options configure the controller.
 type Options struct {
 	reconcile.Options
-	Features Features
+	Features sidecarset.Features
 	// Namespace is where revisions are kept: the manager's own (SS-183).
 	Namespace string
 }
@@ -138,10 +139,10 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	if list == "" {
 		return
 	}
-	for _, name := range ReadInjectedList(list) {
+	for _, name := range sidecarset.ReadInjectedList(list) {
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}
 		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API, request.NamespacedName); err == nil && set == nil {
-			if full, isPod := pod.(*corev1.Pod); !isPod || !lists(full, name) {
+			if full, isPod := pod.(*corev1.Pod); !isPod || !sidecarset.Lists(full, name) {
 				continue
 			}
 		}
@@ -154,7 +155,7 @@ func concerns(before, after *corev1.Pod) bool {
 	if before.Annotations[pub.SidecarSetInjectedList] == "" && after.Annotations[pub.SidecarSetInjectedList] == "" {
 		return false
 	}
-	if before.UID != after.UID || Active(before) != Active(after) || before.Status.Phase != after.Status.Phase ||
+	if before.UID != after.UID || sidecarset.Active(before) != sidecarset.Active(after) || before.Status.Phase != after.Status.Phase ||
 		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
 		return true
 	}

@@ -1,4 +1,4 @@
-package sidecarset
+package controller
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -21,7 +22,7 @@ import (
 type Pass struct {
 	Kube     *Kube
 	Applier  Applier
-	Features Features
+	Features sidecarset.Features
 
 	memory reconcile.Memory[memory]
 }
@@ -31,7 +32,7 @@ type memory struct {
 	news   reconcile.News
 	status reconcile.StatusPace
 	// known is what plans have found out about pods.
-	known Knowledge
+	known sidecarset.Knowledge
 	// waits knows since when the SidecarSet stands still.
 	waits waiting.Tracker
 }
@@ -39,9 +40,9 @@ type memory struct {
 // Outcome is what a pass did.
 type Outcome struct {
 	// Plan that was carried out; nil if there was nothing to plan, or not yet.
-	Plan *Plan
+	Plan *sidecarset.Plan
 	// Done is how many pods were upgraded or reset.
-	Done map[Action]int
+	Done map[sidecarset.Action]int
 	// Planning is how long it took to make the plan.
 	Planning time.Duration
 	// After is when to come back although nothing happens; 0 means not at all.
@@ -70,7 +71,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 	kept := p.memory.Of(owner)
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
-	plan := Make(*snapshot)
+	plan := sidecarset.Make(*snapshot)
 	planning := p.Kube.Now().Sub(begun)
 	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
 		return Outcome{After: after}, err
@@ -79,7 +80,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
 	p.announce(plan)
 	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
-	if slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Reason == ReasonMetadata }) {
+	if slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
 		reconcile.Sooner(&outcome.After, mendedAfter)
 	}
 	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
@@ -98,8 +99,8 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // pods and of SidecarSets lag apart, and webhooks may have known a change before; a pod that has what that gives must not be taken
 // back. One live read tells, which the next plan is made from. One that does not exist any more upgrades nothing, and the next plan
 // waits for the cache to show that.
-func (p *Pass) overtaken(ctx context.Context, plan *Plan) (after time.Duration, err error) {
-	if !slices.ContainsFunc(plan.Verdicts, func(v *PodVerdict) bool { return v.Action == Upgrade }) {
+func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
+	if !slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
 	}
 	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
@@ -129,10 +130,10 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	plan := &Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
-		if Active(pod) && lists(pod, name) {
-			plan.Verdicts = append(plan.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Forget: true})
+		if sidecarset.Active(pod) && sidecarset.Lists(pod, name) {
+			plan.Verdicts = append(plan.Verdicts, &sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}
 	}
 	result := p.Applier.Apply(ctx, plan)
@@ -145,7 +146,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 }
 
 // onlyNumbers tells whether nothing of the status but numbers of pods changes.
-func onlyNumbers(plan *Plan) bool {
+func onlyNumbers(plan *sidecarset.Plan) bool {
 	old := plan.SidecarSet.Status
 	old.MatchedPods, old.UpdatedPods, old.ReadyPods, old.UpdatedReadyPods =
 		plan.Status.MatchedPods, plan.Status.UpdatedPods, plan.Status.ReadyPods, plan.Status.UpdatedReadyPods
