@@ -43,7 +43,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/kinds/launchpriority"
 	"github.com/afloat-project/afloat/internal/kinds/readinessgate"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -299,7 +299,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	if gates.Enabled(features.PodWebhook) {
-		e.Sidecars, err = inject.NewWatch(mgr, o.installNamespace)
+		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace)
 	}
 	return e, err
 }

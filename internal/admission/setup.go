@@ -22,7 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -70,7 +70,7 @@ type Options struct {
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
-	Sidecars *inject.Watch
+	Sidecars *choose.Watch
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
 	Spreads   *workloadspread.Watch
 	Versioned workloadspread.Versioned

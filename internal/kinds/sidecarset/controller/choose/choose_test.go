@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 func labelled(pairs ...string) *corev1.Pod {
@@ -301,7 +302,7 @@ func BenchmarkInject(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if result, err := Inject(raw, pod, templates, Options{Now: time.Unix(1, 0)}); err != nil || len(result.Operations) == 0 {
+		if result, err := inject.Inject(raw, pod, templates, inject.Options{Now: time.Unix(1, 0)}); err != nil || len(result.Operations) == 0 {
 			b.Fatal(result, err)
 		}
 	}

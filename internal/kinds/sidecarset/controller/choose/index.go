@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // Index holds the SidecarSets with everything read from them that a pod needs, so that a pod costs neither a list nor the reading of a
@@ -40,7 +41,7 @@ type entry struct {
 	base              string // not empty: a canary of that
 	customVersion     string
 	revision          *revisionRule
-	template          *Template
+	template          *inject.Template
 	templateErr       error
 	restored          *restored
 	podSelector       *metav1.LabelSelector
@@ -164,7 +165,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored // only the status has changed
 		return e
 	}
-	e.template, e.templateErr = NewTemplate(set.Name, &set.Spec, e.annotations[0], e.annotations[1], revision)
+	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0], e.annotations[1], revision)
 	e.restored = &restored{spec: &set.Spec}
 	return e
 }

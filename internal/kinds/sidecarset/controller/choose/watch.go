@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
@@ -113,7 +114,7 @@ func (w *Watch) Learn(ctx context.Context, _ string) error {
 func (w *Watch) Synced() bool { return w.sets.Synced() }
 
 // Choose is Chooser.Choose, once all SidecarSets are known: a pod that came before would do without.
-func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*Template, error) {
+func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	if err := w.sets.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("SidecarSets: %w", err)
 	}

@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 // Namespaces knows the labels of namespaces.
@@ -50,7 +51,7 @@ func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random
 // Choose returns the templates for a pod that is created in the namespace, in the order of their names (SS-080 to SS-093, SS-170 to
 // SS-175). What the pod says of its status counts for nothing: the API server
 // takes it away later (SS-083). An error denies the pod; where it is that of one SidecarSet it is an *Error.
-func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*Template, error) {
+func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	entries, err := c.inNamespace(ctx, c.index.matches(pod.Labels), namespace)
 	if err != nil {
 		return nil, err
@@ -59,14 +60,14 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	for _, e := range entries {
 		suppressed[e.base] = true
 	}
-	var templates []*Template
+	var templates []*inject.Template
 	for _, e := range entries {
 		if suppressed[e.name] {
 			continue
 		}
 		template, err := c.template(ctx, e, pod)
 		if err != nil {
-			return nil, &Error{e.name, err}
+			return nil, &inject.Error{SidecarSet: e.name, Err: err}
 		}
 		templates = append(templates, template)
 	}
@@ -82,7 +83,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 			if namespace == nil {
 				found, err := c.namespaces.Labels(ctx, name)
 				if err != nil {
-					return nil, &Error{e.name, fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
+					return nil, &inject.Error{SidecarSet: e.name, Err: fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
 				}
 				if namespace = found; namespace == nil {
 					namespace = labels.Set{}
@@ -98,7 +99,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 }
 
 // template is the latest one, or that of the named revision.
-func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*Template, error) {
+func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inject.Template, error) {
 	r := e.revision
 	if r == nil || r.always || r.updated != nil && !r.updated.Matches(labels.Set(pod.Labels)) {
 		if r == nil {
@@ -126,8 +127,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*Tem
 }
 
 // before is what the pod was given when it passed first, so that a second pass does not give it something else (SS-107).
-func (c *Chooser) before(pod *corev1.Pod, e *entry, named *Template) *Template {
-	marked := func(c corev1.Container) bool { return IsInjected(&c) }
+func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
+	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
 	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
 		return nil
 	}
@@ -139,13 +140,13 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *Template) *Template {
 	if !ok {
 		return nil
 	}
-	for _, same := range []func(*Template) bool{
-		func(t *Template) bool {
+	for _, same := range []func(*inject.Template) bool{
+		func(t *inject.Template) bool {
 			return record.ControllerRevision != "" && t.Revision == record.ControllerRevision
 		},
-		func(t *Template) bool { return t.Hash == record.Hash },
+		func(t *inject.Template) bool { return t.Hash == record.Hash },
 	} {
-		for _, t := range []*Template{named, e.template} {
+		for _, t := range []*inject.Template{named, e.template} {
 			if same(t) {
 				return t
 			}
@@ -155,7 +156,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *Template) *Template {
 }
 
 // named is the revision that the SidecarSet names (SS-171, SS-172).
-func (c *Chooser) named(ctx context.Context, e *entry) (*Template, error) {
+func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error) {
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
 		if err != nil {
@@ -198,13 +199,13 @@ func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
 type restored struct {
 	spec      *appsv1beta1.SidecarSetSpec
 	mu        sync.Mutex
-	templates map[string]*Template
+	templates map[string]*inject.Template
 }
 
 // maxRestored is how many revisions are kept; a SidecarSet names one at a time.
 const maxRestored = 4
 
-func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*Template, error) {
+func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*inject.Template, error) {
 	key := string(revision.UID) + "/" + revision.ResourceVersion
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,13 +216,13 @@ func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*Tem
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
-	t, err := NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage],
+	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage],
 		revision.Name)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
 	if r.templates == nil || len(r.templates) >= maxRestored {
-		r.templates = map[string]*Template{}
+		r.templates = map[string]*inject.Template{}
 	}
 	r.templates[key] = t
 	return t, nil

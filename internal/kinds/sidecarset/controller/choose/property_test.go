@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 // drawnContainer is a container, as a document, with a field that nobody knows.
@@ -97,9 +98,11 @@ func TestInjectProperty(t *testing.T) {
 			w.index.Set(set)
 			for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
 				for j := range list {
-					one := sidecar{spec: list[j].SidecarContainerSpec}
-					for _, name := range one.names() {
-						names[name] = true
+					if c := &list[j]; sidecarset.IsHot(c) {
+						first, second := sidecarset.HotNames(c.Name)
+						names[first], names[second] = true, true
+					} else {
+						names[c.Name] = true
 					}
 				}
 			}

@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package inject
+package choose
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -157,7 +158,8 @@ func (w *world) inject(t testing.TB, raw []byte) ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := Inject(raw, pod, templates, Options{SortByName: w.sortByName, Now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)})
+	result, err := inject.Inject(raw, pod, templates,
+		inject.Options{SortByName: w.sortByName, Now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)})
 	if err != nil || len(result.Operations) == 0 {
 		return raw, result.Warnings, err
 	}
