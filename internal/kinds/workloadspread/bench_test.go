@@ -34,6 +34,7 @@ func BenchmarkPlan(b *testing.B) {
 
 // BenchmarkBurst is 10,000 pods that come at once, booked as many at a time as one write takes.
 func BenchmarkBurst(b *testing.B) {
+	const bookingBatch = 250
 	for b.Loop() {
 		spread := bookedSpread(b, `{spec: {subsets: [{name: a, maxReplicas: 100000}]}}`)
 		for i := 0; i < 10000; i += bookingBatch {

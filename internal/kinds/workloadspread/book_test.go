@@ -3,34 +3,14 @@ package workloadspread
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
-
-var bookingTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// bookedSpread reads a WorkloadSpread; its target is a CloneSet if there is none.
-func bookedSpread(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
-	t.Helper()
-	spread := &appsv1beta1.WorkloadSpread{}
-	if err := yaml.UnmarshalStrict([]byte(text), spread); err != nil {
-		t.Fatal(err)
-	}
-	if spread.Name == "" {
-		spread.Name, spread.Namespace, spread.UID, spread.ResourceVersion = "ws", "d", "u-ws", "1"
-	}
-	if spread.Spec.TargetReference == nil {
-		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web"}
-	}
-	return spread
-}
 
 // outcome shows a decision: the subset, and the list that is written.
 func outcome(t testing.TB, d Decision) string {
@@ -49,14 +29,6 @@ func outcome(t testing.TB, d Decision) string {
 		text += " " + s.Name + strings.NewReplacer(`"`, "", `null`, "-").Replace(string(line))
 	}
 	return text
-}
-
-func keysOf[V any](m map[string]V) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func TestCreate(t *testing.T) {

@@ -1,6 +1,8 @@
 package workloadspread
 
 import (
+	"slices"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -16,10 +19,12 @@ import (
 // clock is when the tests of the controller begin.
 var clock = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// at is a time that many seconds after Clock.
 func at(seconds int) metav1.Time {
 	return metav1.NewTime(clock.Add(time.Duration(seconds) * time.Second))
 }
 
+// subsetOption changes a subset.
 type subsetOption = func(*appsv1beta1.WorkloadSpreadSubset)
 
 // makeSubset is a subset; most is a number, a percentage, or nil for no limit.
@@ -39,6 +44,7 @@ func makeSubset(name string, most any, options ...subsetOption) appsv1beta1.Work
 	return subset
 }
 
+// zone requires nodes of these zones.
 func zone(names ...string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
@@ -46,6 +52,7 @@ func zone(names ...string) subsetOption {
 	}
 }
 
+// prefers prefers nodes of a zone.
 func prefers(weight int32, value string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{Weight: weight,
@@ -55,10 +62,12 @@ func prefers(weight int32, value string) subsetOption {
 	}
 }
 
+// patches gives the subset a patch.
 func patches(text string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) { s.Patch = runtime.RawExtension{Raw: []byte(text)} }
 }
 
+// tolerates tolerates a taint.
 func tolerates(key string) subsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.Tolerations = []corev1.Toleration{{Key: key, Operator: corev1.TolerationOpExists}}
@@ -74,12 +83,14 @@ func makeSpread(subsets ...appsv1beta1.WorkloadSpreadSubset) *appsv1beta1.Worklo
 	return spread
 }
 
+// adaptive lets pods be rescheduled that wait for so many seconds.
 func adaptive(spread *appsv1beta1.WorkloadSpread, seconds int32) *appsv1beta1.WorkloadSpread {
 	spread.Spec.ScheduleStrategy = appsv1beta1.WorkloadSpreadScheduleStrategy{Type: appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType,
 		Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: &seconds}}
 	return spread
 }
 
+// podOption changes a pod.
 type podOption = func(*corev1.Pod)
 
 // makePod is a running pod of version 1 on node n, in no subset.
@@ -99,6 +110,7 @@ func makePod(name string, options ...podOption) *corev1.Pod {
 	return pod
 }
 
+// note annotates a pod.
 func note(key, value string) podOption {
 	return func(p *corev1.Pod) {
 		if p.Annotations == nil {
@@ -108,32 +120,42 @@ func note(key, value string) podOption {
 	}
 }
 
+// in puts a pod into a subset.
 func in(subset string) podOption {
 	return note(pub.MatchedWorkloadSpread, pub.Placement{Name: "ws", Subset: subset}.String())
 }
 
+// booked puts a pod into a subset that it was booked in.
 func booked(subset, uid string) podOption {
 	return note(pub.MatchedWorkloadSpread, pub.Placement{Name: "ws", Subset: subset, UID: uid}.String())
 }
 
+// costs100 gives a pod a deletion cost.
 func costs100(cost string) podOption { return note(pub.PodDeletionCost, cost) }
 
+// version gives a pod a version.
 func version(v string) podOption { return func(p *corev1.Pod) { p.Labels[pub.PodTemplateHash] = v } }
 
+// born sets when a pod was created, in seconds after Clock.
 func born(seconds int) podOption { return func(p *corev1.Pod) { p.CreationTimestamp = at(seconds) } }
 
+// phase puts a pod into a phase.
 func phase(phase corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 
+// ending marks a pod as being deleted.
 func ending(p *corev1.Pod) { now := at(0); p.DeletionTimestamp = &now }
 
+// homeless takes a pod off its node.
 func homeless(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }
 
+// unschedulable is for a pod that no node was found for.
 func unschedulable(p *corev1.Pod) {
 	homeless(p)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 		Reason: corev1.PodReasonUnschedulable}}
 }
 
+// ready makes a pod ready since that many seconds after Clock.
 func ready(since int) podOption {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions,
@@ -141,21 +163,17 @@ func ready(since int) podOption {
 	}
 }
 
+// restarted lets the container of a pod have been restarted that often.
 func restarted(n int32) podOption {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: n}}
 	}
 }
 
+// makeNode is node n in a zone.
 func makeNode(zone string, taints ...corev1.Taint) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n", Labels: map[string]string{"zone": zone}},
 		Spec: corev1.NodeSpec{Taints: taints}}
-}
-
-// webTarget is Deployment web with that many replicas.
-func webTarget(desired int32) *Target {
-	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
-		Controllers: []types.UID{"uid-web-v1"}}
 }
 
 // subsetStatus is an entry of the status.
@@ -164,4 +182,41 @@ func subsetStatus(name string, replicas, missing int32, creating, deleting map[s
 		Replicas: replicas, MissingReplicas: missing, CreatingPods: creating, DeletingPods: deleting}}
 }
 
-var versions = ParseVersioned("deployment")
+// bookingTime is the time of bookings in tests.
+var bookingTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// bookedSpread reads a WorkloadSpread; its target is a CloneSet if there is none.
+func bookedSpread(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
+	t.Helper()
+	spread := &appsv1beta1.WorkloadSpread{}
+	if err := yaml.UnmarshalStrict([]byte(text), spread); err != nil {
+		t.Fatal(err)
+	}
+	if spread.Name == "" {
+		spread.Name, spread.Namespace, spread.UID, spread.ResourceVersion = "ws", "d", "u-ws", "1"
+	}
+	if spread.Spec.TargetReference == nil {
+		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web"}
+	}
+	return spread
+}
+
+// keysOf are the keys of a map, in order.
+func keysOf[V any](m map[string]V) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// times are bookings.
+type times = map[string]metav1.Time
+
+// bookingsOf is how many entries a list has.
+func bookingsOf(list []appsv1beta1.WorkloadSpreadSubsetStatus) (n int) {
+	for i := range list {
+		n += len(list[i].CreatingPods) + len(list[i].DeletingPods)
+	}
+	return n
+}

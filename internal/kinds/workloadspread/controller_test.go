@@ -68,7 +68,7 @@ func TestPodEvents(t *testing.T) {
 	r := &reconciler{kube: &kubeReader{&Kube{API: cachedAPI(t, spreadTo("ws", "default", "apps/v1", "Deployment", "web"), spreadTo("set",
 		"default", "apps.kruise.io/v1alpha1", "CloneSet", "api"),
 		spreadTo("custom", "default", "x.io/v1", "Rollout", "r"), spreadTo("elsewhere", "other", "apps/v1", "Deployment", "web"))}}}
-	h := &podEvents{r: r, versioned: versions}
+	h := &podEvents{r: r, versioned: versioned}
 	stranger := makePod("p", homeless)
 	ofCloneSet := makePod("p", func(p *corev1.Pod) {
 		p.OwnerReferences[0] = metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "api", UID: "uid-api",
@@ -216,8 +216,8 @@ func TestPodsOfTarget(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	k := &kubeReader{&Kube{API: &reconcile.API{Client: cachedSpreads(t, objects...)}, Pods: index}}
-	fallback := func(text string) func(context.Context) (labels.Selector, error) {
-		return func(context.Context) (labels.Selector, error) {
+	fallback := func(text string) func() (labels.Selector, error) {
+		return func() (labels.Selector, error) {
 			if text == "" {
 				return nil, nil
 			}

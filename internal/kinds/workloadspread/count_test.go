@@ -11,8 +11,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-type times = map[string]metav1.Time
-
 func TestCount(t *testing.T) {
 	pod := func(name string) Seen {
 		return Seen{Name: name, Version: "v1", Subset: "a", Active: true, Created: clock}

@@ -12,6 +12,7 @@ import (
 // ever new versions, or deletions of pods that are not there. The status, in which they are booked, stays small enough to be
 // written, so that no pod is refused for its size; when the bookings have expired, there are places for real pods again.
 func TestForgedPodsDoNotFillTheStatus(t *testing.T) {
+	const bookingBatch = 250 // as many as one write takes
 	const objectsMayHave = 1 << 20 * 3 / 2 // bytes; what is stored has the keys twice, once for who owns which field
 	for name, forge := range map[string]func(*ledger, int) (Decision, func()){
 		"generated names": func(l *ledger, i int) (Decision, func()) {

@@ -104,7 +104,7 @@ func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 	if len(found) > 0 || target.Fallback == nil {
 		return found, nil
 	}
-	selector, err := target.Fallback(ctx)
+	selector, err := target.Fallback()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
 	}

@@ -243,7 +243,7 @@ func TestKindsWithoutScale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if selector, err := target.Fallback(t.Context()); selector != nil || err != nil {
+	if selector, err := target.Fallback(); selector != nil || err != nil {
 		t.Errorf("%v, %v", selector, err)
 	}
 }

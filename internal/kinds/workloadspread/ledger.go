@@ -280,6 +280,7 @@ func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string)
 	return statusOf(list, name)
 }
 
+// statusOf is the status of the subset of that name, nil if there is none.
 func statusOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	for i := range list {
 		if list[i].Name == name {

@@ -60,13 +60,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		}
 		m.passed.WithLabelValues(name.Namespace, name.Name, s.Name).Set(passed)
 	}
-	unmatchedPods := 0
-	for _, member := range plan.members {
-		if member.subset == unmatched {
-			unmatchedPods++
-		}
-	}
-	m.unmatched.WithLabelValues(name.Namespace, name.Name).Set(float64(unmatchedPods))
+	m.unmatched.WithLabelValues(name.Namespace, name.Name).Set(float64(plan.Unmatched()))
 	for _, pod := range outcome.Deleted {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
 		m.given.WithLabelValues(name.Namespace, name.Name, placed.Subset).Inc()

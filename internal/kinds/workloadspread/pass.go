@@ -135,9 +135,6 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
 
-// lookEvery is how often the API server is asked for pods that the cache does not show.
-const lookEvery = 5 * time.Second
-
 // unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods
 // may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
 func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
@@ -196,10 +193,7 @@ func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spre
 
 // learn keeps what came of the pods of a plan.
 func (p *Pass) learn(plan *Plan, result *Result) {
-	retries, present := &p.memory.Of(plan.Spread.UID).retries, make(map[types.UID]bool, len(plan.members))
-	for _, m := range plan.members {
-		present[m.pod.UID] = true
-	}
+	retries, present := &p.memory.Of(plan.Spread.UID).retries, plan.Members()
 	retries.Keep(func(uid types.UID) bool { return present[uid] })
 	for uid, err := range result.Tried {
 		if err == nil {

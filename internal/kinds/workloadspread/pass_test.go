@@ -213,10 +213,20 @@ func (f failing) Target(context.Context, *appsv1beta1.WorkloadSpread) (*Target, 
 	return f.target, true, nil
 }
 
+// target is what the reader makes of the Deployment.
+func (s *simulated) target(t *testing.T) *Target {
+	t.Helper()
+	target, _, err := s.reader.Target(t.Context(), s.spread())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
 // WS-133: such replicas fail the pass, are told once, and change nothing.
 func TestReplicasThatCannotBeTold(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", "50%")), 2)
-	target := webTarget(0)
+	target := s.target(t)
 	target.DesiredError = errors.New("path spec.x: there is none")
 	s.pass.Reader = failing{s.reader, target}
 	for range 3 {
@@ -243,7 +253,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 // WS-085: until the latest version is known pods are counted, not ranked, and the pass is tried again.
 func TestAVersionThatIsNotKnownYet(t *testing.T) {
 	s := simulate(1, makeSpread(makeSubset("a", nil)), 2)
-	target := webTarget(2)
+	target := s.target(t)
 	target.Latest, target.LatestError = "", errors.New("not yet")
 	s.pass.Reader = failing{s.reader, target}
 	if _, err := s.run(); err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -127,6 +128,26 @@ func (p *Plan) look(at time.Time, because string) {
 	}
 }
 
+// Members are the active pods that were planned for.
+func (p *Plan) Members() map[types.UID]bool {
+	uids := make(map[types.UID]bool, len(p.members))
+	for _, m := range p.members {
+		uids[m.pod.UID] = true
+	}
+	return uids
+}
+
+// Unmatched is how many of them are in no subset.
+func (p *Plan) Unmatched() int {
+	n := 0
+	for _, m := range p.members {
+		if m.subset == unmatched {
+			n++
+		}
+	}
+	return n
+}
+
 // overdue are the keys of creations that are not waited for any more.
 func (p *Plan) overdue() []string {
 	var keys []string
@@ -146,6 +167,9 @@ func (p *Plan) looked(keys []string) {
 		p.tally.only[key] = true
 	}
 }
+
+// lookEvery is how often the API server is asked for pods that the cache does not show.
+const lookEvery = 5 * time.Second
 
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second

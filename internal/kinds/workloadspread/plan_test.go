@@ -288,3 +288,11 @@ func TestStatusPatch(t *testing.T) {
 		t.Error(err, diff)
 	}
 }
+
+// webTarget is Deployment web with that many replicas.
+func webTarget(desired int32) *Target {
+	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
+		Controllers: []types.UID{"uid-web-v1"}}
+}
+
+var versions = ParseVersioned("deployment")

@@ -165,7 +165,7 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 			Labels: map[string]string{"pod-template-hash": version},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: controller, UID: "r",
 				Controller: new(true)}}}}
-		return w.Refused(t.Context(), pod, versions)
+		return w.Refused(t.Context(), pod, versioned)
 	}
 	for _, name := range []string{"p", "q"} {
 		if _, err := w.Booker.Create(t.Context(), spread, Creation{Key: name, Version: "v"}, prepared); err != nil {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -82,7 +83,7 @@ func (s *simulated) startManager() {
 	s.Queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
-	s.pass = &Pass{Reader: s.reader, Versioned: versions, Window: s.window,
+	s.pass = &Pass{Reader: s.reader, Versioned: versioned, Window: s.window,
 		Applier: Applier{API: api, Status: PlainStatusWriter{s.reader.Kube}, Events: s}}
 }
 
@@ -149,7 +150,8 @@ func (s *simulated) rollOut(version string) {
 }
 
 func targetFrom(object client.Object) *Target {
-	target := webTarget(0)
+	target := &Target{Reference: Reference{GroupKind: Deployment, Name: "web"}, Exists: true, Costs: true,
+		Controllers: []types.UID{"uid-web-v1"}}
 	deployment, ok := object.(*appsv1.Deployment)
 	if !ok {
 		return &Target{Reference: target.Reference}
@@ -178,7 +180,11 @@ func (s *simulated) admit(version string) {
 			note(pub.MatchedWorkloadSpread, decision.Placement(spread.Name, creation).String())(pod)
 		}
 		if decision.Booked && s.admitted != nil {
-			s.admitted(version, decision.Subset.Name, quotaOf(decision.Subset, target))
+			quota, err := Quota(decision.Subset.MaxReplicas, target.Desired)
+			if err != nil {
+				panic(err)
+			}
+			s.admitted(version, decision.Subset.Name, quota)
 		}
 		s.book(version, decision)
 	}
@@ -201,7 +207,7 @@ func (s *simulated) book(version string, decision Decision) {
 func (s *simulated) admitDeletion(pod *corev1.Pod) {
 	placed, ok := pub.ParsePlacement(pod.Annotations)
 	if spread := s.spread(); ok && spread != nil && Active(pod) {
-		version := versions.Of(pod)
+		version := versioned.Of(pod)
 		s.book(version, Delete(spread, targetFrom(s.Get(deploymentKey)), Deletion{Name: pod.Name, Version: version, Subset: placed.Subset},
 			s.Now()))
 	}
@@ -219,7 +225,7 @@ func (s *simulated) workload() bool {
 		}
 		total++
 		removable = append(removable, pod)
-		if versions.Of(pod) == target.Latest {
+		if versioned.Of(pod) == target.Latest {
 			latest++
 		} else {
 			former++
@@ -227,7 +233,7 @@ func (s *simulated) workload() bool {
 	}
 	for _, pod := range s.coming {
 		total++
-		if versions.Of(pod) == target.Latest {
+		if versioned.Of(pod) == target.Latest {
 			latest++
 		} else {
 			former++
@@ -246,14 +252,14 @@ func (s *simulated) workload() bool {
 	}
 	slices.SortStableFunc(removable, func(a, b *corev1.Pod) int {
 		rank := func(p *corev1.Pod) int {
-			if versions.Of(p) == target.Latest {
+			if versioned.Of(p) == target.Latest {
 				return 1 << 20
 			}
 			return 0
 		}
 		return rank(a) + costOf(a) - rank(b) - costOf(b)
 	})
-	if former > 0 && versions.Of(removable[0]) == target.Latest {
+	if former > 0 && versioned.Of(removable[0]) == target.Latest {
 		return false // the former ones are still coming
 	}
 	s.admitDeletion(removable[0])
@@ -365,3 +371,6 @@ func (r simReader) Pods(_ context.Context, spread *appsv1beta1.WorkloadSpread, _
 	r.Kube.Pods.All(func(pod *corev1.Pod) bool { pods = append(pods, pod); return true })
 	return reconcile.Laid(r.Own, spread.UID, pods, func(*corev1.Pod) bool { return true }), nil
 }
+
+// versioned are the kinds whose pods are told apart by version.
+var versioned = ParseVersioned("deployment")

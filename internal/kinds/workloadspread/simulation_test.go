@@ -41,7 +41,7 @@ func (r *spreadRun) booked(version, subset string, quota int32) {
 	n := int32(0)
 	for _, pod := range slices.Concat(r.active(), r.coming) {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
-		if placed.Subset == subset && placed.UID != "" && versions.Of(pod) == version && !slices.Contains(r.going, pod.Name) {
+		if placed.Subset == subset && placed.UID != "" && versioned.Of(pod) == version && !slices.Contains(r.going, pod.Name) {
 			n++
 		}
 	}

@@ -6,19 +6,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
-
-// bookings are how many entries a list has.
-func bookingsOf(list []appsv1beta1.WorkloadSpreadSubsetStatus) (n int) {
-	for i := range list {
-		n += len(list[i].CreatingPods) + len(list[i].DeletingPods)
-	}
-	return n
-}
 
 // TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no
 // manager leads. The status stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if
@@ -68,44 +59,6 @@ func TestFreshBookingsAreKept(t *testing.T) {
 	if a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]; len(a.CreatingPods) != 600 || a.MissingReplicas != 300 {
 		t.Errorf("%d bookings, %d missing", len(a.CreatingPods), a.MissingReplicas)
 	}
-}
-
-// TestVersionsThatNobodyCounts: nor do the lists of former versions stay for ever, each of which a rollout leaves behind (WS-155).
-func TestVersionsThatNobodyCounts(t *testing.T) {
-	s := newBookServer(t, bookedSpread(t, two))
-	b, spread := s.behind(t, &standing{})
-	now := bookingTime
-	b.now = func() time.Time { return now }
-	for version := range 40 {
-		now = now.Add(time.Hour)
-		for i := range 2 {
-			if version > 0 { // a rolling update: one pod of the former version goes for each that comes
-				former := Deletion{Name: fmt.Sprintf("web-%d-%d", version-1, i), Version: fmt.Sprint(version - 1), Subset: "a",
-					Booking: fmt.Sprintf("id-%d-%d", version-1, i)}
-				if _, err := b.Delete(t.Context(), spread, former); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d, err := b.Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d-%d", version, i), Generated: true,
-				Version: fmt.Sprint(version)}, prepared)
-			if err != nil || d.Subset == nil || d.Subset.Name != "a" {
-				t.Fatalf("%+v, %v", d, err)
-			}
-		}
-	}
-	lists := s.stored(t).Status.VersionedSubsetStatuses
-	if len(lists) > 5 || lists["other"] == nil {
-		t.Errorf("%d lists: %v", len(lists), keysOf(lists))
-	}
-	// What is there still has pods, although its bookings are old.
-	now = now.Add(24 * time.Hour)
-	if _, err := b.Create(t.Context(), spread, Creation{Key: "late", Version: "another"}, prepared); err != nil {
-		t.Fatal(err)
-	}
-	if list := s.stored(t).Status.VersionedSubsetStatuses["39"]; list == nil || len(list[0].CreatingPods) != 2 {
-		t.Errorf("%+v", list)
-	}
-	b.Forget(types.UID("u1"))
 }
 
 // TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there were, and those that

@@ -35,6 +35,20 @@ import (
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
 
+// Workloads reads targets.
+type Workloads interface {
+	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
+	// the caches, for what decides about new pods alone: how many it shall have, and its ordinals.
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error)
+	// Ready tells whether it is known what users list: before, only the supported kinds are.
+	Ready() bool
+	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
+	Known(kind schema.GroupKind) bool
+	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error
+	// (WS-052, WS-053).
+	Parent(ctx context.Context, namespace string, of Reference) (Reference, bool, error)
+}
+
 // Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to it, so that a cluster pays
 // only for the kinds that are spread; until they are, the API server is asked.
 type Kinds struct {
@@ -204,7 +218,7 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 			return nil, err
 		}
 		target.Controllers = append(target.Controllers, below...)
-		target.Fallback = func(ctx context.Context) (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
+		target.Fallback = func() (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
 	}
 	if len(paths) > 0 {
 		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
