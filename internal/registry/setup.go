@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -38,7 +39,7 @@ type Environment struct {
 	// Resizes tells whether the gate is on, and the API server has the subresource pods/resize.
 	Resizes func(gate featuregate.Feature) (bool, error)
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
-	Workloads *workloadspread.Kinds
+	Workloads *workloadspreadcontroller.Kinds
 }
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
@@ -88,7 +89,7 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Options: e.controller("workloadspread"),
+	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 
@@ -115,11 +116,11 @@ func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	if e.Listed, err = workloadspread.NewListed(ctx, e.Manager, e.Namespace); err != nil {
+	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace); err != nil {
 		return err
 	}
-	e.Workloads = workloadspread.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
-	e.Spreads = workloadspread.NewWatch(ctx, e.Manager, e.Workloads)
+	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
+	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
 	return nil
 }

@@ -64,7 +64,9 @@ func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) 
 }
 
 // Refused tells whether the pod could not be written when it was tried last, with what the SidecarSet says now.
-func (k *Knowledge) Refused(set *appsv1beta1.SidecarSet, pod types.UID) bool { return k.retries.Has(pod, aboutOf(set)) }
+func (k *Knowledge) Refused(set *appsv1beta1.SidecarSet, pod types.UID) bool {
+	return k.retries.Has(pod, aboutOf(set))
+}
 
 // aboutOf is what pods are tried to be given.
 func aboutOf(set *appsv1beta1.SidecarSet) string {

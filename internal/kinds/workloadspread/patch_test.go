@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // WS-045, WS-048, WS-094: a patch whose merge keys are no scalars is an error; the library panics.
@@ -16,7 +17,7 @@ func TestOddMergeKeys(t *testing.T) {
 		if err := tryPatch([]byte(patch)); err == nil || !strings.Contains(err.Error(), "cannot be applied") {
 			t.Error(err)
 		}
-		subset := makeSubset("a", nil, patches(patch))
+		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
 			t.Error("injected")
 		}
@@ -43,7 +44,7 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 		"an order":     `{"spec":{"containers":[{"name":"c","$setElementOrder/env":[{"name":"V1"}]}]}}`,
 		"as many":      `{"spec":{"containers":[{"name":"c",` + env + `}]}}`,
 	} {
-		subset := makeSubset("a", nil, patches(patch))
+		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil ||
 			!strings.Contains(err.Error(), "spec.containers.env") {
 			t.Errorf("%s: %.200v", name, err)
@@ -55,7 +56,7 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 			t.Errorf("%s: %.200v", name, err)
 		}
 	}
-	subset := makeSubset("a", nil, patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
+	subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
 	if changes, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err != nil || len(changes) == 0 {
 		t.Errorf("%v, %v", changes, err)
 	}

@@ -61,8 +61,9 @@ type StatusChange struct {
 	// Lost are bookings whose time is over; Recovered are subsets that are not passed over any more.
 	Lost      []LostBooking
 	Recovered []string
-	again     time.Time
-	because   string
+	// Again is when the status changes although nothing happens; zero if it does not.
+	Again   time.Time
+	because string
 }
 
 // member is an active pod with the subset that it belongs to.
@@ -104,14 +105,14 @@ func Make(snapshot Snapshot) *Plan {
 		p.Problem, p.Reason = err, ReasonQuotaUnknown
 		return p
 	}
-	p.patience, _ = critical(s.Spread)
+	p.patience, _ = Critical(s.Spread)
 	p.assign()
 	p.reschedule()
 	p.rank()
 	p.Status = p.StatusOn(s.Spread)
-	p.look(p.Status.again, p.Status.because)
+	p.look(p.Status.Again, p.Status.because)
 	if len(s.Unseen) > 0 {
-		p.look(s.Now.Add(lookEvery), "pods that the cache does not show are looked for again")
+		p.look(s.Now.Add(LookEvery), "pods that the cache does not show are looked for again")
 	}
 	return p
 }
@@ -148,8 +149,8 @@ func (p *Plan) Unmatched() int {
 	return n
 }
 
-// overdue are the keys of creations that are not waited for any more.
-func (p *Plan) overdue() []string {
+// Overdue are the keys of creations that are not waited for any more.
+func (p *Plan) Overdue() []string {
 	var keys []string
 	for _, lost := range p.Status.Lost {
 		if !lost.Deletion {
@@ -159,17 +160,17 @@ func (p *Plan) overdue() []string {
 	return keys
 }
 
-// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
+// Looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
 // version of the WorkloadSpread that has more of them than the cache showed.
-func (p *Plan) looked(keys []string) {
+func (p *Plan) Looked(keys []string) {
 	p.tally.only = make(map[string]bool, len(keys))
 	for _, key := range keys {
 		p.tally.only[key] = true
 	}
 }
 
-// lookEvery is how often the API server is asked for pods that the cache does not show.
-const lookEvery = 5 * time.Second
+// LookEvery is how often the API server is asked for pods that the cache does not show.
+const LookEvery = 5 * time.Second
 
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second
@@ -190,7 +191,7 @@ func (p *Plan) assign() {
 	seen := make([]Seen, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		version := s.Versioned.Of(pod)
-		placed, ok := placement(s.Spread, pod)
+		placed, ok := PlacementOf(s.Spread, pod)
 		index, known := indices[placed.Subset]
 		switch {
 		case !Active(pod):
@@ -461,7 +462,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 		if n := len(s.DeletingPods); n > 0 {
 			text += fmt.Sprintf(", %d going", n)
 		}
-		if c := conditionOf(s); c != nil && c.Status != "True" {
+		if c := Schedulable(s); c != nil && c.Status != "True" {
 			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)

@@ -90,7 +90,7 @@ func TestRank(t *testing.T) {
 			}
 		}
 		start := int64(rapid.IntRange(0, 5).Draw(t, "start"))
-		_, from, reserved, err := advanced(map[string]any{"spec": map[string]any{"ordinals": map[string]any{"start": start},
+		_, from, reserved, err := ReadAdvanced(map[string]any{"spec": map[string]any{"ordinals": map[string]any{"start": start},
 			"reserveOrdinals": entries}})
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestRank(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{"5", "a-b", "1-2-3", "5-2", int64(-1), true} {
-		if _, _, _, err := advanced(map[string]any{"spec": map[string]any{"reserveOrdinals": []any{bad}}}); err == nil {
+		if _, _, _, err := ReadAdvanced(map[string]any{"spec": map[string]any{"reserveOrdinals": []any{bad}}}); err == nil {
 			t.Errorf("%v is taken", bad)
 		}
 	}

@@ -9,15 +9,16 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no
 // manager leads. The status stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if
 // every booking were there still (WS-150).
 func TestBookingsThatNobodyCounts(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
 		{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
-	now, most := bookingTime, 0
+	now, most := workloadspreadtest.BookingTime, 0
 	type pod struct{ name, id string }
 	var pods []pod
 	for i := range 5 {
@@ -39,7 +40,7 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 		if follow(spread, d); d.Subset == nil || d.Subset.Name != "a" {
 			t.Fatalf("after %d pods %s gets %+v: %+v", i, creation.Key, d.Subset, spread.Status)
 		}
-		most = max(most, bookingsOf(spread.Status.VersionedSubsetStatuses[VersionIgnored]))
+		most = max(most, workloadspreadtest.Bookings(spread.Status.VersionedSubsetStatuses[VersionIgnored]))
 	}
 	if most > 100 {
 		t.Errorf("%d bookings", most)
@@ -51,10 +52,10 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 
 // TestFreshBookingsAreKept: what is booked in a burst stays until somebody had the time to count it (WS-152, WS-153).
 func TestFreshBookingsAreKept(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
 	for i := range 600 {
 		follow(spread, Create(spread, nil, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored},
-			bookingTime.Add(time.Duration(i)*500*time.Millisecond)))
+			workloadspreadtest.BookingTime.Add(time.Duration(i)*500*time.Millisecond)))
 	}
 	if a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]; len(a.CreatingPods) != 600 || a.MissingReplicas != 300 {
 		t.Errorf("%d bookings, %d missing", len(a.CreatingPods), a.MissingReplicas)
@@ -69,7 +70,8 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 		draw := func(what string) map[string]metav1.Time {
 			bookings := map[string]metav1.Time{}
 			for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(r, what) {
-				bookings[name] = metav1.NewTime(bookingTime.Add(-time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute))
+				bookings[name] = metav1.NewTime(workloadspreadtest.BookingTime.Add(-time.Duration(rapid.IntRange(0, 20).Draw(r,
+					"minutes")) * time.Minute))
 			}
 			return bookings
 		}
@@ -78,12 +80,12 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 		s.Replicas = rapid.Int32Range(int32(len(names)), 10).Draw(r, "replicas")
 		before := missing(&s.WorkloadSpreadSubsetCounters, 100)
 		most := rapid.IntRange(0, 3).Draw(r, "most")
-		settle(&s, most, bookingTime)
+		settle(&s, most, workloadspreadtest.BookingTime)
 		if after := missing(&s.WorkloadSpreadSubsetCounters, 100); after != before {
 			r.Errorf("%d were missing, %d are: %+v", before, after, s)
 		}
-		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, bookingTime)) + len(uncounted(s.DeletingPods, nil, most,
-			bookingTime)); n > 0 {
+		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, workloadspreadtest.BookingTime)) + len(uncounted(s.DeletingPods, nil, most,
+			workloadspreadtest.BookingTime)); n > 0 {
 			r.Errorf("%d old bookings stay: %+v", n, s)
 		}
 	})
