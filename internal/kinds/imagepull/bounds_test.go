@@ -151,7 +151,7 @@ func TestPullPolicyOfANode(t *testing.T) {
 func TestWhenAPullIsGivenUp(t *testing.T) {
 	pulling := func() *appsv1beta1.NodeImage {
 		n := tagged("n", result("Pulling", 2))
-		n.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = ptr(int64(60))
+		n.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = new(int64(60))
 		n.Status.ImageStatuses["app"].Tags[0].Progress = 40
 		return n
 	}
@@ -198,15 +198,15 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		"as it is": {func(*appsv1beta1.ImageTagSpec) {}, ""},
 		"all zero": {func(s *appsv1beta1.ImageTagSpec) {
 			s.Version = 0
-			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: ptr(int32(0)), TTLSecondsAfterFinished: ptr(int32(0)),
-				ActiveDeadlineSeconds: ptr(int64(0))}
+			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(0)), TTLSecondsAfterFinished: new(int32(0)),
+				ActiveDeadlineSeconds: new(int64(0))}
 		}, ""},
 		"a negative version": {func(s *appsv1beta1.ImageTagSpec) { s.Version = -1 }, "version must not be negative, it is -1"},
-		"a negative timeout": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = ptr(int32(-1)) },
+		"a negative timeout": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = new(int32(-1)) },
 			"pullPolicy.timeoutSeconds must not be negative, it is -1"},
-		"a negative TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = ptr(int32(-2)) },
+		"a negative TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = new(int32(-2)) },
 			"pullPolicy.ttlSecondsAfterFinished must not be negative, it is -2"},
-		"a negative deadline": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = ptr(int64(-3)) },
+		"a negative deadline": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = new(int64(-3)) },
 			"pullPolicy.activeDeadlineSeconds must not be negative, it is -3"},
 		"no TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = nil },
 			"pullPolicy.ttlSecondsAfterFinished is missing"},
@@ -239,7 +239,7 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 // IMG-038 (part): the deadline of a job that ends is not shorter than the timeout of a pull, if both are given.
 func TestADeadlineBelowTheTimeout(t *testing.T) {
 	timeout := func(j *appsv1beta1.ImagePullJob) {
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(60))}
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(60))}
 	}
 	noTimeout := func(j *appsv1beta1.ImagePullJob) { j.Spec.PullPolicy = &appsv1beta1.PullPolicy{} }
 	for name, tt := range map[string]struct {
@@ -298,16 +298,6 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 			if len(plan.Delete) != 1 || plan.Delete[0].Name != tt.deleted {
 				t.Errorf("%s: %+v is deleted, want %s", name, plan.Delete, tt.deleted)
 			}
-		}
-	}
-}
-
-// IMG-113 (part): the name of a copy has room for the longest name of a secret that keeps it whole.
-func TestTheLongestNameOfACopy(t *testing.T) {
-	for length, kept := range map[int]int{236: 236, 237: 236, 253: 236} {
-		got := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", length)}}, 0)
-		if strings.Count(got[:min(len(got), kept)], "s") != kept || len(got) != kept+17 {
-			t.Errorf("of %d characters: %s", length, got)
 		}
 	}
 }

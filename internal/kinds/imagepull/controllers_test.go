@@ -162,7 +162,7 @@ func TestNodesOfJobs(t *testing.T) {
 	ownedBy := func(version, kind, name string) func(*appsv1beta1.ImagePullJob) {
 		return func(j *appsv1beta1.ImagePullJob) {
 			byPods(j)
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, Controller: ptr(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, Controller: new(true)}}
 		}
 	}
 	labelled := func(j *appsv1beta1.ImagePullJob) {
@@ -385,7 +385,7 @@ func TestListTellsWhatItDoes(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := newMeters()
 	own, listed := warm(), warm(func(j *appsv1beta1.ImagePullJob) {
-		j.Name, j.OwnerReferences = "listed", []metav1.OwnerReference{{Kind: "ImageListPullJob", Controller: ptr(true)}}
+		j.Name, j.OwnerReferences = "listed", []metav1.OwnerReference{{Kind: "ImageListPullJob", Controller: new(true)}}
 	})
 	m.observe(own, &JobPlan{}, true)
 	m.observe(own, &JobPlan{}, true)

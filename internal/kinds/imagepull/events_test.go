@@ -181,7 +181,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	})
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login", Labels: map[string]string{"gitops": "x"}},
 		Type: corev1.SecretTypeDockerConfigJson,
-		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}, Immutable: ptr(true)}
+		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}, Immutable: new(true)}
 	objects := []client.Object{job, source}
 	for i := range 4 {
 		node := blank(fmt.Sprint("n", i))

@@ -2,14 +2,12 @@ package imagepull
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,11 +20,11 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 	for name, change := range map[string]func(*appsv1beta1.ImagePullJob){
 		"a pull policy that nobody knows": func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "ifnotpresent" },
 		"negative numbers": func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(-5)), BackoffLimit: ptr(int32(-1))}
-			j.Spec.CompletionPolicy.ActiveDeadlineSeconds, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int64(-7)), ptr(int32(math.MinInt32))
+			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(-5)), BackoffLimit: new(int32(-1))}
+			j.Spec.CompletionPolicy.ActiveDeadlineSeconds, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = new(int64(-7)), new(int32(math.MinInt32))
 		},
 		"huge numbers": func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(math.MaxInt32)), BackoffLimit: ptr(int32(math.MaxInt32))}
+			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(math.MaxInt32)), BackoffLimit: new(int32(math.MaxInt32))}
 		},
 		"a deadline that never comes": until(math.MaxInt64),
 		"none, for ever":              never,
@@ -63,7 +61,7 @@ func TestDeadlinesFarAway(t *testing.T) {
 		}
 		waits := warm(until(seconds), func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{}
-			j.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Controller: new(true)}}
 		})
 		if p := PlanJob(JobSnapshot{Job: waits, Now: noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
 			t.Errorf("IMG-092 %d: %s", seconds, p.Status.Message)
@@ -162,8 +160,8 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	job := warm(func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 300_000)}}
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: ptr(int32(math.MaxInt32))}
-		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int32(math.MaxInt32))
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: new(int32(math.MaxInt32))}
+		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = new(int32(math.MaxInt32))
 	})
 	images, err := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}.Assign(blank("n"))
 	if err != nil {
@@ -179,15 +177,5 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	}
 	if err := CheckJob(job, job); err != nil {
 		t.Errorf("what is stored is refused again: %v", err)
-	}
-}
-
-// A NodeImage that has grown too large for the store comes after the others, as one that refuses for another reason.
-func TestTooLargeIsRefused(t *testing.T) {
-	var r refusals
-	r.took("n", fmt.Errorf("patching: %w", apierrors.NewInternalError(errors.New("etcdserver: request is too large"))))
-	r.took("busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
-	if !r["n"] || r["busy"] {
-		t.Errorf("%v", r)
 	}
 }

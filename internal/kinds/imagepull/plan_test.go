@@ -11,64 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
 func ptr[T any](v T) *T { return &v }
-
-func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
-
-func owner(job string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "ImagePullJob", Namespace: "shop", Name: job,
-		UID: types.UID("uid-" + job)}
-}
-
-// tagged is a NodeImage with app:1 owned by the job, asked for at noon.
-func tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.NodeImage {
-	n := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
-	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", Version: 2, CreatedAt: at(0),
-		OwnerReferences: []corev1.ObjectReference{owner("warm")},
-		PullPolicy:      &appsv1beta1.ImageTagPullPolicy{TTLSecondsAfterFinished: ptr(int32(60))}}}}}
-	for _, change := range changes {
-		change(n)
-	}
-	return n
-}
-
-func blank(name string) *appsv1beta1.NodeImage {
-	return tagged(name, func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
-}
-
-func result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.NodeImage) {
-	return func(n *appsv1beta1.NodeImage) {
-		entry := appsv1beta1.ImageTagStatus{Tag: "1", Phase: phase, Version: version}
-		if phase == appsv1beta1.ImagePhaseSucceeded || phase == appsv1beta1.ImagePhaseFailed {
-			entry.CompletionTime = at(0)
-		}
-		n.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{entry}}}
-	}
-}
-
-func warm(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
-	j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "warm", UID: "uid-warm", ResourceVersion: "1",
-		Finalizers: []string{pub.PullJobProtection}},
-		Spec: appsv1beta1.ImagePullJobSpec{Image: "docker.io/library/app:1",
-			ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Always"}}},
-		Status: appsv1beta1.ImagePullJobStatus{StartTime: at(0)}}
-	for _, change := range changes {
-		change(j)
-	}
-	return j
-}
-
-func width(n int) func(*appsv1beta1.ImagePullJob) {
-	return func(j *appsv1beta1.ImagePullJob) { j.Spec.Parallelism = ptr(intstr.FromInt32(int32(n))) }
-}
 
 func until(seconds int64) func(*appsv1beta1.ImagePullJob) {
 	return func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.ActiveDeadlineSeconds = &seconds }
@@ -177,7 +125,7 @@ func TestPlanNode(t *testing.T) {
 			"failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
 		"IMG-058, IMG-132, IMG-215 waiting is an answer": {tagged("n", result("Waiting", 2)), time.Hour, nil, "", 0},
 		"IMG-059, IMG-061 the deadline": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
-			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = ptr(int64(60)) })
+			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = new(int64(60)) })
 			n.Status.ImageStatuses["stale"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "9", Phase: "Failed"}}}
 			n.Spec.Images["b"] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: at(0)}}}
 			n.Status.ImageStatuses["b"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Phase: "Waiting"}}}
@@ -256,10 +204,10 @@ func TestPlanJob(t *testing.T) {
 		"IMG-080 deleted":   {warm(func(j *appsv1beta1.ImagePullJob) { j.DeletionTimestamp = at(0) }), nil, 0, "finish"},
 		"IMG-080 completed": {warm(ended), nil, 0, "finish"},
 		"IMG-081 the TTL runs": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
-			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, new(int32(60))
 		}), nil, 20 * time.Second, "after 40s"},
 		"IMG-081 the TTL is over": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
-			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, new(int32(60))
 		}), nil, time.Minute, "delete"},
 		"IMG-082 no finalizer yet": {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }),
 			[]*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
@@ -281,7 +229,7 @@ func TestPlanJob(t *testing.T) {
 			"0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
 		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{},
-				[]metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+				[]metav1.OwnerReference{{Kind: "CloneSet", Controller: new(true)}}
 		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress: no pod that spec.podSelector matches is on a node; after 50s"},
 		"IMG-016, IMG-094 never": {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0,
 			"1=0+1+0 job is running, progress 100.0%"},
@@ -400,7 +348,7 @@ func TestAssign(t *testing.T) {
 		t.Errorf("IMG-086, IMG-144 a tag that was here before: version %d", again.Version)
 	}
 	second := assign(warm(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }), tagged("a", func(n *appsv1beta1.NodeImage) {
-		n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = ptr(int32(9999))
+		n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = new(int32(9999))
 	}), 0.5)
 	if second.Version != 3 || len(second.OwnerReferences) != 2 || *second.PullPolicy.TTLSecondsAfterFinished != 9999 ||
 		*second.PullPolicy.ActiveDeadlineSeconds != 30 {
@@ -410,7 +358,7 @@ func TestAssign(t *testing.T) {
 		t.Errorf("IMG-090: %d", *p.TTLSecondsAfterFinished)
 	}
 	forever := assign(warm(never, func(j *appsv1beta1.ImagePullJob) {
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(7200))}
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(7200))}
 	}), blank("a"), 0.5).PullPolicy
 	if *forever.TTLSecondsAfterFinished != 86400 || *forever.ActiveDeadlineSeconds != 7200 {
 		t.Errorf("IMG-090, IMG-215: %d %d", *forever.TTLSecondsAfterFinished, *forever.ActiveDeadlineSeconds)
@@ -432,8 +380,8 @@ func TestAssign(t *testing.T) {
 func TestPlanList(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
-			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: ptr(int32(60)),
-				ActiveDeadlineSeconds: ptr(int64(900))}}}}
+			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: new(int32(60)),
+				ActiveDeadlineSeconds: new(int64(900))}}}}
 	first := PlanList(list, nil, noon)
 	if len(first.Create) != 3 || !first.Relabel || first.Status.Desired != 3 || first.Status.StartTime == nil {
 		t.Fatalf("%+v", first)

@@ -3,7 +3,6 @@ package imagepull
 import (
 	"context"
 	"errors"
-	"math"
 	"testing"
 	"time"
 
@@ -19,27 +18,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
-
-// IMG-086: whatever version a node has written into its own status, and whoever wrote the one in the spec, the next one is accepted.
-func TestVersionsOfAnySortAreFollowed(t *testing.T) {
-	for before, want := range map[int64]int64{-5: 0, -1: 0, 0: 1, 7: 8, math.MaxInt64 - 1: math.MaxInt64, math.MaxInt64: 0,
-		math.MinInt64: 0} {
-		reported := tagged("n", result(appsv1beta1.ImagePhaseFailed, before), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
-		others := tagged("n", func(n *appsv1beta1.NodeImage) {
-			n.Spec.Images["app"].Tags[0].Version, n.Spec.Images["app"].Tags[0].OwnerReferences = before, nil
-		})
-		for name, node := range map[string]*appsv1beta1.NodeImage{"status": reported, "spec": others} {
-			images, err := Assigner{Job: warm(), Now: noon, Random: func() float64 { return 0 }}.Assign(node)
-			if err != nil || images["app"].Tags[0].Version != want {
-				t.Fatalf("%s %d: %+v %v", name, before, images["app"], err)
-			}
-			node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
-			if err := CheckNodeImage(node, nil); err != nil {
-				t.Errorf("%s %d: %v", name, before, err)
-			}
-		}
-	}
-}
 
 // IMG-085, IMG-098: a node whose NodeImage does not accept the job holds up no other; it is tried again after them.
 func TestRefusedNodesComeLast(t *testing.T) {

@@ -170,3 +170,8 @@ func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob,
 	}
 	return ""
 }
+
+// secretsOf are the names of the secrets that a job asks for, each once.
+func secretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
+	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
+}

@@ -81,11 +81,6 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 	return found
 }
 
-// secretsOf are the names of the secrets that a job asks for, each once.
-func secretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
-	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
-}
-
 // Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
 // pull secrets that the job has to do without (IMG-116, IMG-123).
 func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
