@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
-	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -52,7 +52,7 @@ func containerRecreateRequests(ctx context.Context, e *Environment) error {
 }
 
 func images(ctx context.Context, e *Environment) error {
-	return imagepull.Setup(ctx, e.Manager, imagepull.Options{
+	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{
 		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
 		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
 		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),

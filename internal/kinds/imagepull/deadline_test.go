@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // admitted is a job or list with the defaults of admission.
@@ -82,7 +83,7 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 					t.Errorf("a single job: %v, timeout %d", err, *job.Spec.PullPolicy.TimeoutSeconds)
 				}
 			}
-			children := PlanList(list, nil, noon).Create
+			children := PlanList(list, nil, imagepulltest.Noon).Create
 			if len(children) != 1 {
 				t.Fatalf("%d jobs", len(children))
 			}
@@ -90,7 +91,7 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 			if err := CheckJob(child, nil); err != nil || *child.Spec.PullPolicy.TimeoutSeconds != test.want {
 				t.Errorf("its job: %v, timeout %d", err, *child.Spec.PullPolicy.TimeoutSeconds)
 			}
-			if again := PlanList(list, []*appsv1beta1.ImagePullJob{child}, noon); len(again.Create)+len(again.Delete) > 0 { // IMG-161
+			if again := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); len(again.Create)+len(again.Delete) > 0 { // IMG-161
 				t.Errorf("made again: %+v", again)
 			}
 		})

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"

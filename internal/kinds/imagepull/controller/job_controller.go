@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -49,7 +50,7 @@ type JobReconciler struct {
 	Random  func() float64
 	meters  *meters
 	memory  reconcile.Memory[jobMemory]
-	rooms   Rooms
+	rooms   imagepull.Rooms
 }
 
 // jobMemory is what is kept of a job from one pass to the next.
@@ -126,7 +127,7 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
-	s := JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
+	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
@@ -134,7 +135,7 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 			return again(err)
 		}
 	}
-	plan := PlanJob(s)
+	plan := imagepull.PlanJob(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop",
 			len(plan.Drop))
@@ -163,7 +164,7 @@ func again(err error) (reconcile.Done, error) {
 }
 
 // complete reads nodes and secrets of a running job.
-func (r *JobReconciler) complete(ctx context.Context, s *JobSnapshot) (err error) {
+func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
 	job := s.Job
 	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release (IMG-082)
 		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
@@ -338,7 +339,7 @@ func hasNode(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodFailed
 }
 
-func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan) (err error) {
+func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, plan *imagepull.JobPlan) (err error) {
 	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
@@ -357,7 +358,7 @@ func (r *JobReconciler) apply(ctx context.Context, s *JobSnapshot, plan *JobPlan
 		}
 		return nil
 	}
-	assigner := Assigner{Job: job, Secrets: s.Secrets, ExtraTTL: r.Options.ExtraTTL, Now: s.Now, Random: r.Random}
+	assigner := imagepull.Assigner{Job: job, Secrets: s.Secrets, ExtraTTL: r.Options.ExtraTTL, Now: s.Now, Random: r.Random}
 	drop := func(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) { //nolint:unparam // as assigner.Assign
 		return assigner.Drop(node), nil
 	}
@@ -406,7 +407,7 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 	for try := 1; ; try++ {
 		images, err := decide(node)
 		if len(images) == 0 || err != nil {
-			if errors.Is(err, ErrFull) {
+			if errors.Is(err, imagepull.ErrFull) {
 				err = nil // the next plan counts it
 			}
 			return err

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -77,9 +79,9 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 func TestNodeImageOfANode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "web"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
-			LastTransitionTime: *at(0)}}}}
-	job := warm(func(j *appsv1beta1.ImagePullJob) { j.ResourceVersion = "" })
-	c, events, now := fakeClient(t, node, job), &told{}, noon.Add(29*time.Second)
+			LastTransitionTime: *imagepulltest.At(0)}}}}
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.ResourceVersion = "" })
+	c, events, now := fakeClient(t, node, job), &told{}, imagepulltest.Noon.Add(29*time.Second)
 	r := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: events,
 		Options: Options{CreationDelay: 30 * time.Second, Namespace: "config", Jobs: true}, Random: func() float64 { return 0 }}
 	image := &appsv1beta1.NodeImage{}
@@ -93,7 +95,7 @@ func TestNodeImageOfANode(t *testing.T) {
 	if err := pass(); !apierrors.IsNotFound(err) {
 		t.Errorf("IMG-051: too early: %v", err)
 	}
-	now = noon.Add(30 * time.Second)
+	now = imagepulltest.Noon.Add(30 * time.Second)
 	if err := pass(); err != nil || image.Labels["pool"] != "web" {
 		t.Fatalf("%v %v", err, image.Labels)
 	}
@@ -104,13 +106,13 @@ func TestNodeImageOfANode(t *testing.T) {
 	if err := pass(); err != nil || len(image.Labels) != 1 || image.Labels["pool"] != "db" {
 		t.Errorf("IMG-053: %v %v", err, image.Labels)
 	}
-	image.Spec.Images = tagged("n").Spec.Images
+	image.Spec.Images = imagepulltest.Tagged("n").Spec.Images
 	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences,
 		corev1.ObjectReference{Kind: "Other", Name: "o", UID: "o"})
 	if err := c.Update(t.Context(), image); err != nil {
 		t.Fatal(err)
 	}
-	now = noon.Add(10 * time.Minute)
+	now = imagepulltest.Noon.Add(10 * time.Minute)
 	if err := pass(); err != nil || image.Status.Failed != 1 {
 		t.Errorf("IMG-058: %v %+v", err, image.Status)
 	}
@@ -127,7 +129,7 @@ func TestNodeImageOfANode(t *testing.T) {
 func TestNodesOfJobs(t *testing.T) {
 	var objects []client.Object
 	for name, pool := range map[string]string{"n1": "web", "n2": "db", "n3": "web", "n4": ""} {
-		node := blank(name)
+		node := imagepulltest.Blank(name)
 		node.ResourceVersion, node.Labels = "", map[string]string{"pool": pool}
 		objects = append(objects, node)
 	}
@@ -135,7 +137,7 @@ func TestNodesOfJobs(t *testing.T) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": "web"}},
 			Spec: corev1.PodSpec{NodeName: node},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
-				Status: corev1.ConditionTrue, LastTransitionTime: *at(0)}}}}
+				Status: corev1.ConditionTrue, LastTransitionTime: *imagepulltest.At(0)}}}}
 		if change != nil {
 			change(p)
 		}
@@ -147,7 +149,7 @@ func TestNodesOfJobs(t *testing.T) {
 	pod("web-3", "n1", nil)
 	pod("finished", "n4", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 	pod("unscheduled", "", nil)
-	pod("going", "n4", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = at(0), []string{"f"} })
+	pod("going", "n4", func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = imagepulltest.At(0), []string{"f"} })
 	pod("elsewhere", "n4", func(p *corev1.Pod) { p.Namespace = "other" })
 	pod("stranger", "n4", func(p *corev1.Pod) { p.Labels["app"] = "db" })
 	pod("lost", "n9", nil) // a node without NodeImage
@@ -170,7 +172,7 @@ func TestNodesOfJobs(t *testing.T) {
 	}
 	check := func(name string, change func(*appsv1beta1.ImagePullJob), want string) {
 		t.Helper()
-		nodes, err := r.nodes(t.Context(), warm(change))
+		nodes, err := r.nodes(t.Context(), imagepulltest.Job(change))
 		var got []string
 		for _, node := range nodes {
 			got = append(got, node.Name)
@@ -223,13 +225,13 @@ func TestNodesOfJobs(t *testing.T) {
 
 // IMG-112: without the namespace of the copies a job waits, and says why; when it is there the job goes on.
 func TestSecretsNeedTheirNamespace(t *testing.T) {
-	job := warm(func(j *appsv1beta1.ImagePullJob) {
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion, j.Status, j.Spec.PullSecrets = "", appsv1beta1.ImagePullJobStatus{}, []string{"login"}
 	})
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}}
 	missing := true
-	base := fakeClient(t, job, source, func() client.Object { n := blank("n"); n.ResourceVersion = ""; return n }()).(client.WithWatch)
+	base := fakeClient(t, job, source, func() client.Object { n := imagepulltest.Blank("n"); n.ResourceVersion = ""; return n }()).(client.WithWatch)
 	c := interceptor.NewClient(base, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object,
 		opts ...client.CreateOption) error {
 		if missing && o.GetNamespace() == "config" {
@@ -239,7 +241,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}})
 	events := &told{}
 	m := newMeters()
-	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events),
+	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(events),
 		Secrets: &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config",
 			Copies: m.copies}, Random: func() float64 { return 0 }, meters: m}
 	loop := r.loop(nil)
@@ -287,14 +289,14 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 		"it terminates, the API server is away": {apierrors.NewTimeoutError("away", 1), true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := warm(func(j *appsv1beta1.ImagePullJob) {
-				j.ResourceVersion, j.DeletionTimestamp, j.Spec.PullSecrets = "", at(0), []string{"login"}
+			job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+				j.ResourceVersion, j.DeletionTimestamp, j.Spec.PullSecrets = "", imagepulltest.At(0), []string{"login"}
 			})
 			objects := []client.Object{job}
 			if test.namespace {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "config"}}
 				if test.leaving {
-					namespace.DeletionTimestamp, namespace.Finalizers = at(0), []string{"other/held"}
+					namespace.DeletionTimestamp, namespace.Finalizers = imagepulltest.At(0), []string{"other/held"}
 				}
 				objects = append(objects, namespace)
 			}
@@ -305,7 +307,7 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 				}
 				return c.List(ctx, list, opts...)
 			}})
-			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(&told{}),
+			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(&told{}),
 				Secrets: secretsOn(c)}
 			loop := r.loop(nil)
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
@@ -342,7 +344,7 @@ func TestListTellsWhatItDoes(t *testing.T) {
 			},
 		}).Build()
 	events := &told{}
-	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return noon }), Events: own.NewRecorder(events)}
+	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(events)}
 	loop := r.loop(nil)
 	expect := func(what string, want ...string) {
 		t.Helper()
@@ -384,18 +386,18 @@ func TestListTellsWhatItDoes(t *testing.T) {
 // IMG-205: running jobs, and the results of nodes by what asked for them.
 func TestMetrics(t *testing.T) {
 	m := newMeters()
-	own, listed := warm(), warm(func(j *appsv1beta1.ImagePullJob) {
+	own, listed := imagepulltest.Job(), imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.Name, j.OwnerReferences = "listed", []metav1.OwnerReference{{Kind: "ImageListPullJob", Controller: new(true)}}
 	})
-	m.observe(own, &JobPlan{}, true)
-	m.observe(own, &JobPlan{}, true)
-	m.observe(listed, &JobPlan{}, true)
+	m.observe(own, &imagepull.JobPlan{}, true)
+	m.observe(own, &imagepull.JobPlan{}, true)
+	m.observe(listed, &imagepull.JobPlan{}, true)
 	if got := testutil.ToFloat64(m.running); got != 2 {
 		t.Errorf("%v run", got)
 	}
-	end := &JobPlan{Status: &appsv1beta1.ImagePullJobStatus{CompletionTime: at(0), Succeeded: 5, Failed: 2}}
+	end := &imagepull.JobPlan{Status: &appsv1beta1.ImagePullJobStatus{CompletionTime: imagepulltest.At(0), Succeeded: 5, Failed: 2}}
 	m.observe(listed, end, true)
-	m.observe(listed, &JobPlan{}, false)
+	m.observe(listed, &imagepull.JobPlan{}, false)
 	if got := testutil.ToFloat64(m.running); got != 1 {
 		t.Errorf("%v run, one has ended", got)
 	}

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // IMG-114 (part), IMG-119 (part): the data of all copies, a MiB each and as many as tenants like, never are in the memory of a
@@ -26,7 +27,7 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 				}
 				return c.List(ctx, list, opts...)
 			}})
-	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	s := secretsOn(c)
 	if refs, _, err := s.Sync(t.Context(), job); err != nil || len(refs) != 1 || refs[0].Name != "copy" {
 		t.Errorf("%v %v", refs, err)

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -13,23 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // IMG-052, IMG-054, IMG-096: the caches of nodes and of jobs are behind that of NodeImages. What users asked of a new node stays, and what
 // a job of a name that is in use again asked for; a job that is gone is looked up once, however many nodes had it.
 func TestNodeImagesAgainstStaleCaches(t *testing.T) {
-	again := warm(func(j *appsv1beta1.ImagePullJob) { j.UID, j.ResourceVersion = "uid-again", "" })
-	before := warm()
+	again := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.UID, j.ResourceVersion = "uid-again", "" })
+	before := imagepulltest.Job()
 	objects := []client.Object{again}
 	for i := range 20 {
 		name := fmt.Sprint("n", i)
-		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, tagged(name, func(n *appsv1beta1.NodeImage) {
-			n.ResourceVersion = ""
-			tag := &n.Spec.Images["app"].Tags[0]
-			tag.OwnerReferences[0].UID = "uid-again"
-			tag.OwnerReferences = append(tag.OwnerReferences, owner("gone"))
-		}))
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			imagepulltest.Tagged(name, func(n *appsv1beta1.NodeImage) {
+				n.ResourceVersion = ""
+				tag := &n.Spec.Images["app"].Tags[0]
+				tag.OwnerReferences[0].UID = "uid-again"
+				tag.OwnerReferences = append(tag.OwnerReferences, imagepulltest.Owner("gone"))
+			}))
 	}
 	api := fakeClient(t, objects...)
 	reads := 0
@@ -53,8 +55,9 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		}
 		return c.Get(ctx, key, o, opts...)
 	}})
-	r := &NodeReconciler{API: &own.API{Client: cached, Live: live, Now: noon.Local}, Events: &told{}, Options: Options{Namespace: "config",
-		Jobs: true}, Random: func() float64 { return 0 }}
+	r := &NodeReconciler{API: &own.API{Client: cached, Live: live, Now: imagepulltest.Noon.Local}, Events: &told{},
+		Options: Options{Namespace: "config",
+			Jobs: true}, Random: func() float64 { return 0 }}
 	for i := range 20 {
 		key := client.ObjectKey{Name: fmt.Sprint("n", i)}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {

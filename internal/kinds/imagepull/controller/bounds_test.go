@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"strings"

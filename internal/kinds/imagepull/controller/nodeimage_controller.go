@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -59,7 +60,7 @@ func indexOwners(object client.Object) []string {
 	for _, image := range node.Spec.Images {
 		for _, tag := range image.Tags {
 			for _, ref := range tag.OwnerReferences {
-				if isJob(ref) && !seen[string(ref.UID)] {
+				if imagepull.IsJob(ref) && !seen[string(ref.UID)] {
 					seen[string(ref.UID)] = true
 					uids = append(uids, string(ref.UID))
 				}
@@ -137,7 +138,7 @@ func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) 
 
 // Reconcile implements the reconciler of the library.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	s := NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
+	s := imagepull.NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
 		JobUID: func(namespace, name string, wanted types.UID) (types.UID, bool) {
 			return r.jobUID(ctx, namespace, name, wanted)
 		},
@@ -166,7 +167,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 			return ctrl.Result{}, fmt.Errorf("reading the node: %w", err)
 		}
 	}
-	plan := PlanNode(s)
+	plan := imagepull.PlanNode(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why)
 	}
@@ -179,7 +180,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-func (r *NodeReconciler) apply(ctx context.Context, s *NodeSnapshot, plan *NodePlan) error {
+func (r *NodeReconciler) apply(ctx context.Context, s *imagepull.NodeSnapshot, plan *imagepull.NodePlan) error {
 	var err error
 	w, present := r.For(""), s.NodeImage
 	switch {
@@ -254,7 +255,7 @@ func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string, wan
 		return "", true
 	}
 	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(jobKind))
+	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(imagepull.JobKind))
 	if err := r.Live.Get(ctx, key, found); client.IgnoreNotFound(err) != nil {
 		return "", false
 	}

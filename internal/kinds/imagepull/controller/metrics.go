@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"sync"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
 // meters are the metrics of the manager's part (IMG-205).
@@ -43,7 +44,7 @@ func askedBy(job *appsv1beta1.ImagePullJob) string {
 	return "ImagePullJob"
 }
 
-func (m *meters) observe(object *appsv1beta1.ImagePullJob, plan *JobPlan, running bool) {
+func (m *meters) observe(object *appsv1beta1.ImagePullJob, plan *imagepull.JobPlan, running bool) {
 	if m == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"fmt"
@@ -21,6 +21,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -46,19 +48,19 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 	images := map[string]appsv1beta1.ImageSpec{}
 	for i := range jobs {
 		name := fmt.Sprintf("job-%d", i)
-		job := warm(func(j *appsv1beta1.ImagePullJob) {
+		job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 			j.Name, j.UID, j.ResourceVersion, j.Spec.Image = name, types.UID("uid-"+name), "", fmt.Sprintf("image-%d:1", i)
 			j.Spec.Selector = &appsv1beta1.ImagePullJobNodeSelector{} // IMG-076: all nodes
 		})
 		objects = append(objects, job)
 		images[fmt.Sprintf("image-%d", i)] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
-			OwnerReferences: []corev1.ObjectReference{owner(name)}}}}
+			OwnerReferences: []corev1.ObjectReference{imagepulltest.Owner(name)}}}}
 	}
 	c := fakeClient(t, objects...)
 	synctest.Test(t, func(t *testing.T) {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
-		handle := (&jobEvents{reader: c, rooms: &Rooms{}}).ofNodeImages()
+		handle := (&jobEvents{reader: c, rooms: &imagepull.Rooms{}}).ofNodeImages()
 		settled := func() []string {
 			time.Sleep(time.Second) // of the bubble's clock
 			synctest.Wait()
@@ -96,7 +98,7 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		if got := settled(); len(got) != jobs {
 			t.Errorf("a new node concerns all jobs for all nodes, not %d", len(got))
 		}
-		narrow := warm(func(j *appsv1beta1.ImagePullJob) {
+		narrow := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 			j.ResourceVersion, j.Spec.Selector = "", &appsv1beta1.ImagePullJobNodeSelector{Names: []string{"elsewhere"}}
 		})
 		if err := c.Create(t.Context(), narrow); err != nil {
@@ -119,12 +121,12 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 // IMG-075: a job hears of a pod that it selects now, or does not any more, and of nothing else that becomes of pods: a rollout changes
 // every pod of its set several times.
 func TestPodsThatAJobSelects(t *testing.T) {
-	c := fakeClient(t, warm(func(j *appsv1beta1.ImagePullJob) {
+	c := fakeClient(t, imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion = ""
 		j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 	}))
 	pod := func(node string, labels map[string]string, edits ...func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: warm().Namespace, Name: "web-0", Labels: labels},
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: imagepulltest.Job().Namespace, Name: "web-0", Labels: labels},
 			Spec: corev1.PodSpec{NodeName: node}}
 		for _, edit := range edits {
 			edit(p)
@@ -155,7 +157,7 @@ func TestPodsThatAJobSelects(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer q.ShutDown()
-				handle := (&jobEvents{reader: c, rooms: &Rooms{}}).ofPods()
+				handle := (&jobEvents{reader: c, rooms: &imagepull.Rooms{}}).ofPods()
 				switch {
 				case tt.before == nil:
 					handle.Create(t.Context(), event.CreateEvent{Object: tt.after}, q)
@@ -175,7 +177,7 @@ func TestPodsThatAJobSelects(t *testing.T) {
 
 // IMG-082, IMG-085, IMG-213, IMG-214: a whole job; NodeImages that another job has just written get this one too, and its entry stays.
 func TestJobRunsToItsEnd(t *testing.T) {
-	job := warm(width(2), func(j *appsv1beta1.ImagePullJob) {
+	job := imagepulltest.Job(imagepulltest.Parallelism(2), func(j *appsv1beta1.ImagePullJob) {
 		j.ResourceVersion, j.Finalizers, j.Status = "", nil, appsv1beta1.ImagePullJobStatus{}
 		j.Spec.PullSecrets = []string{"login"}
 	})
@@ -184,13 +186,13 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		Data: map[string][]byte{".dockerconfigjson": []byte("{}")}, Immutable: new(true)}
 	objects := []client.Object{job, source}
 	for i := range 4 {
-		node := blank(fmt.Sprint("n", i))
+		node := imagepulltest.Blank(fmt.Sprint("n", i))
 		node.ResourceVersion = ""
 		objects = append(objects, node)
 	}
 	c := fakeClient(t, objects...)
 	recorder := events.NewFakeRecorder(100)
-	now := noon
+	now := imagepulltest.Noon
 	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(recorder),
 		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
 	loop := r.loop(nil)
@@ -211,17 +213,20 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		active := 0
 		for i := range list.Items {
 			node := &list.Items[i]
-			entry := ownedTag(node, "app", "1", job.UID)
-			if entry == nil {
+			tags := node.Spec.Images["app"].Tags
+			owned := slices.IndexFunc(tags, func(tag appsv1beta1.ImageTagSpec) bool {
+				return slices.ContainsFunc(tag.OwnerReferences, func(o corev1.ObjectReference) bool { return o.UID == job.UID })
+			})
+			if owned < 0 {
 				continue
 			}
 			if len(node.Spec.Images["app"].PullSecrets) != 1 || node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
 				t.Errorf("IMG-118: %+v", node.Spec.Images["app"].PullSecrets)
 			}
-			if TagStatus(node, "app", "1") == nil {
+			if imagepull.TagStatus(node, "app", "1") == nil {
 				active++
 				node.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{{Tag: "1",
-					Version: entry.Version, Phase: "Succeeded"}}}}
+					Version: tags[owned].Version, Phase: "Succeeded"}}}}
 				if err := c.Status().Update(t.Context(), node); err != nil {
 					t.Fatal(err)
 				}
@@ -261,8 +266,8 @@ func TestSecretsAreShared(t *testing.T) {
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "config", Name: "foreign"}, Type: corev1.SecretTypeDockercfg}
 	c := fakeClient(t, source, foreign)
 	s := secretsOn(c)
-	one := warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
-	two := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
+	one := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
+	two := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
 	first, missing, err := s.Sync(t.Context(), one)
 	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "pull secret missing does not exist in namespace shop" {
 		t.Fatalf("%v %v %v", first, missing, err)
@@ -299,7 +304,7 @@ func TestSecretsAreShared(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
 		t.Errorf("IMG-119: %v", err)
 	}
-	own := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "config", []string{"foreign"} })
+	own := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "config", []string{"foreign"} })
 	if refs, _, err := s.Sync(t.Context(), own); err != nil || len(refs) != 1 ||
 		refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
 		t.Errorf("IMG-111: %v %v", refs, err)

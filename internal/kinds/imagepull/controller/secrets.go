@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -86,7 +87,7 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
 	err error) {
 	key := client.ObjectKeyFromObject(job).String()
-	wanted := secretsOf(&job.Spec.ImagePullJobTemplate)
+	wanted := imagepull.SecretsOf(&job.Spec.ImagePullJobTemplate)
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}

@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -100,7 +101,7 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	}
 	children = reconcile.Laid(r.Own, list.UID, children,
 		func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
-	plan := PlanList(list, children, now)
+	plan := imagepull.PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
 	}
@@ -108,7 +109,7 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	return reconcile.Done{After: plan.After}, nil
 }
 
-func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *ListPlan) error {
+func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *imagepull.ListPlan) error {
 	var err error
 	w := r.For(list.UID)
 	if len(plan.Create) == 0 {

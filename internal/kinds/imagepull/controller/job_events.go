@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
 // coalesce is for how long the results of many nodes are gathered into one pass over a job.
@@ -26,7 +27,7 @@ const coalesce = 300 * time.Millisecond
 // jobEvents finds the jobs that an event concerns (IMG-075, IMG-076, IMG-225).
 type jobEvents struct {
 	reader client.Reader
-	rooms  *Rooms
+	rooms  *imagepull.Rooms
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -42,7 +43,7 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { selection(ctx, q, nil, withName(e.Object)) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			j.rooms.forget(e.Object.GetName())
+			j.rooms.Forget(e.Object.GetName())
 			selection(ctx, q, withName(e.Object), nil)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -106,11 +107,11 @@ func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 				tag := &image.Tags[i]
 				peer := theirs[tag.Tag]
 				if secrets && peer != nil && equality.Semantic.DeepEqual(tag, peer) &&
-					sameResult(TagStatus(of, name, tag.Tag), TagStatus(other, name, tag.Tag)) {
+					sameResult(imagepull.TagStatus(of, name, tag.Tag), imagepull.TagStatus(other, name, tag.Tag)) {
 					continue
 				}
 				for _, ref := range tag.OwnerReferences {
-					if isJob(ref) {
+					if imagepull.IsJob(ref) {
 						found[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
 					}
 				}

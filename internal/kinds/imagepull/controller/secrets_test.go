@@ -1,4 +1,4 @@
-package imagepull
+package controller
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -58,11 +59,11 @@ func TestSecretsComeToRest(t *testing.T) {
 			0, "pull secret login is of type kubernetes.io/tls"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := warm(func(j *appsv1beta1.ImagePullJob) {
+			job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 				j.Namespace, j.ResourceVersion, j.Status, j.Spec.PullSecrets = test.namespace, "", appsv1beta1.ImagePullJobStatus{}, []string{"login"}
 			})
-			other := warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.UID, j.ResourceVersion = "other", "uid-other", "" })
-			image := blank("n")
+			other := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Name, j.UID, j.ResourceVersion = "other", "uid-other", "" })
+			image := imagepulltest.Blank("n")
 			image.ResourceVersion = ""
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 			objects := []client.Object{job, other, image, node}
@@ -77,7 +78,7 @@ func TestSecretsComeToRest(t *testing.T) {
 						writes++
 						return c.Patch(ctx, o, p, opts...)
 					}})
-			events, now := &told{}, noon
+			events, now := &told{}, imagepulltest.Noon
 			jobs := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(events),
 				Secrets: secretsOn(c), Random: func() float64 { return 0 }}
 			nodes := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: jobs.Now}, Events: &told{},
@@ -158,7 +159,7 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login",
 		pub.SecretReferences: "shop/other", pub.SecretMode: pub.SecretModeBatch}
 	c := fakeClient(t, source("u"), earlier)
-	job := warm(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	refs, problems, err := (secretsOn(c)).Sync(t.Context(), job)
 	if err != nil || len(problems) > 0 || len(refs) != 1 || refs[0].Name != "login-0a1b2c" {
 		t.Errorf("%v %v %v", refs, problems, err)
@@ -191,7 +192,7 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 					}})
 			s := secretsOn(c)
 			using := func(name string) *appsv1beta1.ImagePullJob {
-				return warm(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = name, []string{"login"} })
+				return imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = name, []string{"login"} })
 			}
 			come := func(name string) {
 				t.Helper()
