@@ -44,17 +44,17 @@ func TestCheck(t *testing.T) {
 		"as it is":              {func(request) {}, ""},
 		"no pod":                {func(r request) { r.Spec.PodName = "" }, "spec.podName"},
 		"no containers":         {func(r request) { r.Spec.Containers = nil }, "spec.containers list"},
-		"the shortest deadline": {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(3)) }, ""},
-		"a shorter one":         {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(2)) }, "can not be less than 3s, it is 2"},
-		"no time to live":       {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }, ""},
-		"less than that": {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(-1)) },
+		"the shortest deadline": {func(r request) { r.Spec.ActiveDeadlineSeconds = new(int64(3)) }, ""},
+		"a shorter one":         {func(r request) { r.Spec.ActiveDeadlineSeconds = new(int64(2)) }, "can not be less than 3s, it is 2"},
+		"no time to live":       {func(r request) { r.Spec.TTLSecondsAfterFinished = new(int32(0)) }, ""},
+		"less than that": {func(r request) { r.Spec.TTLSecondsAfterFinished = new(int32(-1)) },
 			"spec.ttlSecondsAfterFinished must be non-negative integer, it is -1"},
 		"an empty strategy": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{}), ""},
-		"all zero": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(0)),
-			UnreadyGracePeriodSeconds: ptr(int64(0)), FailurePolicy: "Ignore"}), ""},
-		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(-1))}),
+		"all zero": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(0)),
+			UnreadyGracePeriodSeconds: new(int64(0)), FailurePolicy: "Ignore"}), ""},
+		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(-1))}),
 			"spec.strategy.terminationGracePeriodSeconds"},
-		"a negative grace": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: ptr(int64(-1))}),
+		"a negative grace": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: new(int64(-1))}),
 			"spec.strategy.unreadyGracePeriodSeconds"},
 		"a negative start": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{MinStartedSeconds: -1}),
 			"spec.strategy.minStartedSeconds"},
@@ -237,7 +237,7 @@ func TestFill(t *testing.T) {
 			`add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`, ports)},
 		"TCP without ports": {specified(hook(tcp), func(p *corev1.Pod) { p.Spec.Containers[1].Ports = []corev1.ContainerPort{} }), nil,
 			append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`)},
-		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil,
+		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }), nil,
 			append(base[:2:2], `add /spec/strategy/terminationGracePeriodSeconds 7`, context)},
 		"a virtual node": {specified(), map[string]string{pub.NodeType: pub.VirtualNode}, append(base[:1:1],
 			`add /metadata/labels/type "virtual-kubelet"`, base[1], context)},
@@ -271,8 +271,8 @@ func TestFill(t *testing.T) {
 		t.Error("no pod, a request that is filled, another pod, or one without the container passes")
 	}
 	own := app.DeepCopy()
-	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(1))}
-	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }),
+	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(1))}
+	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }),
 		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
 		t.Errorf("the request's own grace period: %v", patch)
 	}

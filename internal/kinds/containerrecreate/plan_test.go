@@ -15,75 +15,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
 func ptr[T any](v T) *T { return &v }
-
-// running is a request for two containers, created at noon and being worked on.
-func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
-	r := &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1",
-			CreationTimestamp: metav1.NewTime(noon),
-			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
-			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
-				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1",
-					RestartCount: 1}},
-				{Name: "proxy", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://proxy-1"}}}},
-		Status: appsv1beta1.ContainerRecreateRequestStatus{Phase: appsv1beta1.ContainerRecreateRequestRecreating},
-	}
-	for _, change := range changes {
-		change(r)
-	}
-	return r
-}
-
-func done(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
-}
-
-func held(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Finalizers = []string{"other", pub.RecreateUnreadyAcquired}
-}
-
-func grace(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Spec.Strategy.UnreadyGracePeriodSeconds = ptr(int64(0))
-}
-
-func deadline(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Spec.ActiveDeadlineSeconds = ptr(int64(300))
-}
-
-func phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
-	return func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = p }
-}
-
-// web is the pod, with its containers as they were when the request was made.
-func web(changes ...func(*corev1.Pod)) *corev1.Pod {
-	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
-		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"},
-				{Type: pub.KruisePodReady, Status: "True"}},
-			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
-				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
-	}
-	for _, change := range changes {
-		change(p)
-	}
-	return p
-}
 
 func heldPod(p *corev1.Pod) {
 	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False",
 		Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}
-}
-
-func restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
-	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 
 // writes shows what a plan writes.
@@ -150,10 +86,10 @@ func TestPlan(t *testing.T) {
 			0},
 		"completed and out of the watch: rest": {request(done, idle), nil, 0, writes{}, 0},
 		"CRR-058 completed, the TTL runs": {request(done, idle,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(600)) }), nil, 0,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = new(int32(600)) }), nil, 0,
 			writes{}, 590 * time.Second},
 		"CRR-058 completed, the TTL is over": {request(done, idle,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }), nil, 0,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = new(int32(0)) }), nil, 0,
 			writes{Delete: "delete"}, 0},
 		"CRR-059, CRR-065, CRR-066 no pod": {request(), nil, 0, writes{Status: abandoned("pod has gone")}, 0},
 		"CRR-059 a pod being deleted": {request(), web(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
@@ -237,11 +173,6 @@ func recorded(r *appsv1beta1.ContainerRecreateRequest) {
 func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Status.ContainerStatusSnapshot = []appsv1beta1.ContainerRecreateRequestContainerStatus{{Name: "app", Ready: true, RestartCount: 2,
 		ContainerID: "c://app-2"}}
-}
-
-func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
-		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
 }
 
 // CRR-014, CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.

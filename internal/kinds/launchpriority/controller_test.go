@@ -87,7 +87,7 @@ func TestConfigMapOfThatName(t *testing.T) {
 		"an earlier pod's, no label": {had("former", false), fresh, "", 0},
 		"its own, of the reference":  {had("u", false), map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "", 0},
 		"somebody else's, without label": {nobodys, map[string]string{"p_1": "true", "p_0": "true", "p_unheard": "true"}, "LaunchBlocked",
-			whileRefused},
+			30 * time.Second},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package launchpriority
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,63 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
 )
-
-// podOption changes a pod of a test.
-type podOption func(*corev1.Pod)
-
-// launching is a pod "p" whose containers a, b, c... have these priorities.
-func launching(priorities []int, options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
-	for i, priority := range priorities {
-		name := string(rune('a' + i))
-		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
-	}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
-}
-
-func barrierEnv(configMap, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key}}}
-}
-
-func running(ready bool, containers ...int) podOption {
-	return func(pod *corev1.Pod) {
-		for _, i := range containers {
-			pod.Status.ContainerStatuses[i].Ready = ready
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-		}
-	}
-}
-
-func ended(code int32, policy corev1.RestartPolicy, containers ...int) podOption {
-	return func(pod *corev1.Pod) {
-		pod.Spec.RestartPolicy = policy
-		for _, i := range containers {
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
-		}
-	}
-}
-
-func finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchCompleted: "true"} }
-
-// configMap is the metadata of p's barrier, that of a pod with the UID.
-func configMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
-	m := metadataOf("ConfigMap")
-	m.Namespace, m.Name, m.UID = "ns", "p-barrier", "m"
-	m.Labels, m.Annotations = map[string]string{pub.LaunchBarrier: "true"}, map[string]string{pub.LaunchReleased: keys}
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner}}
-	return m
-}
 
 func TestPlan(t *testing.T) {
 	ordered := []int{0, -1, -2}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/afloat-project/afloat/api/pub"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -32,7 +33,7 @@ func TestACompletedPodIsNotRemembered(t *testing.T) {
 		t.Fatalf("nothing was written, %v", err)
 	}
 	pod := &corev1.Pod{}
-	if err := server.Get(t.Context(), request.NamespacedName, pod); err != nil || !completed(pod) {
+	if err := server.Get(t.Context(), request.NamespacedName, pod); err != nil || pod.Annotations[pub.LaunchCompleted] != "true" {
 		t.Fatal(err)
 	}
 	running(true, 0, 1)(pod)
@@ -73,7 +74,7 @@ func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
 	}
 	for range 5 {
 		result, err := r.Reconcile(t.Context(), request)
-		if err != nil || result.RequeueAfter < whileRefused {
+		if err != nil || result.RequeueAfter < 30*time.Second {
 			t.Errorf("again after %s, %v", result.RequeueAfter, err)
 		}
 		now = now.Add(result.RequeueAfter)

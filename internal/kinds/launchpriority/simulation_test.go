@@ -265,7 +265,7 @@ func TestSimulatedLaunches(t *testing.T) {
 				w.reconcile()
 				w.kubelet(i, false)
 			}
-			return len(remaining(w.livePod(), heldBy(w.livePod()))) == 0
+			return !Concerns(w.livePod())
 		}
 		if !settled() {
 			t.Fatalf("not all start: %+v, %+v", w.livePod().Status, w.liveBarrier())

@@ -5,12 +5,10 @@ package readinessgate
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,10 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -54,24 +49,6 @@ func Setup(mgr ctrl.Manager) error {
 
 // BackOff is the rate limiter that the controller must have.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
-
-// Plan returns the patch that opens the gate, nil if there is none to make. Pods of CloneSets get theirs in a write that their
-// controller makes anyway.
-func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
-	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
-		return nil
-	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
-		appsv1beta1.GroupVersion.Group+"/") {
-		return nil
-	}
-	patch := &podpatch.Patch{}
-	if readiness.Share(patch, pod, nil, nil, now); patch.Empty() {
-		return nil
-	}
-	return patch
-}
 
 // Reconcile implements the reconciler of the library.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
