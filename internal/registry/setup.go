@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
-	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
@@ -48,7 +48,7 @@ func (e *Environment) controller(name string) reconcile.Options {
 }
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
-	return containerrecreate.Setup(ctx, e.Manager, e.controller("crr"))
+	return containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr"))
 }
 
 func images(ctx context.Context, e *Environment) error {

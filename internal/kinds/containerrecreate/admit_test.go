@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
 
 // asked is a new request for app and proxy, as a user writes it.
@@ -93,7 +94,7 @@ func TestCheck(t *testing.T) {
 func TestCheckPod(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
-	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }
 	sidecars := func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: pub.SidecarTerminated})
 	}
@@ -101,16 +102,16 @@ func TestCheckPod(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"running":                     {web(), ""},
-		"ended":                       {web(ended), "its phase is Succeeded"},
-		"failed":                      {web(failed), "its phase is Failed"},
-		"being deleted":               {web(deleted), "is being deleted"},
-		"its sidecars were ended":     {web(ended, sidecars), ""},
-		"and it is being deleted":     {web(deleted, sidecars), ""},
-		"pending":                     {web(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
-		"pending, and being deleted":  {web(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
-		"sidecars ended on no node":   {web(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
-		"with nothing but conditions": {web(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
+		"running":                     {containerrecreatetest.Pod(), ""},
+		"ended":                       {containerrecreatetest.Pod(ended), "its phase is Succeeded"},
+		"failed":                      {containerrecreatetest.Pod(failed), "its phase is Failed"},
+		"being deleted":               {containerrecreatetest.Pod(deleted), "is being deleted"},
+		"its sidecars were ended":     {containerrecreatetest.Pod(ended, sidecars), ""},
+		"and it is being deleted":     {containerrecreatetest.Pod(deleted, sidecars), ""},
+		"pending":                     {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"pending, and being deleted":  {containerrecreatetest.Pod(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
+		"sidecars ended on no node":   {containerrecreatetest.Pod(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"with nothing but conditions": {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
 	} {
 		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
 			!strings.Contains(refusal.Message, tt.want)) {
@@ -198,7 +199,10 @@ func TestAccept(t *testing.T) {
 
 // specified is the pod with its containers in its spec.
 func specified(changes ...func(*corev1.Pod)) *corev1.Pod {
-	return web(append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "app"}} }},
+	return containerrecreatetest.Pod(append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Name: "proxy"},
+			{Name: "app"}}
+	}},
 		changes...)...)
 }
 
@@ -303,15 +307,15 @@ func TestCheckUpdate(t *testing.T) {
 		"it is held otherwise":      {func(request) {}, "now", "then", "immutable annotation"},
 		"it is not held any longer": {func(request) {}, "", "then", "immutable annotation"},
 	} {
-		updated := running()
+		updated := containerrecreatetest.Request()
 		tt.change(updated)
-		if refusal := CheckUpdate(updated, running(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
+		if refusal := CheckUpdate(updated, containerrecreatetest.Request(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
 			tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || refusal.Code != http.StatusForbidden) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
-	empty := running(func(r request) { r.Labels[pub.RecreateNodeName] = "" })
-	if CheckUpdate(running(func(r request) { delete(r.Labels, pub.RecreateNodeName) }), empty, "", "") == nil {
+	empty := containerrecreatetest.Request(func(r request) { r.Labels[pub.RecreateNodeName] = "" })
+	if CheckUpdate(containerrecreatetest.Request(func(r request) { delete(r.Labels, pub.RecreateNodeName) }), empty, "", "") == nil {
 		t.Error("an empty label may be removed")
 	}
 }

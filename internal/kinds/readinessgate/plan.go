@@ -1,3 +1,5 @@
+// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again does so through the entries
+// in the condition's message, see internal/engine/readiness.
 package readinessgate
 
 import (

@@ -1,4 +1,4 @@
-package launchpriority
+package controller
 
 import (
 	"context"
@@ -13,18 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // formers is the ConfigMap that an earlier pod of that name has left.
 func formers() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: configMap("former", "p_1,p_0").ObjectMeta, Data: map[string]string{"p_1": "true", "p_0": "true"}}
+	return &corev1.ConfigMap{ObjectMeta: launchprioritytest.ConfigMap("former", "p_1,p_0").ObjectMeta,
+		Data: map[string]string{"p_1": "true", "p_0": "true"}}
 }
 
 // ND-139 (part): the ConfigMap of a pod that another has replaced is not taken over for the one that the cache still shows: the new one's
 // containers would start by it, and its owner would be gone.
 func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
-	cached := launching([]int{1, 0})
+	cached := launchprioritytest.Pod([]int{1, 0})
 	stale := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
 		options ...client.GetOption) error {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -74,7 +76,7 @@ func TestWritesThatFail(t *testing.T) {
 			}
 			return c.Patch(ctx, o, p, options...)
 		}}
-		r, _, _ := onServer(fails, launching([]int{1, 0}), formers())
+		r, _, _ := onServer(fails, launchprioritytest.Pod([]int{1, 0}), formers())
 		result, err := r.Reconcile(t.Context(), request)
 		if tt.failed == "" && err != nil || tt.failed != "" && (err == nil || !strings.Contains(err.Error(), tt.failed)) ||
 			(result.RequeueAfter == own.RetrySoon) != tt.again {

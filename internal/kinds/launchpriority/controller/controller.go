@@ -1,4 +1,4 @@
-package launchpriority
+package controller
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -65,9 +66,18 @@ func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return
 
 // podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is remembered then.
 var podEvents = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { pod, ok := e.Object.(*corev1.Pod); return ok && Concerns(pod) },
-	UpdateFunc: func(e event.UpdateEvent) bool { pod, ok := e.ObjectNew.(*corev1.Pod); return ok && Concerns(pod) },
-	DeleteFunc: func(e event.DeleteEvent) bool { pod, ok := e.Object.(*corev1.Pod); return ok && Held(pod) },
+	CreateFunc: func(e event.CreateEvent) bool {
+		pod, ok := e.Object.(*corev1.Pod)
+		return ok && launchpriority.Concerns(pod)
+	},
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		pod, ok := e.ObjectNew.(*corev1.Pod)
+		return ok && launchpriority.Concerns(pod)
+	},
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		pod, ok := e.Object.(*corev1.Pod)
+		return ok && launchpriority.Held(pod)
+	},
 }
 
 // barrierEvents are changes of what a plan reads of a ConfigMap, and its end (ND-142).
@@ -110,7 +120,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !Concerns(pod) {
+	if !launchpriority.Concerns(pod) {
 		r.Own.Forget(owner) // no more of its events are looked at
 		return ctrl.Result{}, nil
 	}
@@ -118,7 +128,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	again := r.Own.Again(owner)
-	if pod, _ = reconcile.Newest(r.Own, owner, pod, true); !Concerns(pod) {
+	if pod, _ = reconcile.Newest(r.Own, owner, pod, true); !launchpriority.Concerns(pod) {
 		return ctrl.Result{RequeueAfter: reconcile.DoubtAfter}, nil
 	}
 	barrier, err := barrierFrom(ctx, r.Client, pod)
@@ -134,14 +144,14 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !exists {
 		newest = nil
 	}
-	result, err := r.carryOut(ctx, Snapshot{Pod: pod, Barrier: newest}, false)
+	result, err := r.carryOut(ctx, launchpriority.Snapshot{Pod: pod, Barrier: newest}, false)
 	reconcile.Sooner(&result.RequeueAfter, min(again, r.Own.Again(owner)))
 	return result, err
 }
 
 // carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API server.
-func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.Result, error) {
-	plan := NewPlan(s)
+func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, live bool) (ctrl.Result, error) {
+	plan := launchpriority.NewPlan(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.Why)
 	}
@@ -174,7 +184,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.
 		return ctrl.Result{}, err
 	}
 	r.count(s.Pod, plan.Action)
-	if plan.Action == Refuse { // caches may never show what somebody else has made
+	if plan.Action == launchpriority.Refuse { // caches may never show what somebody else has made
 		r.Own.Forget(ownerOf(client.ObjectKeyFromObject(s.Pod)))
 	}
 	if plan.Complete {
@@ -187,22 +197,22 @@ func (r *Reconciler) carryOut(ctx context.Context, s Snapshot, live bool) (ctrl.
 }
 
 // count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at again.
-func (r *Reconciler) count(pod *corev1.Pod, action Action) {
+func (r *Reconciler) count(pod *corev1.Pod, action launchpriority.Action) {
 	name := client.ObjectKeyFromObject(pod)
-	if action != Refuse {
+	if action != launchpriority.Refuse {
 		r.refused.Delete(name)
 	} else if before, known := r.refused.Swap(name, pod.UID); known && before == pod.UID {
 		return
 	}
-	if action != None && r.actions != nil {
+	if action != launchpriority.None && r.actions != nil {
 		r.actions.WithLabelValues(string(action)).Inc()
 	}
 }
 
 // current tells whether the pod is still there, where keys are written that would let containers of a later pod of the same name start
 // out of order. The cache may be behind.
-func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *Plan) (bool, error) {
-	if plan.Action != Reset && !plan.Restores {
+func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchpriority.Plan) (bool, error) {
+	if plan.Action != launchpriority.Reset && !plan.Restores {
 		return true, nil
 	}
 	found := metadataOf("Pod")

@@ -1,4 +1,4 @@
-package readinessgate
+package controller
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/readinessgate"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
@@ -52,7 +53,7 @@ func TestGateIsOpenedOnce(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Plan(test.pod, time.Unix(100, 0)) != nil; got != test.want {
+			if got := readinessgate.Plan(test.pod, time.Unix(100, 0)) != nil; got != test.want {
 				t.Errorf("a patch: %v", got)
 			}
 		})

@@ -1,4 +1,4 @@
-package containerrecreate
+package controller
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -57,7 +58,7 @@ func (f *filler) setup(mgr ctrl.Manager, options reconcile.Options) error {
 	return options.Complete("containerrecreaterequest-facts", f, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ContainerRecreateRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
-			return ok && Unfilled(request)
+			return ok && containerrecreate.Unfilled(request)
 		}))))
 }
 
@@ -67,7 +68,7 @@ func (f *filler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, 
 	if err := f.Client.Get(ctx, key.NamespacedName, request); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !Unfilled(request) {
+	if !containerrecreate.Unfilled(request) {
 		return ctrl.Result{}, nil
 	}
 	switch err := f.fill(ctx, request); {
@@ -93,9 +94,9 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 	if node != nil {
 		labels = node.Labels
 	}
-	_, patch, refusal := Fill(request, pod, labels)
+	_, patch, refusal := containerrecreate.Fill(request, pod, labels)
 	if refusal != nil { // the pod has changed since the request was admitted
-		status := map[string]any{"status": completion(request, refusal.Message, f.Now())}
+		status := map[string]any{"status": containerrecreate.Completion(request, refusal.Message, f.Now())}
 		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, status, "status")
 		return err
 	}

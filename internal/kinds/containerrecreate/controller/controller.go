@@ -1,4 +1,4 @@
-package containerrecreate
+package controller
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -118,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	plan := NewPlan(Snapshot{Request: request, Pod: pod, Now: r.Now()})
+	plan := containerrecreate.NewPlan(containerrecreate.Snapshot{Request: request, Pod: pod, Now: r.Now()})
 	if !plan.Idle() {
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.String())
 	}
@@ -159,7 +160,8 @@ func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 	return pod, nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, plan *Plan) error {
+func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
+	plan *containerrecreate.Plan) error {
 	var err error
 	w, finalizers := r.For(request.UID), slices.Clone(request.Finalizers)
 	if plan.AddFinalizer {
@@ -211,7 +213,7 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 
 // tell tells of the end of the request, before the label goes that shows that it is still to be told: a manager that dies in between tells
 // twice at most, and not never. One that lives remembers it for as long as its cache shows the label (CRR-137, CRR-138).
-func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *Plan) {
+func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *containerrecreate.Plan) {
 	name := client.ObjectKeyFromObject(request)
 	if plan.Ended == "" {
 		r.told.Delete(name)
@@ -223,7 +225,7 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *P
 	if r.meters != nil {
 		r.meters.observe(request, plan.Ended)
 	}
-	kind, reason, note := Event(request, plan.Ended)
+	kind, reason, note := containerrecreate.Event(request, plan.Ended)
 	r.Events.Event(request, kind, reason, note)
 }
 

@@ -1,4 +1,4 @@
-package launchpriority
+package controller
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
@@ -67,7 +68,7 @@ func barrierOn(t *testing.T, server client.Client) *corev1.ConfigMap {
 // ND-136, ND-139, ND-144: what becomes of a ConfigMap that is there already, with our label or without.
 func TestConfigMapOfThatName(t *testing.T) {
 	had := func(owner types.UID, label bool) *corev1.ConfigMap {
-		meta := configMap(owner, "p_1,p_0").ObjectMeta
+		meta := launchprioritytest.ConfigMap(owner, "p_1,p_0").ObjectMeta
 		if !label {
 			meta.Labels, meta.Annotations = nil, nil
 		}
@@ -91,7 +92,7 @@ func TestConfigMapOfThatName(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{launching([]int{1, 0})}
+			objects := []client.Object{launchprioritytest.Pod([]int{1, 0})}
 			if test.barrier != nil {
 				objects = append(objects, test.barrier.DeepCopy())
 			}
@@ -140,12 +141,13 @@ func TestConfigMapOfThatName(t *testing.T) {
 
 // ND-139: while the cache shows a pod that another has replaced, nothing is written that could let containers of that one start early.
 func TestReplacedPodWritesNothing(t *testing.T) {
-	old := launching([]int{1, 0}, running(true, 0))
-	for name, live := range map[string]*corev1.Pod{"replaced": launching([]int{1, 0}, func(p *corev1.Pod) { p.UID = "new" }), "gone": nil,
-		"going": launching([]int{1, 0}, func(p *corev1.Pod) {
+	old := launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Running(true, 0))
+	for name, live := range map[string]*corev1.Pod{"replaced": launchprioritytest.Pod([]int{1, 0}, func(p *corev1.Pod) { p.UID = "new" }),
+		"gone": nil,
+		"going": launchprioritytest.Pod([]int{1, 0}, func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"f"}
 		})} {
-		for _, left := range []*corev1.ConfigMap{nil, {ObjectMeta: configMap("another", "p_1").ObjectMeta,
+		for _, left := range []*corev1.ConfigMap{nil, {ObjectMeta: launchprioritytest.ConfigMap("another", "p_1").ObjectMeta,
 			Data: map[string]string{"p_1": "true"}}} {
 			var objects []client.Object
 			if live != nil {
@@ -189,7 +191,7 @@ func TestRefusedConfigMaps(t *testing.T) {
 		r, _, recorder := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 			...client.CreateOption) error {
 			return test.err
-		}}, launching([]int{1, 0}))
+		}}, launchprioritytest.Pod([]int{1, 0}))
 		_, err := r.Reconcile(t.Context(), request)
 		if (err != nil) != test.event || len(recorder.Events) > 0 != test.event {
 			t.Errorf("%s: %v, %d events", name, err, len(recorder.Events))
@@ -204,7 +206,7 @@ func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 	r, _, _ := onServer(interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
 		...client.CreateOption) error {
 		return quota
-	}}, launching([]int{1, 0}))
+	}}, launchprioritytest.Pod([]int{1, 0}))
 	r.backOff = pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
 	if _, err := r.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("no quota")
@@ -217,7 +219,7 @@ func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 // TestActionsAreCountedWhenTheyAreDone: afloat_launch_barrier_actions_total counts what was done, and a ConfigMap of somebody else
 // once, however often it is looked at.
 func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
-	foreign := &corev1.ConfigMap{ObjectMeta: configMap("u", "").ObjectMeta}
+	foreign := &corev1.ConfigMap{ObjectMeta: launchprioritytest.ConfigMap("u", "").ObjectMeta}
 	foreign.OwnerReferences = nil
 	failing := 2
 	create := func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -231,9 +233,9 @@ func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 		objects []client.Object
 		want    map[string]float64
 	}{
-		"created at the third try": {interceptor.Funcs{Create: create}, []client.Object{launching([]int{1, 0})},
+		"created at the third try": {interceptor.Funcs{Create: create}, []client.Object{launchprioritytest.Pod([]int{1, 0})},
 			map[string]float64{"Create": 1}},
-		"of somebody else": {interceptor.Funcs{}, []client.Object{launching([]int{1, 0}), foreign},
+		"of somebody else": {interceptor.Funcs{}, []client.Object{launchprioritytest.Pod([]int{1, 0}), foreign},
 			map[string]float64{"Refuse": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,20 +258,20 @@ func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 
 // ND-142, ND-145: events of ConfigMaps lead to their pod when something changed that a plan reads.
 func TestEventsOfConfigMaps(t *testing.T) {
-	barrier := configMap("u", "p_1")
+	barrier := launchprioritytest.ConfigMap("u", "p_1")
 	if got := podOf(t.Context(), barrier); len(got) != 1 || got[0] != request {
 		t.Errorf("%v", got)
 	}
-	other := configMap("u", "p_1")
+	other := launchprioritytest.ConfigMap("u", "p_1")
 	other.Name = "something"
 	if got := podOf(t.Context(), other); got != nil {
 		t.Errorf("%v", got)
 	}
-	more, owned := configMap("u", "p_1,p_0"), configMap("v", "p_1")
+	more, owned := launchprioritytest.ConfigMap("u", "p_1,p_0"), launchprioritytest.ConfigMap("v", "p_1")
 	for name, test := range map[string]struct {
 		after client.Object
 		want  bool
-	}{"nothing": {configMap("u", "p_1"), false}, "keys": {more, true}, "its owner": {owned, true}} {
+	}{"nothing": {launchprioritytest.ConfigMap("u", "p_1"), false}, "keys": {more, true}, "its owner": {owned, true}} {
 		if got := barrierEvents.Update(event.UpdateEvent{ObjectOld: barrier, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -277,8 +279,8 @@ func TestEventsOfConfigMaps(t *testing.T) {
 	if barrierEvents.Create(event.CreateEvent{Object: barrier}) || !barrierEvents.Delete(event.DeleteEvent{Object: barrier}) {
 		t.Error("a new one is looked at, or the end of one is not")
 	}
-	pod := launching([]int{1, 0})
-	done := launching([]int{1, 0}, finished, running(true, 0, 1))
+	pod := launchprioritytest.Pod([]int{1, 0})
+	done := launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Finished, launchprioritytest.Running(true, 0, 1))
 	if !podEvents.Create(event.CreateEvent{Object: pod}) || !podEvents.Update(event.UpdateEvent{ObjectOld: done, ObjectNew: pod}) ||
 		podEvents.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: done}) || !podEvents.Delete(event.DeleteEvent{Object: done}) {
 		t.Error("events of pods")

@@ -1,4 +1,4 @@
-package launchpriority
+package controller
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -25,7 +27,7 @@ func remembers(r *Reconciler) bool {
 // A pod lives for long after it has started, and no event of it is looked at then (ND-138 (part)). What was written to it is
 // remembered until the cache shows it, not for as long as the pod lives.
 func TestACompletedPodIsNotRemembered(t *testing.T) {
-	r, server, _ := onServer(interceptor.Funcs{}, launching([]int{1, 0}, running(true, 0)))
+	r, server, _ := onServer(interceptor.Funcs{}, launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Running(true, 0)))
 	now := time.Unix(100, 0)
 	r.Now = func() time.Time { return now }
 	result, err := r.Reconcile(t.Context(), request)
@@ -36,8 +38,8 @@ func TestACompletedPodIsNotRemembered(t *testing.T) {
 	if err := server.Get(t.Context(), request.NamespacedName, pod); err != nil || pod.Annotations[pub.LaunchCompleted] != "true" {
 		t.Fatal(err)
 	}
-	running(true, 0, 1)(pod)
-	if err := server.Status().Update(t.Context(), pod); err != nil || Concerns(pod) {
+	launchprioritytest.Running(true, 0, 1)(pod)
+	if err := server.Status().Update(t.Context(), pod); err != nil || launchpriority.Concerns(pod) {
 		t.Fatal(err)
 	}
 	for passes := 0; result.RequeueAfter > 0; passes++ {
@@ -57,7 +59,7 @@ func TestACompletedPodIsNotRemembered(t *testing.T) {
 // ND-144 (part): the answer of a creation is lost, and the ConfigMap that is there is somebody else's, which no cache ever shows.
 // The pod is looked at as rarely as any other whose ConfigMap is refused.
 func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
-	foreign := &corev1.ConfigMap{ObjectMeta: configMap("u", "").ObjectMeta}
+	foreign := &corev1.ConfigMap{ObjectMeta: launchprioritytest.ConfigMap("u", "").ObjectMeta}
 	foreign.OwnerReferences, foreign.Labels = nil, nil
 	lost := 1
 	r, _, recorder := onServer(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object,
@@ -66,7 +68,7 @@ func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
 			return apierrors.NewTimeoutError("lost", 1)
 		}
 		return c.Create(ctx, object, options...)
-	}}, launching([]int{1, 0}), foreign)
+	}}, launchprioritytest.Pod([]int{1, 0}), foreign)
 	now := time.Unix(100, 0)
 	r.Now = func() time.Time { return now }
 	if _, err := r.Reconcile(t.Context(), request); err == nil {

@@ -1,4 +1,5 @@
-package launchpriority
+// Package launchprioritytest builds pods that are launched in order, for tests of the plan and of the controller.
+package launchprioritytest
 
 import (
 	"fmt"
@@ -10,16 +11,16 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// podOption changes a pod of a test.
-type podOption func(*corev1.Pod)
+// PodOption changes a pod of a test.
+type PodOption func(*corev1.Pod)
 
-// launching is a pod "p" whose containers a, b, c... have these priorities.
-func launching(priorities []int, options ...podOption) *corev1.Pod {
+// Pod is a pod "p" whose containers a, b, c... have these priorities.
+func Pod(priorities []int, options ...PodOption) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for i, priority := range priorities {
 		name := string(rune('a' + i))
 		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
+			corev1.Container{Name: name, Env: []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
 	}
@@ -29,14 +30,14 @@ func launching(priorities []int, options ...podOption) *corev1.Pod {
 	return pod
 }
 
-// barrierEnv is the variable that makes a container wait for its key.
-func barrierEnv(configMap, key string) corev1.EnvVar {
+// BarrierEnv is the variable that makes a container wait for its key.
+func BarrierEnv(configMap, key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key}}}
 }
 
-// running lets containers run, ready or not.
-func running(ready bool, containers ...int) podOption {
+// Running lets containers run, ready or not.
+func Running(ready bool, containers ...int) PodOption {
 	return func(pod *corev1.Pod) {
 		for _, i := range containers {
 			pod.Status.ContainerStatuses[i].Ready = ready
@@ -45,8 +46,8 @@ func running(ready bool, containers ...int) podOption {
 	}
 }
 
-// ended lets containers have ended.
-func ended(code int32, policy corev1.RestartPolicy, containers ...int) podOption {
+// Ended lets containers have ended.
+func Ended(code int32, policy corev1.RestartPolicy, containers ...int) PodOption {
 	return func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy = policy
 		for _, i := range containers {
@@ -55,11 +56,11 @@ func ended(code int32, policy corev1.RestartPolicy, containers ...int) podOption
 	}
 }
 
-// finished is for a pod whose launch is complete.
-func finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchCompleted: "true"} }
+// Finished is for a pod whose launch is complete.
+func Finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchCompleted: "true"} }
 
-// configMap is the metadata of p's barrier, that of a pod with the UID.
-func configMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
+// ConfigMap is the metadata of p's barrier, that of a pod with the UID.
+func ConfigMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
 	m.Namespace, m.Name, m.UID = "ns", "p-barrier", "m"
 	m.Labels, m.Annotations = map[string]string{pub.LaunchBarrier: "true"}, map[string]string{pub.LaunchReleased: keys}

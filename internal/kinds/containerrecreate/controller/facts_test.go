@@ -1,4 +1,4 @@
-package containerrecreate
+package controller
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -94,7 +95,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				}
 				return c.Get(ctx, key, o, opts...)
 			}})
-			f := &filler{&own.API{Client: api, Live: api, Now: func() time.Time { return noon }}}
+			f := &filler{&own.API{Client: api, Live: api, Now: func() time.Time { return containerrecreatetest.Noon }}}
 			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil ||
 				result.RequeueAfter != test.after {
 				t.Fatalf("%+v %v", result, err)

@@ -1,4 +1,4 @@
-package launchpriority
+package controller
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -158,7 +160,8 @@ func (w *world) replace() {
 	for i := range priorities {
 		priorities[i] = w.random.IntN(3) - 1
 	}
-	w.check(w.server.Create(w.t.Context(), launching(priorities, func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprintf("u-%d", w.uids)) })))
+	w.check(w.server.Create(w.t.Context(), launchprioritytest.Pod(priorities,
+		func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprintf("u-%d", w.uids)) })))
 }
 
 // kubelet moves one container on, if it may, and holds the order to what is promised (ND-122 (part), ND-137 (part)).
@@ -265,7 +268,7 @@ func TestSimulatedLaunches(t *testing.T) {
 				w.reconcile()
 				w.kubelet(i, false)
 			}
-			return !Concerns(w.livePod())
+			return !launchpriority.Concerns(w.livePod())
 		}
 		if !settled() {
 			t.Fatalf("not all start: %+v, %+v", w.livePod().Status, w.liveBarrier())

@@ -1,9 +1,10 @@
-package containerrecreate
+package controller
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
 // meters are the metrics of the controller (CRR-138).
@@ -24,7 +25,7 @@ func newMeters() *meters {
 
 func (m *meters) all() []prometheus.Collector { return []prometheus.Collector{m.completed, m.duration} }
 
-func (m *meters) observe(request *appsv1beta1.ContainerRecreateRequest, result Result) {
+func (m *meters) observe(request *appsv1beta1.ContainerRecreateRequest, result containerrecreate.Result) {
 	m.completed.WithLabelValues(string(result)).Inc()
 	if end := request.Status.CompletionTime; end != nil {
 		m.duration.Observe(end.Sub(request.CreationTimestamp.Time).Seconds())

@@ -1,4 +1,4 @@
-package containerrecreate
+package controller
 
 import (
 	"context"
@@ -24,6 +24,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 	own "github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -36,7 +38,7 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	request, pod := running(grace), web()
+	request, pod := containerrecreatetest.Request(containerrecreatetest.Grace), containerrecreatetest.Pod()
 	request.ResourceVersion, pod.ResourceVersion = "", ""
 	died, writes := true, 0
 	dies := func(err error) error { // every other write is the last thing that a manager does
@@ -57,7 +59,7 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 		},
 	}).Build()
 	recorder := events.NewFakeRecorder(10)
-	now := noon.Add(time.Second)
+	now := containerrecreatetest.Noon.Add(time.Second)
 	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: own.NewRecorder(recorder)}
 	key := client.ObjectKeyFromObject(request)
 	passes := func() {
@@ -84,7 +86,7 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	if got := r.ofPod(t.Context(), pod); len(got) != 1 || got[0].NamespacedName != key {
 		t.Errorf("CRR-055: %v", got)
 	}
-	succeeded(request)
+	containerrecreatetest.Succeeded(request)
 	request.Status.Phase, request.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: now}
 	if err := c.Status().Update(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -117,8 +119,9 @@ func TestEndIsTold(t *testing.T) {
 			if err := appsv1beta1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			request, writes := running(succeeded), 0
-			request.ResourceVersion, request.Status.Phase, request.Status.CompletionTime = "", appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
+			request, writes := containerrecreatetest.Request(containerrecreatetest.Succeeded), 0
+			request.ResourceVersion, request.Status.Phase, request.Status.CompletionTime = "", appsv1beta1.ContainerRecreateRequestCompleted,
+				&metav1.Time{Time: containerrecreatetest.Noon}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if writes++; writes == 1 {
@@ -127,12 +130,12 @@ func TestEndIsTold(t *testing.T) {
 					return c.Patch(ctx, o, p, opts...)
 				}}).Build()
 			recorder, m := events.NewFakeRecorder(10), newMeters()
-			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Second) }},
+			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return containerrecreatetest.Noon.Add(time.Second) }},
 				Events: own.NewRecorder(recorder), meters: m}
 			for range 4 {
 				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 			}
-			if n := testutil.ToFloat64(m.completed.WithLabelValues(string(Succeeded))); n != 1 || len(recorder.Events) != 1 {
+			if n := testutil.ToFloat64(m.completed.WithLabelValues(string(containerrecreate.Succeeded))); n != 1 || len(recorder.Events) != 1 {
 				t.Errorf("told %d times, counted %v times", len(recorder.Events), n)
 			}
 			told := 0
@@ -153,13 +156,13 @@ func TestPodEvents(t *testing.T) {
 		"nothing":           {func(*corev1.Pod) {}, false},
 		"a label":           {func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, false},
 		"a condition":       {func(p *corev1.Pod) { p.Status.Conditions = nil }, false},
-		"a container":       {restarted, true},
+		"a container":       {containerrecreatetest.Restarted, true},
 		"an init container": {func(p *corev1.Pod) { p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "x"}} }, true},
-		"deletion":          {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"deletion":          {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }, true},
 		"another pod":       {func(p *corev1.Pod) { p.UID = "pod-2" }, true},
 	} {
-		after := web(test.change)
-		if got := podEvents.Update(event.UpdateEvent{ObjectOld: web(), ObjectNew: after}); got != test.want {
+		after := containerrecreatetest.Pod(test.change)
+		if got := podEvents.Update(event.UpdateEvent{ObjectOld: containerrecreatetest.Pod(), ObjectNew: after}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -169,11 +172,14 @@ func TestPodEvents(t *testing.T) {
 // version that it was made from, so nothing changes, and there is another try.
 func TestStalePlansAreNotWritten(t *testing.T) {
 	for name, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
-		"the deadline has passed": deadline,
-		"the pod is to be held":   grace,
+		"the deadline has passed": containerrecreatetest.Deadline,
+		"the pod is to be held":   containerrecreatetest.Grace,
 		// As a manager sees it that has just taken over: it has not written the finalizer itself.
-		"the pod is to be held, by a request that had its finalizer": func(r *appsv1beta1.ContainerRecreateRequest) { grace(r); held(r) },
-		"no answer": phase(""),
+		"the pod is to be held, by a request that had its finalizer": func(r *appsv1beta1.ContainerRecreateRequest) {
+			containerrecreatetest.Grace(r)
+			containerrecreatetest.Held(r)
+		},
+		"no answer": containerrecreatetest.Phase(""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -182,7 +188,7 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			request, pod := running(change), web()
+			request, pod := containerrecreatetest.Request(change), containerrecreatetest.Pod()
 			request.ResourceVersion, pod.ResourceVersion = "", ""
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request, pod).WithStatusSubresource(request, pod).Build()
 			stale := &appsv1beta1.ContainerRecreateRequest{}
@@ -196,8 +202,8 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			succeeded(now)
-			done(now)
+			containerrecreatetest.Succeeded(now)
+			containerrecreatetest.Done(now)
 			if err := api.Status().Update(t.Context(), now); err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +215,7 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 				}
 				return c.Get(ctx, key, o, opts...)
 			}})
-			late := noon.Add(time.Hour)
+			late := containerrecreatetest.Noon.Add(time.Hour)
 			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }},
 				Events: own.NewRecorder(events.NewFakeRecorder(10))}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
@@ -238,11 +244,12 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	request := running(succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
-		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed", &metav1.Time{Time: noon.Add(5 * time.Second)}
+	request := containerrecreatetest.Request(containerrecreatetest.Succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed",
+			&metav1.Time{Time: containerrecreatetest.Noon.Add(5 * time.Second)}
 	})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).Build()
-	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return noon.Add(time.Minute) }},
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return containerrecreatetest.Noon.Add(time.Minute) }},
 		Events: own.NewRecorder(events.NewFakeRecorder(10)), meters: m}
 	for range 3 {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {

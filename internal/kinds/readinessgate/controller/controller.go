@@ -1,6 +1,5 @@
-// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again does so through the entries
-// in the condition's message, see internal/engine/readiness.
-package readinessgate
+// Package controller opens readiness gates as package readinessgate has it.
+package controller
 
 import (
 	"context"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/readinessgate"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -43,7 +43,7 @@ func Setup(mgr ctrl.Manager) error {
 	return reconcile.Options{Workers: workers}.Complete("podreadiness", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			pod, ok := object.(*corev1.Pod)
-			return ok && Plan(pod, time.Time{}) != nil
+			return ok && readinessgate.Plan(pod, time.Time{}) != nil
 		}))))
 }
 
@@ -64,7 +64,7 @@ func (r *Reconciler) open(ctx context.Context, request ctrl.Request) error {
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	patch := Plan(pod, r.Now())
+	patch := readinessgate.Plan(pod, r.Now())
 	if patch == nil {
 		return nil
 	}

@@ -1,4 +1,5 @@
-package containerrecreate
+// Package containerrecreatetest builds requests and their pods for tests of the plan and of the controller.
+package containerrecreatetest
 
 import (
 	"time"
@@ -10,14 +11,14 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// noon is when requests are made in tests.
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+// Noon is when requests are made in tests.
+var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// running is a request for two containers, created at noon and being worked on.
-func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
+// Request is a request for two containers, created at noon and being worked on.
+func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1",
-			CreationTimestamp: metav1.NewTime(noon),
+			CreationTimestamp: metav1.NewTime(Noon),
 			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
@@ -32,34 +33,34 @@ func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 	return r
 }
 
-// done completes the request.
-func done(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
+// Done completes the request.
+func Done(r *appsv1beta1.ContainerRecreateRequest) {
+	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: Noon}
 }
 
-// held is for a request that holds its pod unready.
-func held(r *appsv1beta1.ContainerRecreateRequest) {
+// Held is for a request that holds its pod unready.
+func Held(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Finalizers = []string{"other", pub.RecreateUnreadyAcquired}
 }
 
-// grace asks for a grace period.
-func grace(r *appsv1beta1.ContainerRecreateRequest) {
+// Grace asks for a grace period.
+func Grace(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Spec.Strategy.UnreadyGracePeriodSeconds = new(int64(0))
 }
 
-// deadline gives the request 300 seconds.
-func deadline(r *appsv1beta1.ContainerRecreateRequest) {
+// Deadline gives the request 300 seconds.
+func Deadline(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Spec.ActiveDeadlineSeconds = new(int64(300))
 }
 
-// phase puts the request into a phase.
-func phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
+// Phase puts the request into a phase.
+func Phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
 	return func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = p }
 }
 
-// web is the pod, with its containers as they were when the request was made.
-func web(changes ...func(*corev1.Pod)) *corev1.Pod {
-	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}
+// Pod is the pod, with its containers as they were when the request was made.
+func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
+	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon.Add(-time.Hour))}}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
 		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
@@ -76,13 +77,13 @@ func web(changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// restarted lets container app have been restarted.
-func restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
+// Restarted lets container app have been restarted.
+func Restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
 	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 
-// succeeded lets both containers have been restarted.
-func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
+// Succeeded lets both containers have been restarted.
+func Succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
 		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
 }
