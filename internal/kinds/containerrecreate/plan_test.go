@@ -16,8 +16,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func heldPod(p *corev1.Pod) {
 	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False",
 		Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}

@@ -17,8 +17,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func until(seconds int64) func(*appsv1beta1.ImagePullJob) {
 	return func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.ActiveDeadlineSeconds = &seconds }
 }

@@ -82,6 +82,7 @@ func (p *planner) serves(pod *corev1.Pod, name string) bool {
 	return behind == "" && status != nil && status.Ready
 }
 
+// ImageOf is the image of the pod's container of that name, empty if there is none.
 func ImageOf(pod *corev1.Pod, name string) string {
 	c, _ := containerOf(pod, name)
 	if c == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
+// Kind is the name of the kind in references to it.
 const Kind = "SidecarSet"
 
 // SameContent tells whether two contents of revisions mean the same, whoever wrote them (SS-184).

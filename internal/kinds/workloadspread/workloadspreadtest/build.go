@@ -25,11 +25,11 @@ func At(seconds int) metav1.Time {
 	return metav1.NewTime(Clock.Add(time.Duration(seconds) * time.Second))
 }
 
-// subsetOption changes a subset.
-type subsetOption = func(*appsv1beta1.WorkloadSpreadSubset)
+// SubsetOption changes a subset.
+type SubsetOption = func(*appsv1beta1.WorkloadSpreadSubset)
 
 // Subset is a subset; most is a number, a percentage, or nil for no limit.
-func Subset(name string, most any, options ...subsetOption) appsv1beta1.WorkloadSpreadSubset {
+func Subset(name string, most any, options ...SubsetOption) appsv1beta1.WorkloadSpreadSubset {
 	subset := appsv1beta1.WorkloadSpreadSubset{Name: name}
 	switch most := most.(type) {
 	case int:
@@ -46,7 +46,7 @@ func Subset(name string, most any, options ...subsetOption) appsv1beta1.Workload
 }
 
 // Zone requires nodes of these zones.
-func Zone(names ...string) subsetOption {
+func Zone(names ...string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
 			Operator: corev1.NodeSelectorOpIn, Values: names}}}
@@ -54,7 +54,7 @@ func Zone(names ...string) subsetOption {
 }
 
 // Prefers prefers nodes of a zone.
-func Prefers(weight int32, value string) subsetOption {
+func Prefers(weight int32, value string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{Weight: weight,
 			Preference: corev1.NodeSelectorTerm{
@@ -64,12 +64,12 @@ func Prefers(weight int32, value string) subsetOption {
 }
 
 // Patches gives the subset a patch.
-func Patches(text string) subsetOption {
+func Patches(text string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) { s.Patch = runtime.RawExtension{Raw: []byte(text)} }
 }
 
 // Tolerates tolerates a taint.
-func Tolerates(key string) subsetOption {
+func Tolerates(key string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
 		s.Tolerations = []corev1.Toleration{{Key: key, Operator: corev1.TolerationOpExists}}
 	}
