@@ -153,7 +153,7 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	}
 	_, wanted := s.pod.Labels[specifiedDelete]
 	switch {
-	case s.info.Preparing && !wanted && !(candidate && p.outdated(s) != "" && !onDelete(p.Set)):
+	case s.info.Preparing && !wanted && (!candidate || p.outdated(s) == "" || onDelete(p.Set)):
 		p.restore(s.info)
 	case s.info.Preparing:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")

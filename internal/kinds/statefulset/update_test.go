@@ -52,13 +52,11 @@ func percent(text string) option {
 	})
 }
 
-func hooks(mark bool) option {
-	return func(set *appsv1beta1.StatefulSet) {
-		hook := func(label string) *pub.LifecycleHook {
-			return &pub.LifecycleHook{LabelsHandler: map[string]string{label: "on"}, MarkPodNotReady: mark}
-		}
-		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: hook("update"), PreDelete: hook("delete")}
+func hooks(set *appsv1beta1.StatefulSet) {
+	hook := func(label string) *pub.LifecycleHook {
+		return &pub.LifecycleHook{LabelsHandler: map[string]string{label: "on"}}
 	}
+	set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: hook("update"), PreDelete: hook("delete")}
 }
 
 func all(w *world, image string, n int) {
@@ -201,37 +199,37 @@ func TestUpdate(t *testing.T) {
 				specified)
 			w.pod(2, "a:2", specified)
 		}, []string{"-1"}},
-		"ASTS-222 (part) the hook comes first": {2, []option{policy(possible), hooks(false)}, func(w *world) {
+		"ASTS-222 (part) the hook comes first": {2, []option{policy(possible), hooks}, func(w *world) {
 			w.pod(0,
 				"a:1")
 			w.pod(1, "a:1", labelled("update",
 				"on"))
 		}, []string{"1: label lifecycle.apps.kruise.io/state=PreparingUpdate, annotation lifecycle.apps.kruise.io/timestamp"}},
-		"ASTS-222 (part) it let go": {2, []option{policy(possible), hooks(false)}, func(w *world) {
+		"ASTS-222 (part) it let go": {2, []option{policy(possible), hooks}, func(w *world) {
 			w.pod(0,
 				"a:1")
 			w.pod(1, "a:1", in(pub.LifecycleStatePreparingUpdate))
 		}, []string{"~1"}},
-		"ASTS-226 (part) preDelete": {1, []option{hooks(false)}, func(w *world) {
+		"ASTS-226 (part) preDelete": {1, []option{hooks}, func(w *world) {
 			w.pod(0, "a:2")
 			w.pod(1, "a:2",
 				labelled("delete", "on"))
 		}, []string{"1: label lifecycle.apps.kruise.io/state=PreparingDelete, annotation lifecycle.apps.kruise.io/timestamp"}},
-		"ASTS-226 (part) it let go": {1, []option{hooks(false)}, func(w *world) {
+		"ASTS-226 (part) it let go": {1, []option{hooks}, func(w *world) {
 			w.pod(0, "a:2")
 			w.pod(1, "a:2",
 				in(pub.LifecycleStatePreparingDelete))
 		}, []string{"-1"}},
-		"ASTS-229 (part) it need not go any more": {2, []option{hooks(false)}, func(w *world) {
+		"ASTS-229 (part) it need not go any more": {2, []option{hooks}, func(w *world) {
 			w.pod(0, "a:2")
 			w.pod(1, "a:2", in(pub.LifecycleStatePreparingDelete), labelled("delete", "on"))
 		}, []string{"1: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"}},
-		"ASTS-230 (part) it still has to": {2, []option{policy(possible), hooks(false)}, func(w *world) {
+		"ASTS-230 (part) it still has to": {2, []option{policy(possible), hooks}, func(w *world) {
 			w.pod(0, "a:1")
 			w.pod(1, "a:1",
 				in(pub.LifecycleStatePreparingDelete))
 		}, []string{"-1"}},
-		"ASTS-231 (part), D2: another one that prepares goes on": {3, []option{policy(possible), hooks(false)}, func(w *world) {
+		"ASTS-231 (part), D2: another one that prepares goes on": {3, []option{policy(possible), hooks}, func(w *world) {
 			w.pod(0, "a:1", in(pub.LifecycleStatePreparingDelete), labelled("delete", "on"), specified)
 			w.pod(1, "a:1")
 			w.pod(2, "a:1")
