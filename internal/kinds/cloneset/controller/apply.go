@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -33,8 +32,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	result.Add(&result.ScaleError, a.claims(ctx))
 	a.GrowClaims(ctx, a.plan.ClaimGrowth, podapply.GrowthWords{Grown: "SuccessfulUpdate", Failed: "FailedUpdate"}, result)
-	end := a.Now().Add(passTime)
-	a.Pods(ctx, end, result)
+	a.Pods(ctx, result)
 	if a.plan.PrunePodsToDelete {
 		err := a.prune(ctx)
 		result.Pruned = err == nil
@@ -50,10 +48,6 @@ func (a *application) collided(ctx context.Context, count int32) error {
 	status.CollisionCount = &count
 	return a.PatchStatus(ctx, a.plan.Set, &a.plan.Set.Status, status)
 }
-
-// passTime bounds how long a pass goes on taking up pods. A plan for a large set would otherwise be carried out for many seconds in
-// which pods that are complete wait for the next.
-const passTime = 500 * time.Millisecond
 
 func (a *application) prune(ctx context.Context) error {
 	if _, err := reconcile.Merge(ctx, a.Writer, a.plan.Set, nil, map[string]any{
