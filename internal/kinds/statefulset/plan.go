@@ -136,6 +136,7 @@ func (p *planner) make() {
 	p.update()
 	p.repair()
 	p.Refresh()
+	p.HoldAll(podplan.ReasonInactive, "it is being deleted") // what has the name of no ordinal
 }
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.

@@ -1,0 +1,27 @@
+package statefulset
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func relabelled(pod *corev1.Pod) { pod.Labels["app"] = "debug" }
+
+func orphaned(pod *corev1.Pod) { pod.OwnerReferences = nil }
+
+// ownPod makes the pod of the ordinal an owner of its PVC, as that of a pod that scaling in takes away under whenScaled Delete.
+func (w *world) ownPod(ordinal int) {
+	name := podName("web", ordinal)
+	w.claim(ordinal).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: w.Pods[len(w.Pods)-1].UID}}
+}
+
+// TestAPodOfNoOrdinalGoes: a user gave a pod of another name an owner reference to the set, and deleted it.
+func TestAPodOfNoOrdinalGoes(t *testing.T) {
+	w := newWorld(t, 1)
+	w.at("a:1")
+	w.pod(0, "a:1")
+	w.pod(7, "a:1", terminating, func(pod *corev1.Pod) { pod.Name = "other" })
+	w.expect()
+}
