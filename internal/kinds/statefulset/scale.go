@@ -25,11 +25,11 @@ func (p *planner) scaleOrdered() {
 			p.blocked = "pod " + name + " is missing"
 		case s.terminating():
 			p.blocked = "pod " + name + " is being deleted"
-		case s.finished():
+		case s.finished:
 			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
 			p.blocked = "pod " + name + " has ended"
 		case s.info == nil:
-			p.blocked = "pod " + name + " is adopted"
+			p.blocked = "pod " + name + " is adopted or given up"
 		case !s.info.Available:
 			p.blocked = "pod " + name + " is not available"
 		default:
@@ -47,7 +47,7 @@ func (p *planner) scaleOrdered() {
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
 		}
-		if s.finished() { // nobody has anything of it
+		if s.finished { // nobody has anything of it
 			if !s.settling {
 				p.condemn(s)
 			}
@@ -65,8 +65,8 @@ func (p *planner) scaleOrdered() {
 			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case p.ownersSettle(s):
 			p.blocked = "pod " + s.pod.Name + " goes"
-		case s.info == nil: // it is adopted or released
-			p.blocked = "pod " + s.pod.Name + " is adopted"
+		case s.info == nil:
+			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
 		default:
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
@@ -98,7 +98,7 @@ func (p *planner) scaleParallel() {
 				vacant = append(vacant, s)
 			}
 			down++
-		case s.finished(): // it must not hold up its own successor (ASTS-140)
+		case s.finished: // it must not hold up its own successor (ASTS-140)
 			p.deletePod(s.pod, podplan.ReasonFailed, "its phase is "+string(s.pod.Status.Phase))
 		case s.info != nil && !s.info.Available:
 			down++
@@ -114,7 +114,7 @@ func (p *planner) scaleParallel() {
 		p.Say("creation waits: %s", p.ScaleLimited)
 	}
 	for i := range p.condemned {
-		if s := &p.condemned[i]; (s.info != nil || s.finished()) && !p.ownersSettle(s) {
+		if s := &p.condemned[i]; (s.info != nil || s.finished) && !p.ownersSettle(s) {
 			p.condemn(s)
 		}
 	}

@@ -26,6 +26,8 @@ type slot struct {
 	updated bool
 	// charged: it counts as down although its pod serves, so that what takes that away costs nothing more.
 	charged bool
+	// finished: its pod is the set's and has ended by itself.
+	finished bool
 	// settling: its PVCs get other owners in this plan.
 	settling bool
 }
@@ -84,21 +86,17 @@ func (p *planner) sortMembers(ordinals Slots) {
 
 func (p *planner) observe(s *slot) {
 	switch {
-	case s.pod == nil:
+	case s.pod == nil || p.Verdict(s.pod) != nil: // it is adopted or given up first
 	case s.pod.DeletionTimestamp != nil:
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
 	case !podplan.Active(s.pod):
+		s.finished = true
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
-	case p.Verdict(s.pod) == nil:
+	default:
 		_, specified := s.pod.Labels[specifiedDelete]
 		p.Observe(s.pod, specified)
 		s.info = p.Members[len(p.Members)-1]
 	}
-}
-
-// finished tells whether the slot's pod has ended by itself.
-func (s *slot) finished() bool {
-	return s.pod != nil && s.pod.DeletionTimestamp == nil && !podplan.Active(s.pod)
 }
 
 func (s *slot) terminating() bool { return s.pod != nil && s.pod.DeletionTimestamp != nil }

@@ -25,3 +25,16 @@ func TestAPodOfNoOrdinalGoes(t *testing.T) {
 	w.pod(7, "a:1", terminating, func(pod *corev1.Pod) { pod.Name = "other" })
 	w.expect()
 }
+
+// TestPodsThatEndedAreGivenUpAndAdopted shows that a pod which has ended is released before all, if its labels are not the set's any
+// more, and adopted before it is deleted, which looks whether the set lives (ASTS-070 (part)).
+func TestPodsThatEndedAreGivenUpAndAdopted(t *testing.T) {
+	for _, options := range [][]option{nil, {inParallel}} {
+		w := newWorld(t, 2, options...)
+		w.at("a:1")
+		w.pod(0, "a:1", failed, relabelled)
+		w.pod(1, "a:1", failed, orphaned)
+		w.pod(7, "a:1", failed, relabelled)
+		w.expect("adopt 1", "release 0", "release 7")
+	}
+}
