@@ -32,6 +32,8 @@ type claimState struct {
 	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
 	growth []podplan.Growth
 	fixed  string
+	// settling: some get other owners in this plan.
+	settling bool
 	// compatible and ready are by template (ASTS-271).
 	compatible, ready []bool
 }
@@ -175,7 +177,7 @@ func (p *planner) retainAt(s *slot, condemned bool) {
 			continue
 		}
 		p.ClaimOwners = append(p.ClaimOwners, ClaimOwners{Claim: claim, Owners: next, Why: p.retentionWords(condemned)})
-		s.settling = true
+		p.claims[s.ordinal].settling = true
 	}
 }
 
@@ -189,15 +191,6 @@ func (p *planner) retentionWords(condemned bool) string {
 		who = "a pod that goes"
 	}
 	return fmt.Sprintf("it is that of %s; whenDeleted %s, whenScaled %s", who, deleted, scaled)
-}
-
-// ownersSettle tells whether the PVCs of a condemned pod get other owners in this plan, so that the next one deletes the pod
-// (ASTS-262).
-func (p *planner) ownersSettle(s *slot) bool {
-	if s.settling && s.info != nil {
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdinal, "its claims get their owners first")
-	}
-	return s.settling
 }
 
 func ownedBy(claim *corev1.PersistentVolumeClaim, kind, name string) bool {

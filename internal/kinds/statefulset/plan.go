@@ -210,12 +210,16 @@ func (p *planner) adopt() {
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226).
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its PVCs get their owners before: what
+// becomes of them is decided at the moment when it is gone (ASTS-262).
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
-	if !lifecycle.Hooked(p.Hooks().PreDelete, pod) {
+	ordinal, _ := ordinalOf(p.Set.Name, pod.Name)
+	switch hooked := lifecycle.Hooked(p.Hooks().PreDelete, pod); {
+	case !hooked && p.claims[ordinal].settling:
+		return p.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
+	case !hooked:
 		return p.Decide(pod, podplan.Delete, reason, "%s", why)
-	}
-	if lifecycle.State(pod) == pub.LifecycleStatePreparingDelete {
+	case lifecycle.State(pod) == pub.LifecycleStatePreparingDelete:
 		return p.Decide(pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it: %s", why)
 	}
 	patch := &podpatch.Patch{}

@@ -48,9 +48,7 @@ func (p *planner) scaleOrdered() {
 			continue
 		}
 		if s.finished { // nobody has anything of it
-			if !s.settling {
-				p.condemn(s)
-			}
+			p.condemn(s)
 			continue
 		}
 		if p.blocked != "" {
@@ -63,8 +61,6 @@ func (p *planner) scaleOrdered() {
 		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
 			p.blocked = "pod " + s.pod.Name + " is not available"
 			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
-		case p.ownersSettle(s):
-			p.blocked = "pod " + s.pod.Name + " goes"
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
 		default:
@@ -114,7 +110,7 @@ func (p *planner) scaleParallel() {
 		p.Say("creation waits: %s", p.ScaleLimited)
 	}
 	for i := range p.condemned {
-		if s := &p.condemned[i]; (s.info != nil || s.finished) && !p.ownersSettle(s) {
+		if s := &p.condemned[i]; s.info != nil || s.finished {
 			p.condemn(s)
 		}
 	}

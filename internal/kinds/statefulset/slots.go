@@ -28,8 +28,6 @@ type slot struct {
 	charged bool
 	// finished: its pod is the set's and has ended by itself.
 	finished bool
-	// settling: its PVCs get other owners in this plan.
-	settling bool
 }
 
 // ordinals returns which numbers are slots of the set.
