@@ -74,6 +74,7 @@ func (p *planner) claimsAt(s *slot) *claimState {
 func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim) {
 	template := &p.Set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
 	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage], claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	capacity, bound := claim.Status.Capacity[corev1.ResourceStorage]
 	class, wanted := claim.Spec.StorageClassName, template.Spec.StorageClassName
 	switch {
 	case class != nil && wanted != nil && *class != *wanted:
@@ -81,12 +82,15 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 	case !slices.Equal(claim.Spec.AccessModes, template.Spec.AccessModes):
 		c.fixed = fmt.Sprintf("claim %s has accessModes %v, and its template %v", claim.Name, claim.Spec.AccessModes,
 			template.Spec.AccessModes)
-	case asked.Cmp(want) < 0:
+	case asked.Cmp(want) < 0 && bound: // else the API server refuses it
 		c.growth = append(c.growth, podplan.Growth{Claim: claim, Template: template.Name, Storage: want})
 	default:
-		c.compatible[i] = true
+		c.compatible[i] = asked.Cmp(want) >= 0
 	}
-	if capacity := claim.Status.Capacity[corev1.ResourceStorage]; capacity.Cmp(asked) >= 0 {
+	if !bound { // it gets its volume with a node for the pod, which an update may be needed for
+		return
+	}
+	if capacity.Cmp(asked) >= 0 {
 		c.ready[i] = c.compatible[i]
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 )
 
@@ -74,5 +75,42 @@ func TestNoPodGoesBeforeItsClaimsSettle(t *testing.T) {
 				w.expect(tt.want)
 			})
 		}
+	}
+}
+
+// TestHistoryKeepsWhatOrphansCarry shows that the revision of pods which are about to be adopted is not deleted before: these could not
+// be updated in place any more (ASTS-086 (part)).
+func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
+	for name, states := range map[string][]state{"orphans": {orphaned}, "one that goes": {terminating}, "one that has ended": {failed}} {
+		t.Run(name, func(t *testing.T) {
+			none := int32(0)
+			w := newWorld(t, 1, func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &none })
+			w.at("a:0")
+			w.at("a:1")
+			w.at("a:2")
+			w.Set.Status.CurrentRevision = ""
+			w.pod(0, "a:0", states...)
+			if history := Make(w.Snapshot).History; len(history) != 1 || history[0].Name != w.revisions["a:1"] {
+				t.Errorf("%d are deleted of %v", len(history), w.revisions)
+			}
+		})
+	}
+}
+
+// TestAnUnboundClaimHoldsUpNothing: a broken template keeps the pod from a node, and so its PVC from a volume.
+func TestAnUnboundClaimHoldsUpNothing(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"the same size": func(*world) {},
+		"a larger size": func(w *world) { setClaims(w.Set, "2Gi") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, withClaims, follow, policy(possible))
+			w.at("a:1")
+			w.pod(0, "a:1", pending)
+			w.claim(0).Status.Capacity = nil
+			w.at("a:2")
+			change(w)
+			w.expect("~0")
+		})
 	}
 }
