@@ -217,8 +217,8 @@ func (p *Planner) PruneHistory(settled string) {
 		if info.Name == p.out.UpdateRevision || info.Name == p.out.CurrentRevision || info.Name == settled {
 			continue
 		}
-		carried := slices.ContainsFunc(p.Members, func(pod *Pod) bool {
-			return revision.SameLabel(pod.Label, info.Name)
+		carried := slices.ContainsFunc(p.in.Pods, func(pod *corev1.Pod) bool {
+			return revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], info.Name)
 		})
 		if !carried {
 			idle = append(idle, info.object)
