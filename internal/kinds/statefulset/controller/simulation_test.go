@@ -220,6 +220,9 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 		}
 		r.keepsPartition(set, slots, before, pod)
 	}
+	if slot && w.Verb == "delete" && !r.haunted {
+		r.keepsClaims(before)
+	}
 	if r.haunted || !r.calm || !r.available(before) || stays && r.available(pod) {
 		return
 	}
@@ -238,6 +241,17 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 		for _, other := range r.pods() {
 			if n := ordinal(other.Name); n > ordinal(name) && !slices.Contains(slots, n) {
 				r.fail("pod %s is condemned and goes before %s", name, other.Name)
+			}
+		}
+	}
+}
+
+// keepsClaims: no PVC goes with a pod that is made anew.
+func (r *rolloutRun) keepsClaims(pod *corev1.Pod) {
+	for _, claim := range r.List("PersistentVolumeClaim", false) {
+		for _, owner := range claim.GetOwnerReferences() {
+			if owner.UID == pod.UID {
+				r.fail("pod %s of a slot is deleted, and claim %s goes with it", pod.Name, claim.GetName())
 			}
 		}
 	}
