@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -31,7 +31,7 @@ func (c *creations) newClient(cfg *rest.Config, options client.Options) (client.
 // Create implements client.Client.
 func (c *creations) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	err := c.Client.Create(ctx, object, options...)
-	if told := c.refused.Load(); told != nil && isPod(object) && workloadspread.Refuses(err) {
+	if told := c.refused.Load(); told != nil && isPod(object) && workloadspreadcontroller.Refuses(err) {
 		(*told)(ctx, object)
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
@@ -91,7 +92,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := inject.NewWatch(mgr, "kruise-system")
+	watch, err := choose.NewWatch(mgr, "kruise-system")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -53,7 +53,7 @@ func TestACRDThatComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = whenServed(t.Context(), mgr, 100*time.Millisecond, nil, func(ctx context.Context) error {
-		return containerrecreate.Setup(ctx, mgr, reconcile.Options{Workers: 1})
+		return containerrecreatecontroller.Setup(ctx, mgr, reconcile.Options{Workers: 1})
 	}, "ContainerRecreateRequest")
 	if err != nil {
 		t.Fatal(err)

@@ -41,9 +41,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/kinds/launchpriority"
-	"github.com/afloat-project/afloat/internal/kinds/readinessgate"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	launchprioritycontroller "github.com/afloat-project/afloat/internal/kinds/launchpriority/controller"
+	readinessgatecontroller "github.com/afloat-project/afloat/internal/kinds/readinessgate/controller"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -304,7 +304,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 		return nil, err
 	}
 	if gates.Enabled(features.PodWebhook) {
-		e.Sidecars, err = inject.NewWatch(mgr, o.installNamespace)
+		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace)
 	}
 	return e, err
 }
@@ -312,10 +312,11 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 // addControllers adds the controllers of pods and of the kinds, each as soon as its kind is served: an older installation may lack
 // definitions.
 func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
-	if err := readinessgate.Setup(e.Manager); err != nil {
+	if err := readinessgatecontroller.Setup(e.Manager); err != nil {
 		return err
 	}
-	if err := launchpriority.Setup(e.Manager, reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter}); err != nil {
+	if err := launchprioritycontroller.Setup(e.Manager,
+		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter}); err != nil {
 		return err
 	}
 	for i := range registry.Kinds {

@@ -9,16 +9,18 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 )
 
 func main() {
 	skip := flag.String("skip", "", "tests that are left out, a regular expression")
-	tests := flag.String("tests", "", "the package whose tests try the mutants; the changed one without it")
+	tests := flag.String("tests", "", "the packages whose tests try the mutants, separated by blanks; the changed one without it")
 	files := flag.String("files", "", "files to change, a regular expression; all without it")
 	limit := flag.Duration("for", time.Hour, "how long mutants are tried; those that it does not suffice for are told as not tried")
 	workers := flag.Int("workers", 2, "how many are tried at once")
@@ -47,20 +49,26 @@ func mutate(pattern, tests, skip, files string, limit time.Duration, workers int
 	if err != nil {
 		return err
 	}
-	tested := source
-	if tests != "" {
-		if tested, err = load(tests); err != nil {
+	var suites suites
+	var mutants []mutant // the same for every suite
+	for _, name := range strings.Fields(cmp.Or(tests, pattern)) {
+		tested, err := load(name)
+		if err != nil {
 			return err
 		}
+		scratch, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			return err
+		}
+		one := &suite{source: tested.Dir, scratch: scratch}
+		if one.binary, mutants, err = source.build(scratch, wanted, tested); err != nil {
+			return err
+		}
+		if err := one.learn(skipped, skip == ""); err != nil {
+			return err
+		}
+		suites = append(suites, one)
 	}
-	binary, mutants, err := source.build(dir, wanted, tested)
-	if err != nil {
-		return err
-	}
-	suite := suite{binary: binary, source: tested.Dir, scratch: dir}
-	if err := suite.learn(skipped, skip == ""); err != nil {
-		return err
-	}
-	suite.try(mutants, time.Now().Add(limit), workers)
+	suites.try(mutants, time.Now().Add(limit), workers)
 	return nil
 }

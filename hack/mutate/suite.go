@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -64,8 +65,11 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	return nil
 }
 
+// suites are the tests of several packages.
+type suites []*suite
+
 // try tries each mutant and prints the outcome.
-func (s *suite) try(mutants []mutant, deadline time.Time, workers int) {
+func (s suites) try(mutants []mutant, deadline time.Time, workers int) {
 	queue := make(chan mutant)
 	var working sync.WaitGroup
 	var printing sync.Mutex
@@ -91,7 +95,24 @@ func (s *suite) try(mutants []mutant, deadline time.Time, workers int) {
 	working.Wait()
 }
 
+func (s suites) reached(m mutant) bool {
+	return slices.ContainsFunc(s, func(one *suite) bool { return one.reached(m) })
+}
+
+// outcome tries one mutant with one suite after the other.
+func (s suites) outcome(m mutant) string {
+	for _, one := range s {
+		if outcome := one.outcome(m); outcome != lived {
+			return outcome
+		}
+	}
+	return lived
+}
+
 func (s *suite) reached(m mutant) bool { return len(s.reach[fmt.Sprint(m.id)]) > 0 }
+
+// lived is the outcome of a mutant that no test sees.
+const lived = "LIVED"
 
 // outcome tries one mutant: first with the quick tests that reach it, then with the others.
 func (s *suite) outcome(m mutant) string {
@@ -117,7 +138,7 @@ func (s *suite) outcome(m mutant) string {
 			return "KILLED"
 		}
 	}
-	return "LIVED"
+	return lived
 }
 
 // run runs tests by name. The error of one that takes too long is that of its context.

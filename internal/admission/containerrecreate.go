@@ -16,6 +16,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/restart"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 )
 
 // recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
@@ -98,7 +99,8 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	bad := func(format string, args ...any) *containerrecreate.Refusal {
 		return &containerrecreate.Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 	}
-	pod, node, err := containerrecreate.Facts(ctx, w.live, types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
+	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live,
+		types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
 	switch {
 	case err != nil:
 		return refused(http.StatusInternalServerError, err.Error())
@@ -136,7 +138,7 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 	if !containerrecreate.Unfilled(old) || containerrecreate.Unfilled(updated) {
 		return false, nil
 	}
-	pod, node, err := containerrecreate.Facts(ctx, w.live, types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
+	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live, types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
 	if err != nil {
 		return false, err
 	}

@@ -22,8 +22,9 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -66,13 +67,13 @@ type Options struct {
 	// Minor is the minor version of the API server.
 	Minor uint
 	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
-	Listed *workloadspread.Listed
+	Listed *workloadspreadcontroller.Listed
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
 	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
-	Sidecars *inject.Watch
+	Sidecars *choose.Watch
 	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version (WS-184); nil without the gate.
-	Spreads   *workloadspread.Watch
+	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
 	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
 	Pods, GateAllPods bool

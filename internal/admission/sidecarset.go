@@ -24,7 +24,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -112,7 +112,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	if old != nil && sameSpec(&request) {
 		return response
 	}
-	return announced(ctx, w.announcer, &request, inject.Asks(set), response)
+	return announced(ctx, w.announcer, &request, choose.Asks(set), response)
 }
 
 // withBase adds the base of a canary if the cache does not show it yet: one command may create both (SS-070).

@@ -21,6 +21,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
@@ -32,7 +33,7 @@ type workloadSpreadWebhook struct {
 	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at all.
 	announcer announcer
 	// listed are the kinds of workloads that users list in the configuration.
-	listed *workloadspread.Listed
+	listed *workloadspreadcontroller.Listed
 	window time.Duration
 	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users of one namespace must not slow
 	// down the creation of pods in others. Nil means no bound.
@@ -98,7 +99,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		}
 		return response
 	}
-	return announced(ctx, w.announcer, &request, workloadspread.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
+	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), admission.Allowed("").WithWarnings(warnings...))
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the target's template with the patches

@@ -21,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 func workloadSpreads(t *testing.T, server *apiServer) *workloadSpreadWebhook {
@@ -30,7 +31,7 @@ func workloadSpreads(t *testing.T, server *apiServer) *workloadSpreadWebhook {
 		t.Fatal(err)
 	}
 	return &workloadSpreadWebhook{judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(),
-		listed: &workloadspread.Listed{}, window: workloadspread.UnschedulableWindow}
+		listed: &workloadspreadcontroller.Listed{}, window: workloadspread.UnschedulableWindow}
 }
 
 func spreadOf(metadata, spec string) string {

@@ -10,12 +10,15 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
-	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
-	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
+	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -41,7 +44,7 @@ type Environment struct {
 	// PullJobs are the ImagePullJobs that the controllers of workloads look at.
 	PullJobs *podapply.PullJobs
 	// Workloads reads what WorkloadSpreads spread; nil without their gate.
-	Workloads *workloadspread.Kinds
+	Workloads *workloadspreadcontroller.Kinds
 }
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
@@ -50,11 +53,11 @@ func (e *Environment) controller(name string) reconcile.Options {
 }
 
 func containerRecreateRequests(ctx context.Context, e *Environment) error {
-	return containerrecreate.Setup(ctx, e.Manager, e.controller("crr"))
+	return containerrecreatecontroller.Setup(ctx, e.Manager, e.controller("crr"))
 }
 
 func images(ctx context.Context, e *Environment) error {
-	return imagepull.Setup(ctx, e.Manager, imagepull.Options{
+	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{
 		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
 		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
 		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),
@@ -72,7 +75,7 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 			return err
 		}
 	}
-	return sidecarset.Setup(e.Manager, sidecarset.Options{
+	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
 		Features: sidecarset.Features{NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 			Resize: resize},
 		Options:   e.controller("sidecarset"),
@@ -91,12 +94,12 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspread.Setup(ctx, e.Manager, workloadspread.Options{Options: e.controller("workloadspread"),
+	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
 		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
-	return cloneset.Setup(ctx, e.Manager, cloneset.Options{
+	return clonesetcontroller.Setup(ctx, e.Manager, clonesetcontroller.Options{
 		Features: cloneset.Features{
 			ShortHash:               e.Gates.Enabled(features.CloneSetShortHash),
 			PartitionRollback:       e.Gates.Enabled(features.CloneSetPartitionRollback),
@@ -133,11 +136,11 @@ func (e *Environment) FollowSpreads(ctx context.Context) (err error) {
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	if e.Listed, err = workloadspread.NewListed(ctx, e.Manager, e.Namespace); err != nil {
+	if e.Listed, err = workloadspreadcontroller.NewListed(ctx, e.Manager, e.Namespace); err != nil {
 		return err
 	}
-	e.Workloads = workloadspread.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
-	e.Spreads = workloadspread.NewWatch(ctx, e.Manager, e.Workloads)
+	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
+	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
 	return nil
 }

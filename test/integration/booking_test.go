@@ -34,11 +34,12 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // bookingReplica is the part of a manager that puts pods into subsets, with its own caches and lock.
 type bookingReplica struct {
-	watch    *workloadspread.Watch
+	watch    *workloadspreadcontroller.Watch
 	create   *pod.Chain
 	removals *pod.Removals
 }
@@ -51,8 +52,8 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 		t.Fatal(err)
 	}
 	versioned := workloadspread.ParseVersioned("deployment,replicaset")
-	watch := workloadspread.NewWatch(ctx, mgr,
-		workloadspread.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true },
+	watch := workloadspreadcontroller.NewWatch(ctx, mgr,
+		workloadspreadcontroller.NewKinds(mgr, func() workloadspread.AllowList { return workloadspread.AllowList{} }, func() bool { return true },
 			versioned))
 	if err := watch.Follow(ctx, mgr); err != nil {
 		t.Fatal(err)

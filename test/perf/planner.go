@@ -13,7 +13,7 @@ import (
 
 // planner runs the Go benchmarks of the planner and reports their results.
 func planner(ctx context.Context, b *bench) error {
-	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^BenchmarkMake$", "-benchmem", "./internal/kinds/cloneset")
+	command := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^BenchmarkMake$", "-benchmem", "./internal/kinds/cloneset/controller")
 	var out bytes.Buffer
 	command.Stdout, command.Stderr = io.MultiWriter(&out, os.Stdout), os.Stderr
 	if err := command.Run(); err != nil {

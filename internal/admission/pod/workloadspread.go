@@ -20,6 +20,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
@@ -121,7 +122,7 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		return err
 	})
 	// A named pod that an earlier request booked keeps its place, since that request may still create it.
-	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, workloadspread.ErrNotBooked)) {
+	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, workloadspreadcontroller.ErrNotBooked)) {
 		request.AtEnd(func(admitted bool) {
 			if !admitted {
 				s.release(ctx, spread, creation)
@@ -208,7 +209,7 @@ func (s *Spreads) remove(ctx context.Context, removal *Removal) error {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
-	if !workloadspread.Claims(spread, pod) { // the annotation may be of a former WorkloadSpread with the same name
+	if !workloadspreadcontroller.Claims(spread, pod) { // the annotation may be of a former WorkloadSpread with the same name
 		return nil
 	}
 	decision, err := s.Booker.Delete(ctx, spread,

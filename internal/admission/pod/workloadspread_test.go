@@ -25,6 +25,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // spreadWorld matches each pod with one WorkloadSpread, and its fields decide about bookings.
@@ -126,7 +127,7 @@ func TestSpreads(t *testing.T) {
 		"WS-113: gone": {&spreadWorld{spread: spread,
 			decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{Gone: true} }},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "", "p h1", ""},
-		"WS-112: not booked, so refused": {&spreadWorld{spread: spread, bookErr: workloadspread.ErrNotBooked},
+		"WS-112: not booked, so refused": {&spreadWorld{spread: spread, bookErr: workloadspreadcontroller.ErrNotBooked},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
 		"WS-094: a patch that cannot be applied": {&spreadWorld{spread: spread, decide: into(1, false)},
 			Request{Raw: []byte(fmt.Sprintf(shopPod, `"name":"p",`))}, "error", "p h1", ""},
@@ -254,7 +255,7 @@ func TestRemovals(t *testing.T) {
 		"booked": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
 			nil, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
 		"WS-106: the booking fails": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, false,
-			workloadspread.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
+			workloadspreadcontroller.ErrNotBooked, []workloadspread.Deletion{{Name: "p", Version: "h1", Subset: "a"}}},
 		"WS-101: a dry run": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + placed + `, ` + of + `}}`, true,
 			nil, nil},
 		"WS-102: no annotation": {shopSpread(t), `{metadata: {name: p, namespace: d, ` + of + `}}`, false, nil, nil},
@@ -339,7 +340,8 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 		"an id": {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true, Made: true},
 			want: 1},
 		"an id, after an answer was lost": {pod: `"generateName":"p-",`, decision: workloadspread.Decision{Booked: true}, want: 1},
-		"an id, where the outcome is not known": {pod: `"generateName":"p-",`, err: fmt.Errorf("%w in time", workloadspread.ErrNotBooked),
+		"an id, where the outcome is not known": {pod: `"generateName":"p-",`,
+			err:  fmt.Errorf("%w in time", workloadspreadcontroller.ErrNotBooked),
 			want: 1},
 		"a name that was booked before": {pod: `"name":"p",`, decision: workloadspread.Decision{Booked: true}, want: 0},
 		"not booked":                    {pod: `"name":"p",`, decision: workloadspread.Decision{}, want: 0},

@@ -1,9 +1,8 @@
 // Package cloneset keeps the pods of a CloneSet running from one template and moves them to a changed one, in place or by
 // recreation.
 //
-// One pass is four steps. The controller takes a [Snapshot] of what the caches hold; [Make] turns it into a [Plan], a pure function
-// without client or clock; the [Applier] carries the plan out through a [Cluster]; the plan's status, completed by what applying
-// met, is written last.
+// This package decides: it has defaults, validation, and [Make], a pure function without client or clock that turns a [Snapshot] into a
+// [Plan]. Package controller takes the snapshot from its caches, carries the plan out, and writes the status last.
 //
 // What plans of all workloads have in common, such as how a pod reaches another revision, is decided by package podplan. Make
 // decides in this order (CS-070):

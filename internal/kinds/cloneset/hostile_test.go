@@ -1,245 +1,18 @@
 package cloneset
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
-
-// TestRefusedCreationIsNoLoop: pods that the server refuses have other names in each attempt. Neither the condition that tells of it nor
-// claims that find no pod call for the next attempt at once, and what else is to be done goes on (CS-072, CS-225).
-func TestRefusedCreationIsNoLoop(t *testing.T) {
-	set := makeSet(3, claims("1Gi"), maxUnavailable(2))
-	set.Spec.ScaleStrategy.EnablePVCReuse = false
-	s := simulate(1, set, Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "create" }
-	s.change(both(replicas(4), image("nginx:2")))
-	writes, start := len(s.Writes), s.Now()
-	for s.Now().Sub(start) < 10*time.Minute {
-		if !s.Round() {
-			s.Pass(s.Queue.Due().Sub(s.Now()))
-		}
-		if len(s.Writes)-writes > 200 {
-			t.Fatalf("%d writes in %s: %v", len(s.Writes)-writes, s.Now().Sub(start), s.Writes[writes:])
-		}
-	}
-	if status := s.set().Status; status.UpdatedReadyReplicas != 3 {
-		t.Errorf("%d pods updated", status.UpdatedReadyReplicas)
-	}
-	s.Refused = nil
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; status.UpdatedAvailableReplicas != 4 || len(status.Conditions) > 0 {
-		t.Errorf("%+v", status)
-	}
-}
-
-// TestWebhookRewritesImages: a webhook gives pods, instead of the image that they shall have, the one that an older revision names. The
-// rollout ends, and nobody fights (IPU-182, IPU-326).
-func TestWebhookRewritesImages(t *testing.T) {
-	for _, p := range []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
-		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
-		t.Run(string(p), func(t *testing.T) {
-			s := simulate(1, makeSet(2, policy(p)), Features{})
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			s.Answer = rewriting
-			s.change(image("nginx:2"))
-			if err := s.Settle(300); err != nil {
-				t.Fatal(err)
-			}
-			if status := s.set().Status; status.UpdatedAvailableReplicas != 2 || status.CurrentRevision != status.UpdateRevision {
-				t.Errorf("%+v\n%s", status, s.describe())
-			}
-		})
-	}
-}
-
-// TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited for, and its words are shown;
-// the pod is not deleted to get round it (IPU-174, IPU-184).
-func TestForbiddenUpdates(t *testing.T) {
-	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	name := s.active()[0].Name
-	s.Answer = forbidding
-	s.change(image("nginx:2"))
-	for range 30 {
-		s.Round()
-	}
-	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, "budget") {
-		t.Errorf("condition %+v", c)
-	}
-	held := 0 // one pod in a while tries again; the others, and that one in between, serve
-	for range 30 {
-		for _, pod := range s.active() {
-			if !readiness.Ready(pod) {
-				held++
-			}
-		}
-		s.Round()
-	}
-	if held > 10 {
-		t.Errorf("pods that run what they should are out of service %d times in 30 rounds of 5 pods", held)
-	}
-	s.Answer = nil
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 5 || len(status.Conditions) > 0 {
-		t.Errorf("pod %s instead of %s, %+v", s.active()[0].Name, name, status)
-	}
-}
-
-func forbidding(r *simulation.Request) error {
-	if r.Verb == "patch" && strings.Contains(string(r.Body), `"image"`) {
-		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("admission webhook denied the request: budget"))
-	}
-	return nil
-}
-
-// A refusal is remembered until an update succeeds: that other pods are written, or that the next attempt gets no answer, is no
-// sign of that.
-func TestRefusalsAreRemembered(t *testing.T) {
-	s := simulate(1, makeSet(5, maxUnavailable(3)), Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	refusing := &answering{err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
-	s.Answer = refusing.answer
-	s.change(image("nginx:2"))
-	for refusing.asked == 0 {
-		s.Round()
-	}
-	refusing.err = apierrors.NewInternalError(errors.New("no answer")) // of the pod that tries again
-	most := 0
-	for range 200 {
-		before := refusing.asked
-		s.Pass(time.Second)
-		s.Round()
-		most = max(most, refusing.asked-before)
-	}
-	if most != 1 {
-		t.Errorf("%d pods try at the same time", most)
-	}
-	refusing.err = nil
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; status.UpdatedAvailableReplicas != 5 {
-		t.Errorf("%+v", status)
-	}
-}
-
-// answering answers changes of images with an error.
-type answering struct {
-	err   error
-	asked int
-}
-
-func (c *answering) answer(r *simulation.Request) error {
-	if c.err != nil && r.Verb == "patch" && strings.Contains(string(r.Body), `"image"`) {
-		c.asked++
-		return c.err
-	}
-	return nil
-}
-
-// CS-076: a pass that runs out of time and wrote nothing is not repeated at once.
-func TestRefusedPassesBackOff(t *testing.T) {
-	s := simulate(1, makeSet(20, maxUnavailable(20)), Features{})
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	s.Answer = forbidding
-	late := time.Duration(0)
-	s.kube.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
-	s.change(image("nginx:2"))
-	seen := false
-	for range 5 {
-		s.Events(1000)
-		outcome, err := s.run()
-		if err == nil || !outcome.Unfinished {
-			continue
-		}
-		if seen = true; outcome.After == time.Millisecond {
-			t.Errorf("after %v the next pass comes at once", err)
-		}
-	}
-	if !seen {
-		t.Error("no pass ran out of time")
-	}
-}
-
-// TestUnusableSpecs: whatever got past admission, pods are neither given up nor miscounted (CS-096, CS-220).
-func TestUnusableSpecs(t *testing.T) {
-	for name, spoil := range map[string]func(*appsv1beta1.CloneSet){
-		"no selector": func(set *appsv1beta1.CloneSet) { set.Spec.Selector = nil },
-		"a selector that is malformed": func(set *appsv1beta1.CloneSet) {
-			set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}
-		},
-		"a template that the selector does not match": templated(`{"metadata":{"labels":{"app":"other"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`),
-		"a template that is none":                     templated(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":"none"}}`),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := simulate(1, makeSet(2), Features{})
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			before := s.set().Status
-			s.change(both(replicas(3), spoil))
-			writes := len(s.Writes)
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			for _, w := range s.Writes[writes:] {
-				if w.Key.Kind != "CloneSet" {
-					t.Errorf("%+v", w)
-				}
-			}
-			after := s.set().Status
-			if after.Replicas != 2 || after.AvailableReplicas != 2 || after.UpdatedReplicas != 2 ||
-				after.UpdateRevision != before.UpdateRevision ||
-				condition(&after, appsv1beta1.CloneSetConditionFailedUpdate) == nil {
-				t.Errorf("%+v", after)
-			}
-			s.change(both(image("nginx:1"), func(set *appsv1beta1.CloneSet) { set.Spec.Selector = makeSet(1).Spec.Selector }))
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			if after := s.set().Status; after.UpdatedAvailableReplicas != 3 || len(after.Conditions) > 0 {
-				t.Errorf("%+v", after)
-			}
-		})
-	}
-}
 
 // TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for that claim for ever (CS-063).
 func TestClaimsThatGo(t *testing.T) {
@@ -247,11 +20,12 @@ func TestClaimsThatGo(t *testing.T) {
 		c := &corev1.PersistentVolumeClaim{}
 		c.Name, c.Labels = name+"-web-"+id, map[string]string{pub.CloneSetInstanceID: id}
 		if going {
-			c.DeletionTimestamp = &metav1.Time{Time: planTime}
+			c.DeletionTimestamp = &metav1.Time{Time: clonesettest.Now}
 		}
 		return c
 	}
-	plan := Make(Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Now: planTime}, Random: rand.New(rand.NewPCG(1, 1)).IntN,
+	plan := Make(Snapshot{Set: clonesettest.Set(2), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
+		Random: rand.New(rand.NewPCG(1, 1)).IntN,
 		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true),
 			claim("data", "ccccc", false)}})
 	var names []string
@@ -265,165 +39,12 @@ func TestClaimsThatGo(t *testing.T) {
 
 // TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223, CS-355).
 func TestMessagesKeepStill(t *testing.T) {
-	if got := Make(Snapshot{Set: makeSet(0), Snapshot: podplan.Snapshot{Now: planTime}, Orphans: []string{"b",
+	if got := Make(Snapshot{Set: clonesettest.Set(0), Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Orphans: []string{"b",
 		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
 		t.Error(got)
 	}
-	if n := len(Make(Snapshot{Set: makeSet(math.MaxInt32), Snapshot: podplan.Snapshot{Now: planTime},
+	if n := len(Make(Snapshot{Set: clonesettest.Set(math.MaxInt32), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
 		Random: rand.IntN}).Create); n != maxCreate {
 		t.Errorf("%d pods in one plan", n)
-	}
-}
-
-// TestRefusedPruning: that names cannot be removed from podsToDelete is told (CS-134, CS-225).
-func TestRefusedPruning(t *testing.T) {
-	s := simulate(1, makeSet(1), Features{})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	s.Refused = func(w simulation.Write) bool { return w.Key == setKey && w.Subresource == "" }
-	s.change(toDelete("gone"))
-	for range 10 {
-		s.Round()
-	}
-	if c := condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); c == nil || !strings.Contains(c.Message, "podsToDelete") {
-		t.Errorf("%+v", c)
-	}
-}
-
-// TestDetachedPodsKeepTheirClaims: whoever takes a pod out of the set by hand finds its data, and the set makes another under another
-// name, with and without reuse (CS-335, CS-348).
-func TestDetachedPodsKeepTheirClaims(t *testing.T) {
-	for _, reuse := range []bool{true, false} {
-		t.Run(fmt.Sprint("reuse ", reuse), func(t *testing.T) {
-			set := makeSet(2, claims("1Gi"))
-			set.Spec.ScaleStrategy.EnablePVCReuse = reuse
-			s := simulate(1, set, Features{})
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			name := s.active()[0].Name
-			s.Change(podKey(name), func(o client.Object) { o.SetOwnerReferences(nil) })
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			claim := s.Get(claimKey("data-" + name))
-			if claim == nil || metav1.GetControllerOf(claim).UID != s.Get(podKey(name)).GetUID() {
-				t.Errorf("%+v", claim)
-			}
-			if status := s.set().Status; status.AvailableReplicas != 2 || len(status.Conditions) > 0 {
-				t.Errorf("%+v", status)
-			}
-		})
-	}
-}
-
-// CS-064, CS-348: claims stay with a pod that somebody took labels from, whether that releases it or not.
-func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
-	for name, unlabel := range map[string]func(map[string]string){
-		"all":             func(labels map[string]string) { clear(labels) },
-		"the instance ID": func(labels map[string]string) { delete(labels, pub.CloneSetInstanceID) },
-	} {
-		for _, reuse := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", reuse ", reuse), func(t *testing.T) {
-				set := makeSet(2, claims("1Gi"))
-				set.Spec.ScaleStrategy.EnablePVCReuse = reuse
-				s := simulate(1, set, Features{})
-				if err := s.Settle(100); err != nil {
-					t.Fatal(err)
-				}
-				pod := s.active()[0].Name
-				claim := s.Get(claimKey("data-" + pod)).GetUID()
-				s.Change(podKey(pod), func(o client.Object) { unlabel(o.GetLabels()) })
-				if err := s.Settle(100); err != nil {
-					t.Fatal(err)
-				}
-				now := s.Get(claimKey("data-" + pod))
-				if now == nil || now.GetUID() != claim || now.GetDeletionTimestamp() != nil {
-					t.Fatalf("the claim was deleted: %+v", now)
-				}
-				if released := metav1.GetControllerOf(s.Get(podKey(pod))) == nil; released != (metav1.GetControllerOf(now).Kind == "Pod") {
-					t.Errorf("released %t, %+v", released, now.GetOwnerReferences())
-				}
-			})
-		}
-	}
-}
-
-// IPU-082, CS-041: a template made from a running pod has labels by which the pods are known; that it loses or changes them costs neither a
-// pod nor a claim, and a pod that is made of it is not deleted at once.
-func TestTemplatesOfRunningPods(t *testing.T) {
-	copied := func(id, hash string) string {
-		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash +
-			`","apps.kruise.io/specified-delete":"true"},` +
-			`"annotations":{"apps.kruise.io/inplace-update-state":"{}"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`
-	}
-	set := makeSet(2, claims("1Gi"), templated(copied("aaaaa", "x")))
-	set.Spec.ScaleStrategy.EnablePVCReuse = false
-	s := simulate(1, set, Features{})
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	before := map[string]types.UID{}
-	for _, pod := range s.active() {
-		before[pod.Name], before["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
-	}
-	for _, text := range []string{copied("bbbbb", "y"),
-		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
-		s.change(templated(text))
-		if err := s.Settle(200); err != nil {
-			t.Fatal(err)
-		}
-		after := map[string]types.UID{}
-		for _, pod := range s.active() {
-			after[pod.Name], after["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
-		}
-		if diff := cmp.Diff(before, after); diff != "" || s.set().Status.UpdatedAvailableReplicas != 2 {
-			t.Errorf("%s: %s%+v", text, diff, s.set().Status)
-		}
-	}
-}
-
-// rewriting is a webhook.
-func rewriting(r *simulation.Request) error {
-	rewrite := func(body []byte) []byte {
-		return bytes.ReplaceAll(body, []byte(`"image":"nginx:2"`), []byte(`"image":"nginx:1"`))
-	}
-	r.Body = rewrite(r.Body)
-	if document, ok := r.Object.(*unstructured.Unstructured); ok && r.Key.Kind == "Pod" {
-		body, err := document.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		return document.UnmarshalJSON(rewrite(body))
-	}
-	return nil
-}
-
-// TestPodsThatServeAreLeftAlone: the record of an update that the reference completed reads as incomplete, because the daemon that told
-// of it is gone. The pod serves, so it is neither replaced nor held, nor does its next update wait for it (IPU-312, IPU-325).
-func TestPodsThatServeAreLeftAlone(t *testing.T) {
-	s := simulate(1, makeSet(1, app("nginx:1", "a", "", "")), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	name := s.active()[0].Name
-	s.Change(podKey(name), func(o client.Object) {
-		delete(o.GetAnnotations(), pub.RuntimeContainersMeta)
-		o.GetAnnotations()[pub.InPlaceUpdateState] = `{"revision":"` + o.GetLabels()[pub.ControllerRevisionHash] +
-			`","updateTimestamp":"2030-01-01T01:00:00Z","lastContainerStatuses":null,"updateEnvFromMetadata":true}`
-	})
-	s.startManager(s.pass.Features)
-	s.Pass(2 * time.Hour)
-	writes := len(s.Writes)
-	if err := s.Settle(100); err != nil || len(s.Writes) > writes {
-		t.Fatalf("%v %v\n%s", err, s.Writes[writes:], s.describe())
-	}
-	s.change(app("nginx:2", "a", "", ""))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; s.active()[0].Name != name || status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("%+v\n%s", status, s.describe())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
 // TestRevisionsAreReadOnce: what does not change is not read again, however many and large the revisions are that a user puts
@@ -18,22 +19,22 @@ import (
 func TestRevisionsAreReadOnce(t *testing.T) {
 	var revisions []*appsv1.ControllerRevision
 	for i := range 20 {
-		large := storedRevision(int64(100+i), both(image(fmt.Sprint("foreign:", i)),
+		large := storedRevision(int64(100+i), clonesettest.Both(clonesettest.Image(fmt.Sprint("foreign:", i)),
 			annotatedTemplate("note", strings.Repeat("x", 100_000))))
 		revisions = append(revisions, large)
 	}
-	revisions = append(revisions, storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")))
+	revisions = append(revisions, storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2")))
 	for i, r := range revisions {
 		r.UID, r.ResourceVersion = types.UID(fmt.Sprint("uid-", i)), "1"
 	}
-	set := makeSet(3, image("nginx:2"))
+	set := clonesettest.Set(3, clonesettest.Image("nginx:2"))
 	known := &podplan.Knowledge{}
 	plan := func(known *podplan.Knowledge) *Plan {
 		var pods []*corev1.Pod
 		for _, name := range []string{"a", "b", "c"} {
-			pods = append(pods, podOf(name, revisions[20].Name))
+			pods = append(pods, clonesettest.Pod(name, revisions[20].Name))
 		}
-		return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Known: known, Now: planTime},
+		return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Known: known, Now: clonesettest.Now},
 			Random: counting()})
 	}
 	fresh := testing.AllocsPerRun(3, func() { plan(nil) })
@@ -44,11 +45,11 @@ func TestRevisionsAreReadOnce(t *testing.T) {
 		t.Errorf("%.0f allocations where %.0f are made at first", again, fresh)
 	}
 	// Another version of a revision is read, and so is another template.
-	changed := storedRevision(1, image("nginx:2"))
+	changed := storedRevision(1, clonesettest.Image("nginx:2"))
 	changed.UID, changed.ResourceVersion = revisions[20].UID, "2"
 	changed.Name = revisions[20].Name
 	revisions[20] = changed
-	set = makeSet(3, image("nginx:3"))
+	set = clonesettest.Set(3, clonesettest.Image("nginx:3"))
 	if got, want := plan(known).String(), plan(nil).String(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

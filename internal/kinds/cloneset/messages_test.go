@@ -10,22 +10,24 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
 // Who reads why a pod waits knows the fields of the CloneSet and the pods, and nothing of the code.
 func TestWhyAPodWaitsCanBeActedUpon(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	old := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
-		return podOf(name, one.Name, append([]func(*corev1.Pod){settledGates}, options...)...)
+		return clonesettest.Pod(name, one.Name, append([]func(*corev1.Pod){clonesettest.Settled}, options...)...)
 	}
 	updated := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
-		return podOf(name, two.Name, append([]func(*corev1.Pod){settledGates}, options...)...)
+		return clonesettest.Pod(name, two.Name, append([]func(*corev1.Pod){clonesettest.Settled}, options...)...)
 	}
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
 	set := func(options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.CloneSet {
-		return makeSet(5, append([]func(*appsv1beta1.CloneSet){image("nginx:2"), maxUnavailable(1)}, options...)...)
+		return clonesettest.Set(5, append([]func(*appsv1beta1.CloneSet){clonesettest.Image("nginx:2"), clonesettest.MaxUnavailable(1)},
+			options...)...)
 	}
-	inPlaceOnly := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
+	inPlaceOnly := clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
 	hooked := func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hook": "yes"}}}
 	}
@@ -41,18 +43,19 @@ func TestWhyAPodWaitsCanBeActedUpon(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		"an old pod is down": {set(inPlaceOnly), five(podOf("web-0", "web-gone", settledGates, unready)),
+		"an old pod is down": {set(inPlaceOnly), five(clonesettest.Pod("web-0", "web-gone", clonesettest.Settled, unready)),
 			"4 of 5 pods must stay available (maxUnavailable 1), and only 4 are"},
 		"an updated pod is down": {set(), five(updated("web-0", unready)),
 			"waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"},
-		"two updated pods are down": {set(maxUnavailable(2)), five(updated("web-0", unready), updated("web-1", unready)),
+		"two updated pods are down": {set(clonesettest.MaxUnavailable(2)), five(updated("web-0", unready), updated("web-1", unready)),
 			"waiting for 2 updated pods to become available; 2 pods at a time (maxUnavailable 2)"},
-		"a pod that is to go is down": {set(maxUnavailable(2), hooked), five(updated("web-0", unready), old("web-1", unready, specified,
-			inState(pub.LifecycleStatePreparingDelete), label("hook",
-				"yes"))), "waiting for 1 updated pod to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
-		"the partition keeps one": {set(partition(1)), []*corev1.Pod{updated("web-0"), updated("web-1"), updated("web-2"),
+		"a pod that is to go is down": {set(clonesettest.MaxUnavailable(2), hooked),
+			five(updated("web-0", unready), old("web-1", unready, specified,
+				clonesettest.InState(pub.LifecycleStatePreparingDelete), label("hook",
+					"yes"))), "waiting for 1 updated pod to become available and 1 pod to be deleted; 2 pods at a time (maxUnavailable 2)"},
+		"the partition keeps one": {set(clonesettest.Partition(1)), []*corev1.Pod{updated("web-0"), updated("web-1"), updated("web-2"),
 			updated("web-3"), old("web-4")}, "partition keeps 1 pod at its revision"},
-		"paused": {set(paused(true)), five(), "the update is paused; set paused to false"},
+		"paused": {set(clonesettest.Paused(true)), five(), "the update is paused; set paused to false"},
 		"a deletion that nobody can bear": {set(), five(old("web-0", unready), old("web-1", unready), old("web-2", specified)),
 			"it is specified for deletion, but 4 of 5 pods must stay (maxUnavailable 1); with those that go now 3 are ready, 3 available"},
 	} {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,9 +13,8 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
-
-var planTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // counting returns chance as a plan takes it: 0, 0, 0, 0, 0, then 1, 1, 1, 1, 1 and so on, so that IDs are bbbbb, ccccc, ddddd.
 func counting() func(int) int {
@@ -26,7 +24,7 @@ func counting() func(int) int {
 
 func planFor(set *appsv1beta1.CloneSet, change ...func(*Snapshot)) *Plan {
 	set.UID = "set-uid"
-	snapshot := Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: planTime}, Random: counting()}
+	snapshot := Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: counting()}
 	for _, c := range change {
 		c(&snapshot)
 	}
@@ -67,8 +65,8 @@ func claimTemplateOf(document string) template.VolumeClaimTemplate {
 // CS-040 (part), CS-041, CS-042, CS-043 (part), CS-045, CS-050 (part), IPU-131 (part): the documents sent to make a pod and its
 // claims, whole. Fields that our types do not know reach both.
 func TestPodAndClaimDocuments(t *testing.T) {
-	set := makeSet(1)
-	setTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"x"},"annotations":{"a":"b"},"finalizers":["x/f"]},
+	set := clonesettest.Set(1)
+	clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"x"},"annotations":{"a":"b"},"finalizers":["x/f"]},
 		"spec":{"future":{"big":12345678901234567890},"readinessGates":[{"conditionType":"Own"}],"volumes":[{"name":"data","emptyDir":{}},{"name":"own","emptyDir":{}}],
 		"containers":[{"name":"nginx","image":"nginx:1","futureField":true}]}}`)
 	set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{
@@ -102,8 +100,9 @@ func TestGatesAreAddedOnce(t *testing.T) {
 	onDelete := func(set *appsv1beta1.CloneSet) {
 		set.Spec.UpdateStrategy = appsv1beta1.CloneSetUpdateStrategy{Type: appsv1beta1.OnDeleteCloneSetUpdateStrategyType}
 	}
-	for name, strategy := range map[string]func(*appsv1beta1.CloneSet){"in place if possible": policy(appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy),
-		"in place only": policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), "recreate": policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), "on delete": onDelete} {
+	for name, strategy := range map[string]func(*appsv1beta1.CloneSet){"in place if possible": clonesettest.Policy(appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy),
+		"in place only": clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy),
+		"recreate":      clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), "on delete": onDelete} {
 		t.Run(name, func(t *testing.T) {
 			for gates, want := range map[string]string{
 				`[]`:                        `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"KruisePodReady"}]`,
@@ -111,8 +110,8 @@ func TestGatesAreAddedOnce(t *testing.T) {
 				`[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"}]`: `[{"conditionType":"InPlaceUpdateReady"},{"conditionType":"Own"},{"conditionType":"KruisePodReady"}]`,
 				`[{"conditionType":"KruisePodReady"}]`:                             `[{"conditionType":"KruisePodReady"},{"conditionType":"InPlaceUpdateReady"}]`,
 			} {
-				set := makeSet(1, strategy)
-				setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"readinessGates":`+gates+`,"containers":[]}}`)
+				set := clonesettest.Set(1, strategy)
+				clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"readinessGates":`+gates+`,"containers":[]}}`)
 				sameDocument(t, want, planFor(set).Create[0].Pod["spec"].(map[string]any)["readinessGates"])
 			}
 		})
@@ -132,7 +131,7 @@ func TestRevisionLabels(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(1)
+			set := clonesettest.Set(1)
 			set.Name = tt.name
 			plan := planFor(set, func(s *Snapshot) { s.Features.ShortHash = tt.gate })
 			hash := strings.TrimPrefix(plan.UpdateRevision, tt.name+"-")
@@ -159,7 +158,7 @@ func ownedClaim(name, id string, options ...func(*corev1.PersistentVolumeClaim))
 
 // CS-040, CS-046, CS-060, CS-063, CS-065, CS-335: IDs, and which claims are made with them.
 func TestInstanceIDs(t *testing.T) {
-	going := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: planTime} }
+	going := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: clonesettest.Now} }
 	pod := func(id string, phase corev1.PodPhase) *corev1.Pod {
 		p := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		p.Name, p.Namespace, p.UID = "web-"+id, "default", "pod-uid"
@@ -192,7 +191,7 @@ func TestInstanceIDs(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(2, claims("1Gi"))
+			set := clonesettest.Set(2, clonesettest.Claims("1Gi"))
 			set.Spec.ScaleStrategy.EnablePVCReuse = tt.reuse
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Claims = tt.pods, tt.claims })
 			got := map[string]int{}

@@ -1,50 +1,36 @@
 package cloneset
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in this order and has
 // something to do ends the pass, though all that follows would have something to do as well. No update starts beside it.
 func TestTheOrderOfScaling(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	hook := func(mark bool) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
 			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hold": "on"},
 				MarkPodNotReady: mark}}
 		}
 	}
-	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = number(1) }
+	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1) }
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
 	held := func(pod *corev1.Pod) { pod.Labels["hold"] = "on" }
 	down := func(pod *corev1.Pod) {
 		notReady(pod)
 		pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 	}
-	prepared := func(pod *corev1.Pod) { down(pod); inState(pub.LifecycleStatePreparingDelete)(pod) }
+	prepared := func(pod *corev1.Pod) { down(pod); clonesettest.InState(pub.LifecycleStatePreparingDelete)(pod) }
 	const wait, unready, cancelled, unprepared = "wait: Scaling", "wait: NotReady", "patch: LifecycleHook", "wait: LifecycleHook"
 	pods := func(a, b, others string) map[string]string {
 		return map[string]string{"a": a, "b": b, "c": others, "d": others}
@@ -65,17 +51,17 @@ func TestTheOrderOfScaling(t *testing.T) {
 		"specified before too many": {1, hook(true), []func(*corev1.Pod){prepared, held}, []func(*corev1.Pod){specified, notReady}, 0,
 			pods(unprepared, "delete: SpecifiedDelete", wait)},
 		"too many, by their order": {3, hook(true), nil, []func(*corev1.Pod){notReady}, 0, pods(wait, "delete: ScaleIn", wait)},
-		"creation that may make none": {6, both(hook(true), throttled), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified,
+		"creation that may make none": {6, clonesettest.Both(hook(true), throttled), []func(*corev1.Pod){prepared}, []func(*corev1.Pod){specified,
 			notReady}, 0, pods("delete: SpecifiedDelete", unready, wait)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(test.replicas, image("nginx:2"), maxUnavailable(4), test.set)
+			set := clonesettest.Set(test.replicas, clonesettest.Image("nginx:2"), clonesettest.MaxUnavailable(4), test.set)
 			set.Status.CurrentRevision = one.Name
-			plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name,
-				append([]func(*corev1.Pod){settledGates}, test.a...)...),
-				podOf("b", one.Name, append([]func(*corev1.Pod){settledGates}, test.b...)...), podOf("c", one.Name,
-					settledGates), podOf("d", one.Name, settledGates))
-			if diff := cmp.Diff(test.want, actions(plan)); diff != "" || len(plan.Create) != test.create {
+			plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name,
+				append([]func(*corev1.Pod){clonesettest.Settled}, test.a...)...),
+				clonesettest.Pod("b", one.Name, append([]func(*corev1.Pod){clonesettest.Settled}, test.b...)...), clonesettest.Pod("c", one.Name,
+					clonesettest.Settled), clonesettest.Pod("d", one.Name, clonesettest.Settled))
+			if diff := cmp.Diff(test.want, clonesettest.Actions(plan.Verdicts)); diff != "" || len(plan.Create) != test.create {
 				t.Errorf("%d are created; %s", len(plan.Create), diff)
 			}
 		})
@@ -84,208 +70,20 @@ func TestTheOrderOfScaling(t *testing.T) {
 
 // CS-149: where all must go, all go, whatever they are like.
 func TestAllGoWhereAllMust(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	set := makeSet(0, image("nginx:2"))
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
+	set := clonesettest.Set(0, clonesettest.Image("nginx:2"))
 	set.Status.CurrentRevision = one.Name
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
-		podOf("b", one.Name, settledGates, notReady),
-		podOf("c", two.Name, settledGates), podOf("d", two.Name, settledGates, func(pod *corev1.Pod) {
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name, clonesettest.Settled),
+		clonesettest.Pod("b", one.Name, clonesettest.Settled, notReady),
+		clonesettest.Pod("c", two.Name, clonesettest.Settled), clonesettest.Pod("d", two.Name, clonesettest.Settled, func(pod *corev1.Pod) {
 			pod.Spec.NodeName,
 				pod.Status.Phase = "", corev1.PodPending
 		}),
-		podOf("e", two.Name, settledGates, func(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.PodDeletionCost: "2147483647"} }))
+		clonesettest.Pod("e", two.Name, clonesettest.Settled,
+			func(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.PodDeletionCost: "2147483647"} }))
 	const goes = "delete: ScaleIn"
-	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes}, actions(plan)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes},
+		clonesettest.Actions(plan.Verdicts)); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// CS-002: a rollout by recreation writes pods, claims and revisions, and no object of another kind beside the set itself; pods and
-// claims are controlled by the set, and its revisions hold the templates that it has had.
-func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
-	s := atRest(t, makeSet(2, claims("1Gi")), Features{})
-	s.change(both(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), image("nginx:2")))
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision"} {
-		objects := s.List(kind, false)
-		if len(objects) != 2 {
-			t.Errorf("%d objects of kind %s", len(objects), kind)
-		}
-		for _, o := range objects {
-			if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "CloneSet" || owner.UID != s.set().UID {
-				t.Errorf("%s %s is controlled by %+v", kind, o.GetName(), owner)
-			}
-		}
-	}
-	var kinds, images []string
-	for _, w := range s.Writes {
-		kinds = append(kinds, w.Key.Kind)
-	}
-	slices.Sort(kinds)
-	if kinds = slices.Compact(kinds); !slices.Equal(kinds, []string{"CloneSet", "ControllerRevision", "PersistentVolumeClaim", "Pod"}) {
-		t.Errorf("written were %v", kinds)
-	}
-	for _, o := range s.List("ControllerRevision", false) {
-		for _, image := range []string{"nginx:1", "nginx:2"} {
-			if strings.Contains(string(o.(*appsv1.ControllerRevision).Data.Raw), fmt.Sprintf(`"image":%q`, image)) {
-				images = append(images, image)
-			}
-		}
-	}
-	if slices.Sort(images); !slices.Equal(images, []string{"nginx:1", "nginx:2"}) {
-		t.Errorf("the revisions hold %v", images)
-	}
-}
-
-// CS-003: names come from chance and do not count up, and no pod waits for another: all are made in one pass, whatever became of
-// those before, and one in the middle that never comes up holds up neither creation nor the scale-in of others.
-func TestPodsHaveNoOrder(t *testing.T) {
-	named := func(seed uint64) []string {
-		s := simulate(seed, makeSet(4), Features{})
-		s.managed(time.Second)
-		var names []string
-		for _, pod := range s.pods() {
-			names = append(names, pod.Name)
-		}
-		return names
-	}
-	first, second := named(1), named(2)
-	if len(first) != 4 || len(second) != 4 || slices.ContainsFunc(first, func(name string) bool { return slices.Contains(second, name) }) {
-		t.Errorf("one set has pods %v, the other %v", first, second)
-	}
-	s := atRest(t, makeSet(3), Features{})
-	s.node.Frozen = map[string]bool{s.active()[1].Name: true}
-	s.Change(podKey(s.active()[1].Name), func(o client.Object) { notReadyNow(o.(*corev1.Pod)) })
-	s.change(replicas(6))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; status.Replicas != 6 || status.AvailableReplicas != 5 {
-		t.Errorf("%+v", status)
-	}
-}
-
-// CS-136: a pod that its hook holds prepares its deletion. Any other is deleted after its claims were made its own, and an event
-// says so; that it is gone already is no failure. A failure is told and does not hold up others, and a deletion that the server
-// refused comes behind those for 10 minutes.
-func TestDeletionOfOnePod(t *testing.T) {
-	remove := func(s *simulated, names ...string) {
-		for _, name := range names {
-			s.Change(podKey(name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
-		}
-	}
-	t.Run("its hook holds it", func(t *testing.T) {
-		s := atRest(t, makeSet(1, claims("1Gi"), func(set *appsv1beta1.CloneSet) {
-			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}}}
-		}, hookedImage("nginx:1")), Features{})
-		pod, claim := s.active()[0], s.data()[s.active()[0].Name]
-		remove(s, pod.Name)
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
-		if now == nil || now.UID != pod.UID || !podplan.Active(now) ||
-			now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
-			len(s.reported("SuccessfulDelete")) != 0 {
-			t.Errorf("%+v, events %q", now, s.events)
-		}
-	})
-	t.Run("its claims, the pod, the event", func(t *testing.T) {
-		s := atRest(t, makeSet(2, claims("1Gi")), Features{})
-		name, begin := s.active()[0].Name, len(s.Writes)
-		remove(s, name)
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		handed := slices.Index(s.Writes[begin:], simulation.Write{Verb: "patch", Key: claimKey("data-" + name)})
-		deleted := slices.Index(s.Writes[begin:], simulation.Write{Verb: "delete", Key: podKey(name)})
-		if handed < 0 || deleted < handed || s.Get(podKey(name)) != nil || s.Get(claimKey("data-"+name)) != nil {
-			t.Errorf("%+v", s.Writes[begin:])
-		}
-		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 || len(s.reported("FailedDelete")) != 0 {
-			t.Errorf("%q", s.events)
-		}
-	})
-	t.Run("it is gone already", func(t *testing.T) {
-		s := atRest(t, makeSet(2), Features{})
-		name := s.active()[0].Name
-		s.Answer = deleting(func(pod string) error {
-			s.Remove(podKey(pod))
-			return apierrors.NewNotFound(corev1.Resource("pods"), pod)
-		})
-		remove(s, name)
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		if len(s.reported("SuccessfulDelete deleted pod "+name)) != 1 || len(s.reported("FailedDelete")) != 0 ||
-			len(s.set().Status.Conditions) > 0 || len(s.active()) != 2 {
-			t.Errorf("%q %+v", s.events, s.set().Status)
-		}
-	})
-	t.Run("a refusal, and who comes first then", func(t *testing.T) {
-		s := atRest(t, makeSet(4, maxUnavailable(2)), Features{})
-		protected, other := s.active()[0].Name, s.active()[1].Name
-		var asked []string
-		s.Answer = deleting(func(pod string) error {
-			asked = append(asked, pod)
-			if pod == protected {
-				return apierrors.NewForbidden(corev1.Resource("pods"), pod, errors.New("admission webhook denied the request"))
-			}
-			return nil
-		})
-		remove(s, protected, other)
-		s.advance(time.Second)
-		if len(asked) == 0 {
-			t.Fatal("nothing was deleted")
-		}
-		if len(s.reported("Warning FailedDelete failed to delete pod "+protected+": ")) == 0 || s.Get(podKey(protected)) == nil ||
-			s.Get(podKey(other)) != nil {
-			t.Errorf("%s was to stay and %s to go: %q", protected, other, s.events)
-		}
-		plan := func(refused bool) map[string]string {
-			one := storedRevision(1, image("nginx:1"))
-			pods := []*corev1.Pod{podOf("a", one.Name, settledGates), podOf("b", one.Name, settledGates)}
-			for _, pod := range pods {
-				pod.UID, pod.Labels[pub.SpecifiedDelete] = types.UID(pod.Name), ""
-			}
-			snapshot := Snapshot{Set: makeSet(2), Snapshot: podplan.Snapshot{Pods: pods, Revisions: []*appsv1.ControllerRevision{one},
-				Now: planTime}, Random: func(int) int { return 0 }}
-			if refused {
-				snapshot.Refused = map[types.UID]time.Time{"a": planTime.Add(-time.Minute)}
-			}
-			return actions(Make(snapshot))
-		}
-		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"},
-			{"a": "wait: MaxUnavailable", "b": "delete: SpecifiedDelete"}},
-			[]map[string]string{plan(false), plan(true)}); diff != "" {
-			t.Error(diff)
-		}
-	})
-	t.Run("the options are the server's own", func(t *testing.T) {
-		pod := podOf("a", "web-1")
-		var sent *client.DeleteOptions
-		c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
-				sent = (&client.DeleteOptions{}).ApplyOptions(options)
-				return errors.New("enough")
-			}})
-		_ = reconcile.NewAPI(c, c, slim.Any, time.Now).For("owner").Delete(t.Context(), pod)
-		if sent == nil || sent.GracePeriodSeconds != nil || sent.PropagationPolicy != nil || len(sent.DryRun) > 0 ||
-			*sent.Preconditions.UID != pod.UID ||
-			*sent.Preconditions.ResourceVersion != pod.ResourceVersion {
-			t.Errorf("%+v", sent)
-		}
-	})
-}
-
-// deleting answers deletions of pods.
-func deleting(answer func(pod string) error) func(*simulation.Request) error {
-	return func(r *simulation.Request) error {
-		if r.Verb == "delete" && r.Key.Kind == "Pod" {
-			return answer(r.Key.Name)
-		}
-		return nil
 	}
 }

@@ -1,9 +1,7 @@
 package cloneset
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,25 +10,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
-
-func minReadySeconds(seconds int32) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = seconds }
-}
 
 // readySince makes a pod ready for that long.
 func readySince(ago time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		for i := range pod.Status.Conditions {
-			pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(planTime.Add(-ago))
+			pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(clonesettest.Now.Add(-ago))
 		}
 	}
 }
@@ -40,7 +32,7 @@ func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.Condit
 // TestReadyPodsAreNotDeletedAtOnce: pods that are ready, but not for minReadySeconds yet, serve users: of six of them
 // maxUnavailable 1 lets one go at a time, whoever asks for their deletion (CS-132, CS-171, CS-172).
 func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
-	one := storedRevision(1, image("nginx:1"))
+	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
 	fresh, old := readySince(time.Minute), readySince(2*time.Hour)
 	tests := map[string]struct {
@@ -62,9 +54,11 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var pods []*corev1.Pod
 			for i, options := range tt.pods {
-				pods = append(pods, podOf(fmt.Sprintf("web-%d", i), one.Name, append([]func(*corev1.Pod){settledGates}, options...)...))
+				pods = append(pods, clonesettest.Pod(fmt.Sprintf("web-%d", i), one.Name,
+					append([]func(*corev1.Pod){clonesettest.Settled}, options...)...))
 			}
-			plan := planOf(makeSet(tt.replicas, maxUnavailable(1), minReadySeconds(3600)), Features{}, []*appsv1.ControllerRevision{one},
+			plan := planOf(clonesettest.Set(tt.replicas, clonesettest.MaxUnavailable(1), clonesettest.MinReadySeconds(3600)), Features{},
+				[]*appsv1.ControllerRevision{one},
 				pods...)
 			deleted, serving := 0, 0
 			for _, v := range plan.Verdicts {
@@ -84,103 +78,14 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 
 // TestOldReadyPodIsNotScaledIn: the share of old pods is no licence to take the only pod that serves.
 func TestOldReadyPodIsNotScaledIn(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	plan := planOf(makeSet(2, image("nginx:2"), maxUnavailable(1), minReadySeconds(3600),
-		policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
-		[]*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates, readySince(time.Minute)),
-		podOf("b", two.Name, settledGates, notReady),
-		podOf("c", two.Name, settledGates, notReady))
-	if got := actions(plan)["a"]; got != "wait: MaxUnavailable" {
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
+	plan := planOf(clonesettest.Set(2, clonesettest.Image("nginx:2"), clonesettest.MaxUnavailable(1), clonesettest.MinReadySeconds(3600),
+		clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), Features{},
+		[]*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name, clonesettest.Settled, readySince(time.Minute)),
+		clonesettest.Pod("b", two.Name, clonesettest.Settled, notReady),
+		clonesettest.Pod("c", two.Name, clonesettest.Settled, notReady))
+	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "wait: MaxUnavailable" {
 		t.Errorf("%s\n%s", got, plan)
-	}
-}
-
-func tier(value string) func(*appsv1beta1.CloneSet) {
-	return templated(`{"metadata":{"labels":{"app":"web","tier":"` + value +
-		`"},"annotations":{"note":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
-}
-
-func note(value string) func(*appsv1beta1.CloneSet) {
-	return templated(`{"metadata":{"labels":{"app":"web","tier":"a"},"annotations":{"note":"` + value +
-		`"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
-}
-
-// TestChangedLabelsKeepThePace: a label may be what a Service selects. Pods get a new one within maxUnavailable, each watched for
-// minReadySeconds before the next, ready all the time and without a grace period (IPU-080 (part), IPU-308 (part)).
-func TestChangedLabelsKeepThePace(t *testing.T) {
-	for name, seconds := range map[string]int32{"without minReadySeconds": 0, "minReadySeconds 20": 20} {
-		t.Run(name, func(t *testing.T) {
-			s := atRest(t, makeSet(5, tier("a"), maxUnavailable(2), minReadySeconds(seconds), inPlaceGrace(30)), Features{})
-			moving := 0
-			s.BeforeWrite = func(_ simulation.Write, _, after client.Object) {
-				if pod, ok := after.(*corev1.Pod); ok {
-					now := 0
-					for _, other := range s.active() {
-						if other.Name == pod.Name {
-							other = pod
-						}
-						count(&now, !readiness.Settled(other))
-						if !readiness.Ready(other) {
-							t.Errorf("pod %s is taken out of service", other.Name)
-						}
-					}
-					moving = max(moving, now)
-				}
-			}
-			start, writes := s.Now(), len(s.Writes)
-			s.change(tier("b"))
-			if err := s.Settle(300); err != nil {
-				t.Fatal(err)
-			}
-			if status := s.set().Status; moving != 2 || status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("%d at a time, %+v", moving, status)
-			}
-			perPod := 0
-			for _, w := range s.Writes[writes:] {
-				count(&perPod, w.Key.Kind == "Pod")
-			}
-			if took := s.Now().Sub(start); took < time.Duration(3*seconds-1)*time.Second || perPod != 10 {
-				t.Errorf("3 steps took %s and %d writes", took, perPod)
-			}
-		})
-	}
-}
-
-// TestChangedAnnotationsGoFaster: an annotation that nothing of the pod reads changes in one write, at once, and costs no pod of surge.
-func TestChangedAnnotationsGoFaster(t *testing.T) {
-	for name, options := range map[string]func(*appsv1beta1.CloneSet){"maxUnavailable 1": maxUnavailable(1), "surge alone": surge(1, 0)} {
-		t.Run(name, func(t *testing.T) {
-			s := atRest(t, makeSet(5, note("x"), options), Features{})
-			writes := len(s.Writes)
-			s.change(note("y"))
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			pods := 0
-			for _, w := range s.Writes[writes:] {
-				count(&pods, w.Key.Kind == "Pod")
-			}
-			if status := s.set().Status; pods != 5 || status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("%d writes of pods, %+v", pods, status)
-			}
-		})
-	}
-}
-
-// TestRecordNamesTheRevision: the record of an update has the whole name of the revision, whatever the labels have (IPU-061).
-func TestRecordNamesTheRevision(t *testing.T) {
-	for _, short := range []bool{true, false} {
-		s := atRest(t, makeSet(1), Features{ShortHash: short})
-		s.change(image("nginx:2"))
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		var record struct{ Revision string }
-		err := json.Unmarshal([]byte(s.active()[0].Annotations[pub.InPlaceUpdateState]), &record)
-		if err != nil || record.Revision == "" || record.Revision != s.set().Status.UpdateRevision ||
-			(s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision) == short {
-			t.Errorf("short labels %t: %+v %v", short, record, err)
-		}
 	}
 }
 
@@ -188,11 +93,12 @@ func TestRecordNamesTheRevision(t *testing.T) {
 // (CS-115 (part), CS-143 (part)).
 func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 	hooked := func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }
-	one, two := storedRevision(1, hookedImage("nginx:1")), storedRevision(2, hookedImage("nginx:2"))
-	got := actions(planOf(makeSet(2, hookedImage("nginx:2"), updateHook(false), maxUnavailable(1)), Features{PreparingUpdateAsUpdate: true},
+	one, two := storedRevision(1, clonesettest.HookedImage("nginx:1")), storedRevision(2, clonesettest.HookedImage("nginx:2"))
+	got := clonesettest.Actions(planOf(clonesettest.Set(2, clonesettest.HookedImage("nginx:2"), clonesettest.UpdateHook(false),
+		clonesettest.MaxUnavailable(1)), Features{PreparingUpdateAsUpdate: true},
 		[]*appsv1.ControllerRevision{one, two},
-		podOf("a", two.Name, settledGates, hooked), podOf("b", two.Name, settledGates, hooked),
-		podOf("c", one.Name, settledGates, hooked, inState(pub.LifecycleStatePreparingUpdate))))
+		clonesettest.Pod("a", two.Name, clonesettest.Settled, hooked), clonesettest.Pod("b", two.Name, clonesettest.Settled, hooked),
+		clonesettest.Pod("c", one.Name, clonesettest.Settled, hooked, clonesettest.InState(pub.LifecycleStatePreparingUpdate))).Verdicts)
 	if diff := cmp.Diff(map[string]string{"a": "keep: UpToDate", "b": "keep: UpToDate", "c": "delete: ScaleIn"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -203,285 +109,22 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 // (part), CS-361 (part)).
 func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 	noted := func(note string) func(*appsv1beta1.CloneSet) {
-		return templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
+		return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
 	}
 	one, two := storedRevision(1, noted("a")), storedRevision(2, noted("b"))
 	midway := func(set *appsv1beta1.CloneSet) {
 		set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name
 	}
-	got := actions(planOf(makeSet(1, noted("b"), updateHook(false), surge(1, 0), midway), Features{PreparingUpdateAsUpdate: true},
+	got := clonesettest.Actions(planOf(clonesettest.Set(1, noted("b"), clonesettest.UpdateHook(false), clonesettest.Surge(1, 0), midway),
+		Features{PreparingUpdateAsUpdate: true},
 		[]*appsv1.ControllerRevision{one, two},
-		podOf("surge", two.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
+		clonesettest.Pod("surge", two.Name, clonesettest.Settled, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
 		// not the surge pod: it was updated before
-		podOf("web", one.Name, settledGates, inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) {
+		clonesettest.Pod("web", one.Name, clonesettest.Settled, clonesettest.InState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + one.Name +
 				`","updateTimestamp":"2029-01-01T00:00:00Z"}`}
-		})))
+		})).Verdicts)
 	if got["web"] != "update in place: Outdated" {
 		t.Errorf("%v", got)
-	}
-}
-
-// TestOnDeleteLetsPreparingPodsServe: OnDelete never updates a pod; one that had begun to prepare its update comes back into service
-// (CS-361 (part), IPU-012 (part)).
-func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
-	s := atRest(t, makeSet(1, updateHook(true), hookedImage("nginx:1")), Features{PreparingUpdateAsUpdate: true})
-	s.change(hookedImage("nginx:2"))
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	if state := s.active()[0].Labels[pub.LifecycleState]; state != string(pub.LifecycleStatePreparingUpdate) {
-		t.Fatalf("state %s", state)
-	}
-	s.change(func(set *appsv1beta1.CloneSet) {
-		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
-	})
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; status.AvailableReplicas != 1 || status.UpdatedReplicas != 0 {
-		t.Errorf("%+v\n%s", status, s.describe())
-	}
-}
-
-// TestAutoscalersSizeIsNotFoughtOver: quantities that another revision has are written again once at a revision, since a manager
-// may have died in the middle of an update. Whoever sets them again, such as an autoscaler, means them (IPU-326 (part)).
-func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
-	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
-	s.change(app("nginx:1", "a", "", cpu("3")))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	resizes := 0
-	for range 10 {
-		s.Change(podKey(s.active()[0].Name), func(o client.Object) {
-			o.(*corev1.Pod).Spec.Containers[0].Resources = *makeSet(1, app("nginx:1", "a", "",
-				cpu("2"))).Spec.Template.Spec.Containers[0].Resources.DeepCopy()
-		})
-		before := len(s.Writes)
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range s.Writes[before:] {
-			count(&resizes, w.Subresource == "resize")
-		}
-	}
-	if resizes != 1 {
-		t.Errorf("%d of 10 settings were taken back", resizes)
-	}
-}
-
-// TestAPodThatPartitionKeepsHasItsOwnSize: the manager died after it had resized a pod and before it wrote its image; then the
-// partition was raised, and the pod stays at its revision. It gets back the size that goes with that, and keeps its name (IPU-326
-// (part)).
-func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
-	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
-	before := s.active()
-	s.Refused = func(w simulation.Write) bool { // what would come after the resize
-		return w.Key.Kind == "Pod" && w.Subresource == "" && w.Verb == "patch"
-	}
-	s.change(app("nginx:2", "a", "", cpu("3")))
-	for range 20 {
-		s.Round()
-	}
-	s.Refused = nil
-	s.change(partition(2))
-	hasItsOwnSize(t, s, before)
-}
-
-// TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability: likewise where no pod may be unavailable: a surge pod stands in for
-// it meanwhile (IPU-326 (part), CS-102 (part)).
-func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) {
-	s := atRest(t, makeSet(2, app("nginx:1", "a", "", cpu("2")), surge(1, 0)), Features{InPlace: inplace.Options{Resize: true}})
-	before := s.active()
-	s.change(both(app("nginx:2", "a", "", cpu("3")), partition(2)))
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	s.Change(podKey(before[0].Name), func(o client.Object) {
-		o.(*corev1.Pod).Spec.Containers[0].Resources = *s.set().Spec.Template.Spec.Containers[0].Resources.DeepCopy()
-	})
-	lowest := 2
-	s.told = func(outcome Outcome) {
-		if outcome.Plan.Status.AvailableReplicas > 0 {
-			lowest = min(lowest, int(outcome.Plan.Status.AvailableReplicas))
-		}
-	}
-	hasItsOwnSize(t, s, before)
-	if lowest < 2 {
-		t.Errorf("%d pods available", lowest)
-	}
-}
-
-func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
-	t.Helper()
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	pods := s.active()
-	if len(pods) != len(before) {
-		t.Fatalf("%d pods", len(pods))
-	}
-	for i, pod := range pods {
-		if c := pod.Spec.Containers[0]; pod.UID != before[i].UID || c.Image != "nginx:1" || c.Resources.Limits.Cpu().String() != "2" {
-			t.Errorf("%s has %s and %s", pod.Name, c.Image, c.Resources.Limits.Cpu())
-		}
-	}
-}
-
-// TestAStuckUpdateEndsWhenPodsMayBeReplaced: an update in place waits for a node daemon that there is not, and the user turns to
-// ReCreate. The pod stayed as it was, not ready, for ever; it is replaced (IPU-312 (part)).
-func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
-	only := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
-	s := atRest(t, makeSet(1, app("nginx:1", "a", "", ""), only), Features{InPlace: inplace.Options{EnvFromMetadata: true}})
-	before := s.active()[0].UID
-	s.node.Daemon = false
-	s.change(app("nginx:1", "b", "", ""))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if pod := s.active()[0]; pod.UID != before || readiness.Ready(pod) {
-		t.Fatalf("the update is not stuck: %s", s.describe())
-	}
-	s.change(policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	if pod := s.active()[0]; pod.UID == before || !readiness.Ready(pod) || len(s.set().Status.Conditions) > 0 {
-		t.Errorf("%s %+v", s.describe(), s.set().Status.Conditions)
-	}
-}
-
-// TestRefusedUpdateIsNoSuccess: an update that the API server refuses, so that the pod is recreated, is told as that alone, and
-// counted as that (CS-235 (part)).
-func TestRefusedUpdateIsNoSuccess(t *testing.T) {
-	s := atRest(t, makeSet(1, app("nginx:1", "a", "", cpu("2"))), Features{InPlace: inplace.Options{Resize: true}})
-	before := s.active()[0]
-	s.Answer = unresizable(nil)
-	done := map[podplan.Action]int{}
-	s.told = func(outcome Outcome) {
-		for _, v := range outcome.Done {
-			done[v.Action]++
-		}
-	}
-	s.change(app("nginx:1", "a", "", cpu("3")))
-	if err := s.Settle(100); err != nil {
-		t.Fatal(err)
-	}
-	for _, event := range s.events {
-		if strings.Contains(event, "SuccessfulUpdatePodInPlace") && strings.Contains(event, before.Name) {
-			t.Error(event)
-		}
-	}
-	if done[podplan.UpdateInPlace] != 0 || done[podplan.Recreate] != 1 || done[podplan.Delete] != 1 {
-		t.Errorf("done: %v", done)
-	}
-}
-
-// TestActionsAreCountedWhenDone: what is planned and fails is not counted as done.
-func TestActionsAreCountedWhenDone(t *testing.T) {
-	s := atRest(t, makeSet(2), Features{})
-	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
-	s.told = func(outcome Outcome) {
-		if len(outcome.Done) > 0 || outcome.Created > 0 {
-			t.Errorf("done: %v, created: %d", outcome.Done, outcome.Created)
-		}
-	}
-	s.change(both(image("nginx:2"), replicas(3)))
-	for range 20 {
-		s.Round()
-	}
-	s.change(replicas(1))
-	for range 20 {
-		s.Round()
-	}
-}
-
-// TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is ready. Its stand-in has
-// an image that cannot be pulled, and the user corrects the image: the stand-in gets it. Otherwise both would wait for each other
-// for ever (CS-120, CS-126).
-func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
-	for name, policy := range map[string]appsv1beta1.CloneSetPodUpdatePolicy{
-		"recreated": appsv1beta1.ReCreateCloneSetPodUpdatePolicy, "in place": appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
-		t.Run(name, func(t *testing.T) {
-			s := atRest(t, makeSet(1, rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-				r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = policy, number(0), number(1)
-			})), Features{})
-			s.node.Digests["nginx:bad"] = ""
-			old := s.active()[0].Name
-			s.change(image("nginx:bad"))
-			if err := s.Settle(300); err != nil {
-				t.Fatal(err)
-			}
-			s.Change(podKey(old), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
-			if err := s.Settle(300); err != nil {
-				t.Fatal(err)
-			}
-			if pods := s.active(); len(pods) != 2 {
-				t.Fatalf("%d pods, not a ready one and its stand-in", len(pods))
-			}
-			s.change(image("nginx:2"))
-			if err := s.Settle(300); err != nil {
-				t.Fatal(err)
-			}
-			pods := s.active()
-			if len(pods) != 1 || !readiness.Ready(pods[0]) || pods[0].Name == old || pods[0].Spec.Containers[0].Image != "nginx:2" {
-				t.Errorf("not one ready pod of the corrected image: %s", s.describe())
-			}
-		})
-	}
-}
-
-// TestSurgePodThatNeverComesUpIsReplacedDespitePriority: pods that are to be updated first may only go when another one is ready.
-// The pod above the replicas has an image that cannot be pulled, and the user corrects the image: that pod gets it first (CS-123,
-// CS-125 (part)).
-func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
-	s := atRest(t, makeSet(2, labelled("gold", "nginx:1"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, number(0), number(1)
-		r.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
-			{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}}}
-	})), Features{})
-	s.node.Digests["nginx:bad"] = ""
-	for _, change := range []func(*appsv1beta1.CloneSet){labelled("silver", "nginx:bad"), labelled("silver", "nginx:2")} {
-		s.change(change)
-		if err := s.Settle(300); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pods := s.active()
-	if len(pods) != 2 || !slices.ContainsFunc(pods, readiness.Ready) || s.set().Status.UpdatedAvailableReplicas != 2 {
-		t.Errorf("not two ready pods of the corrected image: %s", s.describe())
-	}
-}
-
-// TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable: changed annotations stop nothing, but an inPlaceUpdate hook takes the
-// pod out of service for them, so that it needs a stand-in (CS-102, IPU-308 (part)).
-func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
-	noted := func(note string) func(*appsv1beta1.CloneSet) {
-		return func(set *appsv1beta1.CloneSet) {
-			setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","hook/update":"on","hook/delete":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
-			set.Spec.Lifecycle = hooks(false)
-		}
-	}
-	s := simulate(1, makeSet(2, noted("a"), rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		r.MaxUnavailable, r.MaxSurge = number(0), number(1)
-	})), Features{})
-	run := &rolloutRun{simulated: s, hooked: true}
-	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
-	for _, note := range []string{"a", "b"} {
-		s.change(noted(note))
-		if err := s.Settle(300); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 || status.Replicas != 2 {
-		t.Errorf("%+v %s", status, s.describe())
-	}
-}
-
-func labelled(tier, image string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web","tier":%q}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
-			tier, image))
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // planOf plans a world of pods and revisions.
@@ -27,44 +29,24 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 	for i, pod := range pods {
 		pod.Labels[pub.CloneSetInstanceID] = fmt.Sprintf("id%d", i)
 	}
-	return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Now: planTime}, Random: counting(),
+	return Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Pods: pods, Revisions: revisions, Now: clonesettest.Now}, Random: counting(),
 		Features: features})
-}
-
-// actions are the plan's verdicts in short.
-func actions(plan *Plan) map[string]string {
-	got := map[string]string{}
-	for _, v := range plan.Verdicts {
-		got[v.Pod.Name] = string(v.Action) + ": " + string(v.Reason)
-	}
-	return got
-}
-
-func inState(state pub.LifecycleStateType) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = string(state) }
-}
-
-func settledGates(pod *corev1.Pod) {
-	pod.Labels[pub.PodTemplateHash] = pod.Labels[pub.ControllerRevisionHash][len("web-"):]
-	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
-		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
-	}
 }
 
 // TestVerdicts: small worlds, each with the verdicts that its requirement asks for.
 func TestVerdicts(t *testing.T) {
-	one, two, three := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")), storedRevision(3, image("nginx:3"))
+	one, two, three := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2")),
+		storedRevision(3, clonesettest.Image("nginx:3"))
 	all := []*appsv1.ControllerRevision{one, two}
 	at := func(r *appsv1.ControllerRevision, image string, options ...func(*corev1.Pod)) func(name string) *corev1.Pod {
 		return func(name string) *corev1.Pod {
-			return podOf(name, r.Name, append([]func(*corev1.Pod){settledGates, func(pod *corev1.Pod) {
+			return clonesettest.Pod(name, r.Name, append([]func(*corev1.Pod){clonesettest.Settled, func(pod *corev1.Pod) {
 				pod.Spec.Containers = []corev1.Container{{Name: "nginx", Image: image}}
 			}}, options...)...)
 		}
 	}
 	old, new := at(one, "nginx:1"), at(two, "nginx:2")
-	second := image("nginx:2")
+	second := clonesettest.Image("nginx:2")
 	holding := func(key string) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
 			hook := &pub.LifecycleHook{LabelsHandler: map[string]string{key: "on"}, MarkPodNotReady: true}
@@ -78,96 +60,102 @@ func TestVerdicts(t *testing.T) {
 		pods      map[string]func(string) *corev1.Pod
 		want      map[string]string
 	}{
-		"IPU-030 a revision that is not stored any more": {makeSet(1, second), Features{}, all[1:],
+		"IPU-030 a revision that is not stored any more": {clonesettest.Set(1, second), Features{}, all[1:],
 			map[string]func(string) *corev1.Pod{"a": old},
 			map[string]string{"a": "recreate: Outdated"}},
-		"IPU-041 revisions that differ beside the template": {makeSet(1, second), Features{}, []*appsv1.ControllerRevision{{
+		"IPU-041 revisions that differ beside the template": {clonesettest.Set(1, second), Features{}, []*appsv1.ControllerRevision{{
 			ObjectMeta: one.ObjectMeta, Revision: 1, Data: runtime.RawExtension{Raw: []byte(strings.Replace(string(one.Data.Raw),
 				`{"spec":{`, `{"more":1,"spec":{`, 1))}}, two},
 			map[string]func(string) *corev1.Pod{"a": old}, map[string]string{"a": "recreate: Outdated"}},
-		"CS-053 a missing label is patched": {makeSet(1, second), Features{}, all, map[string]func(string) *corev1.Pod{
+		"CS-053 a missing label is patched": {clonesettest.Set(1, second), Features{}, all, map[string]func(string) *corev1.Pod{
 			"a": at(two, "nginx:2", func(pod *corev1.Pod) {
 				delete(pod.Labels,
 					pub.PodTemplateHash)
 			})}, map[string]string{"a": "patch: MissingLabel"}},
-		"CS-070, CS-072, CS-117 (part) no update while pods are made": {makeSet(3, second), Features{}, all,
+		"CS-070, CS-072, CS-117 (part) no update while pods are made": {clonesettest.Set(3, second), Features{}, all,
 			map[string]func(string) *corev1.Pod{"a": old, "b": old},
 			map[string]string{"a": "wait: Scaling", "b": "wait: Scaling"}},
-		"CS-117 (part) no update while pods are deleted": {makeSet(1, second), Features{}, all,
+		"CS-117 (part) no update while pods are deleted": {clonesettest.Set(1, second), Features{}, all,
 			map[string]func(string) *corev1.Pod{"a": old, "b": old},
 			map[string]string{"a": "delete: ScaleIn", "b": "wait: Scaling"}},
-		"CS-087 pods of still older revisions are updated like others": {makeSet(2, image("nginx:3"), maxUnavailable(2)), Features{},
+		"CS-087 pods of still older revisions are updated like others": {clonesettest.Set(2, clonesettest.Image("nginx:3"),
+			clonesettest.MaxUnavailable(2)), Features{},
 			[]*appsv1.ControllerRevision{one, two, three}, map[string]func(string) *corev1.Pod{"a": old, "b": new},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated"}},
-		"CS-121, CS-124 the budget is maxUnavailable and what is above the replicas": {makeSet(2, second), Features{}, all,
+		"CS-121, CS-124 the budget is maxUnavailable and what is above the replicas": {clonesettest.Set(2, second), Features{}, all,
 			map[string]func(string) *corev1.Pod{"a": old, "b": old}, map[string]string{"a": "update in place: Outdated",
 				"b": "wait: UpdatedPodsUnavailable"}},
-		"CS-123 neither PreparingDelete nor in grace": {makeSet(3, second, maxUnavailable(3), holding("x")), Features{}, all,
+		"CS-123 neither PreparingDelete nor in grace": {clonesettest.Set(3, second, clonesettest.MaxUnavailable(3), holding("x")), Features{},
+			all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete),
+				"a": at(one, "nginx:1", clonesettest.InState(pub.LifecycleStatePreparingDelete),
 					func(pod *corev1.Pod) { pod.Labels["x"] = "on"; pod.Labels[pub.SpecifiedDelete] = "" }),
 				"b": at(one, "nginx:1", func(pod *corev1.Pod) {
 					pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":60}`,
-						pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"` + planTime.Format(time.RFC3339) +
+						pub.InPlaceUpdateState: `{"revision":"` + one.Name + `","updateTimestamp":"` + clonesettest.Now.Format(time.RFC3339) +
 							`","lastContainerStatuses":null}`}
 				}), "c": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: GracePeriod", "c": "update in place: Outdated"}},
-		"IPU-153 PreparingDelete is never updated, though nobody else is to be": {makeSet(1, second, holding("x")), Features{}, all,
+		"IPU-153 PreparingDelete is never updated, though nobody else is to be": {clonesettest.Set(1, second, holding("x")), Features{}, all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+				"a": at(one, "nginx:1", clonesettest.InState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
 					pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
 					pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 				})}, map[string]string{"a": "wait: LifecycleHook"}},
-		"IPU-153 nor is its update continued": {makeSet(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+		"IPU-153 nor is its update continued": {clonesettest.Set(1, second, holding("x")), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(one, "nginx:1", clonesettest.InState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
 				pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
 				pod.Annotations = map[string]string{pub.InPlaceUpdateGrace: `{"revision":"` + one.Name + `","graceSeconds":1}`}
 				pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 			})}, map[string]string{"a": "wait: LifecycleHook"}},
-		"IPU-156 the entry of a hook is asserted again while the state lasts": {makeSet(1, second, holding("x")), Features{}, all,
+		"IPU-156 the entry of a hook is asserted again while the state lasts": {clonesettest.Set(1, second, holding("x")), Features{}, all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
+				"a": at(one, "nginx:1", clonesettest.InState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) { pod.Labels["x"] = "on" })},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
-		"IPU-012, IPU-120 OnDelete still admits a pod whose update is complete": {makeSet(1, second, func(set *appsv1beta1.CloneSet) {
+		"IPU-012, IPU-120 OnDelete still admits a pod whose update is complete": {clonesettest.Set(1, second, func(set *appsv1beta1.CloneSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
-		}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))},
+		}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating))},
 			map[string]string{"a": "patch: InPlaceUpdateComplete"}},
-		"IPU-120 one that is admitted now is unavailable still: no other one is taken out": {makeSet(2, second), Features{}, all,
+		"IPU-120 one that is admitted now is unavailable still: no other one is taken out": {clonesettest.Set(2, second), Features{}, all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
-		"IPU-120 but within the budget one is, in the same pass": {makeSet(3, second, maxUnavailable(2)), Features{}, all,
+				"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": old},
+			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
+		"IPU-120 but within the budget one is, in the same pass": {clonesettest.Set(3, second, clonesettest.MaxUnavailable(2)), Features{}, all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": old, "c": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
-		"IPU-120 refreshed without any update that is due": {makeSet(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating)), "b": new}, map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "keep: UpToDate"}},
-		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {makeSet(1, holding("x")),
+				"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": old, "c": new},
+			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
+		"IPU-120 refreshed without any update that is due": {clonesettest.Set(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": new},
+			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "keep: UpToDate"}},
+		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {clonesettest.Set(1, holding("x")),
 			Features{ExcludePreparingDelete: true}, all[:1], map[string]func(string) *corev1.Pod{
-				"a": at(one, "nginx:1", inState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
+				"a": at(one, "nginx:1", clonesettest.InState(pub.LifecycleStatePreparingDelete), func(pod *corev1.Pod) {
 					pod.Labels["x"], pod.Labels[pub.SpecifiedDelete] = "on", ""
 					pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
 				})}, map[string]string{"a": "wait: LifecycleHook", "+": "created"}},
-		"IPU-120 paused: the same": {makeSet(1, second, paused(true)), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", inState(pub.LifecycleStateUpdating))}, map[string]string{"a": "patch: InPlaceUpdateComplete"}},
-		"IPU-173 one that cannot be updated in place does not hold up others": {makeSet(2, second,
-			policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), maxUnavailable(2)),
-			Features{}, []*appsv1.ControllerRevision{storedRevision(1, env("x")), one, two}, map[string]func(string) *corev1.Pod{
-				"a": at(storedRevision(1, env("x")),
+		"IPU-120 paused: the same": {clonesettest.Set(1, second, clonesettest.Paused(true)), Features{}, all, map[string]func(string) *corev1.Pod{
+			"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating))}, map[string]string{"a": "patch: InPlaceUpdateComplete"}},
+		"IPU-173 one that cannot be updated in place does not hold up others": {clonesettest.Set(2, second,
+			clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy), clonesettest.MaxUnavailable(2)),
+			Features{}, []*appsv1.ControllerRevision{storedRevision(1, clonesettest.Env("x")), one, two}, map[string]func(string) *corev1.Pod{
+				"a": at(storedRevision(1, clonesettest.Env("x")),
 					"nginx:1"), "b": old}, map[string]string{"a": "wait: InPlaceImpossible", "b": "update in place: Outdated"}},
 		"CS-126 a pod that waits for its deletion uses up a move, so that its successor is not replaced in its place": {
-			makeSet(4, second, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), partition(2), surge(2, 0),
+			clonesettest.Set(4, second, clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), clonesettest.Partition(2),
+				clonesettest.Surge(2, 0),
 				func(set *appsv1beta1.CloneSet) {
-					set.Spec.ScaleStrategy.MaxUnavailable = number(1)
+					set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1)
 				}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
 				"b": old, "c": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })},
 			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
-		"CS-140, CS-141 without surge a rollout does not change who goes first": {makeSet(3, second, partition(1),
+		"CS-140, CS-141 without surge a rollout does not change who goes first": {clonesettest.Set(3, second, clonesettest.Partition(1),
 			func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
 			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new,
 				"b": at(two, "nginx:2", func(pod *corev1.Pod) {
 					pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` +
-						planTime.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
+						clonesettest.Now.Format(time.RFC3339) + `","lastContainerStatuses":null}`}
 					pod.Status.Conditions[0].Status = corev1.ConditionFalse
 				})}, map[string]string{"a": "wait: Scaling", "b": "delete: ScaleIn", "c": "keep: UpToDate", "d": "keep: UpToDate"}},
-		"IPU-176 as many as the budget at once": {makeSet(3, second, maxUnavailable(3)), Features{}, all,
+		"IPU-176 as many as the budget at once": {clonesettest.Set(3, second, clonesettest.MaxUnavailable(3)), Features{}, all,
 			map[string]func(string) *corev1.Pod{"a": old, "b": old, "c": old},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated", "c": "update in place: Outdated"}},
 	}
@@ -178,7 +166,7 @@ func TestVerdicts(t *testing.T) {
 				pods = append(pods, make(pod))
 			}
 			plan := planOf(tt.set, tt.features, tt.revisions, pods...)
-			got := actions(plan)
+			got := clonesettest.Actions(plan.Verdicts)
 			if len(plan.Create) > 0 && tt.want["+"] != "" {
 				got["+"] = "created"
 			}
@@ -191,9 +179,10 @@ func TestVerdicts(t *testing.T) {
 
 // TestHookWritesOnce: the state and the entry that holds the pod not ready are one patch, so that none comes without the other (IPU-156).
 func TestHookWritesOnce(t *testing.T) {
-	one, two := storedRevision(1, hookedImage("nginx:1")), storedRevision(2, hookedImage("nginx:2"))
-	pod := podOf("a", one.Name, settledGates, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
-	plan := planOf(makeSet(1, updateHook(true), hookedImage("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, two}, pod)
+	one, two := storedRevision(1, clonesettest.HookedImage("nginx:1")), storedRevision(2, clonesettest.HookedImage("nginx:2"))
+	pod := clonesettest.Pod("a", one.Name, clonesettest.Settled, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" })
+	plan := planOf(clonesettest.Set(1, clonesettest.UpdateHook(true), clonesettest.HookedImage("nginx:2")), Features{},
+		[]*appsv1.ControllerRevision{one, two}, pod)
 	patch := plan.Verdicts[0].Patch
 	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") ||
 		!strings.Contains(patch.String(), "state=PreparingUpdate") {
@@ -203,18 +192,19 @@ func TestHookWritesOnce(t *testing.T) {
 
 // TestComeBack: of all that time alone will change, the first counts (CS-076).
 func TestComeBack(t *testing.T) {
-	one := storedRevision(1, image("nginx:1"))
+	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	ready := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(planTime.Add(-ago))
+			pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(clonesettest.Now.Add(-ago))
 		}
 	}
 	deadline := int32(600)
-	set := makeSet(2, func(set *appsv1beta1.CloneSet) {
+	set := clonesettest.Set(2, func(set *appsv1beta1.CloneSet) {
 		set.Spec.MinReadySeconds, set.Spec.ProgressDeadlineSeconds = 60, &deadline
 	})
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one}, podOf("a", one.Name, settledGates, ready(10*time.Second)),
-		podOf("b", one.Name, settledGates, ready(50*time.Second)))
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one},
+		clonesettest.Pod("a", one.Name, clonesettest.Settled, ready(10*time.Second)),
+		clonesettest.Pod("b", one.Name, clonesettest.Settled, ready(50*time.Second)))
 	if plan.After < 10*time.Second || plan.After > 11*time.Second {
 		t.Errorf("after %v, want the second pod's 10 s", plan.After)
 	}
@@ -222,16 +212,16 @@ func TestComeBack(t *testing.T) {
 
 // TestDeadlineStopsNothing: an exceeded deadline changes nothing but the condition (CS-230).
 func TestDeadlineStopsNothing(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	deadline := int32(60)
-	set := makeSet(2, image("nginx:2"), func(set *appsv1beta1.CloneSet) {
+	set := clonesettest.Set(2, clonesettest.Image("nginx:2"), func(set *appsv1beta1.CloneSet) {
 		set.Spec.ProgressDeadlineSeconds = &deadline
 		set.Status.Conditions = []appsv1beta1.CloneSetCondition{*progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded",
 			-time.Minute, -time.Minute)}
 	})
-	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates),
-		podOf("b", two.Name, settledGates))
-	if got := actions(plan)["a"]; got != "update in place: Outdated" {
+	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name, clonesettest.Settled),
+		clonesettest.Pod("b", two.Name, clonesettest.Settled))
+	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "update in place: Outdated" {
 		t.Errorf("%s", got)
 	}
 }
@@ -239,7 +229,7 @@ func TestDeadlineStopsNothing(t *testing.T) {
 // TestNewRevision: labels of the template and the hash; annotations of the set, the fingerprint and the claim templates; the set as its
 // owner (CS-082, CS-336, IPU-045).
 func TestNewRevision(t *testing.T) {
-	set := makeSet(1, claims("1Gi"), annotated("team", "shop"))
+	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), clonesettest.Annotated("team", "shop"))
 	revision := planFor(set).NewRevision
 	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
 		t.Error(diff)
@@ -251,7 +241,7 @@ func TestNewRevision(t *testing.T) {
 	if owner := metav1.GetControllerOf(revision); owner == nil || owner.Kind != "CloneSet" || owner.UID != set.UID {
 		t.Errorf("owner %v", owner)
 	}
-	if none := planFor(makeSet(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" ||
+	if none := planFor(clonesettest.Set(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" ||
 		!slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
 		t.Errorf("without claims: %v", none)
 	}
@@ -262,17 +252,20 @@ func TestNewRevision(t *testing.T) {
 func TestAnnotationsFillTheirRoom(t *testing.T) {
 	const room = 256 << 10
 	many := func(set *appsv1beta1.CloneSet) {
-		claim := claimTemplate("data", "1Gi").PersistentVolumeClaim
+		claim := clonesettest.ClaimTemplate("data", "1Gi").PersistentVolumeClaim
 		claim.Annotations = map[string]string{"note": strings.Repeat("x", room)}
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{template.FromPersistentVolumeClaim(claim)}
 	}
-	for name, change := range map[string]func(*appsv1beta1.CloneSet){"annotations": annotated("note", strings.Repeat("x", room-10)),
+	for name, change := range map[string]func(*appsv1beta1.CloneSet){"annotations": clonesettest.Annotated("note",
+		strings.Repeat("x", room-10)),
 		"claim templates": many} {
-		set := makeSet(1, claims("1Gi"), change)
-		made, full := planFor(set).NewRevision, storedRevision(1, image("nginx:2"))
+		set := clonesettest.Set(1, clonesettest.Claims("1Gi"), change)
+		made, full := planFor(set).NewRevision, storedRevision(1, clonesettest.Image("nginx:2"))
 		full.Annotations["note"] = strings.Repeat("x", room-1000)
-		raised := Make(Snapshot{Set: makeSet(1, image("nginx:2"), claims("1Gi"), change), Random: func(int) int { return 0 },
-			Snapshot: podplan.Snapshot{Now: planTime, Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, image("nginx:1"))}}})
+		raised := Make(Snapshot{Set: clonesettest.Set(1, clonesettest.Image("nginx:2"), clonesettest.Claims("1Gi"), change),
+			Random: func(int) int { return 0 },
+			Snapshot: podplan.Snapshot{Now: clonesettest.Now,
+				Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, clonesettest.Image("nginx:1"))}}})
 		after := maps.Clone(raised.Renumber.Annotations)
 		after[pub.ClaimTemplateFingerprint], after[pub.ClaimTemplates] = raised.ClaimFingerprint, raised.ClaimTemplates
 		for what, annotations := range map[string]map[string]string{"a new revision": made.Annotations, "a raised one": after} {
@@ -294,7 +287,7 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 // (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present one (IPU-050).
 func TestClaimFingerprints(t *testing.T) {
 	stamped := func(number int64, tag, fingerprint string) *appsv1.ControllerRevision {
-		revision := storedRevision(number, image(tag))
+		revision := storedRevision(number, clonesettest.Image(tag))
 		revision.Annotations = map[string]string{pub.ClaimTemplateFingerprint: fingerprint}
 		if fingerprint == "none" {
 			revision.Annotations = nil
@@ -302,24 +295,25 @@ func TestClaimFingerprints(t *testing.T) {
 		return revision
 	}
 	gate := Features{RecreateOnClaimChange: true}
-	only := policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
+	only := clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)
 	tests := map[string]struct {
 		features Features
 		from, to string
 		change   func(*appsv1beta1.CloneSet)
 		want     podplan.Action
 	}{
-		"IPU-046 changed":       {gate, "1", "2", image("nginx:2"), podplan.Recreate},
-		"IPU-046 the same":      {gate, "1", "1", image("nginx:2"), podplan.UpdateInPlace},
-		"IPU-046 from nothing":  {gate, "", "2", image("nginx:2"), podplan.Recreate},
-		"IPU-046 one lacks it":  {gate, "none", "2", image("nginx:2"), podplan.UpdateInPlace},
-		"IPU-047 gate off":      {Features{}, "1", "2", image("nginx:2"), podplan.UpdateInPlace},
-		"IPU-048 in place only": {gate, "1", "2", both(image("nginx:2"), only), podplan.UpdateInPlace},
+		"IPU-046 changed":       {gate, "1", "2", clonesettest.Image("nginx:2"), podplan.Recreate},
+		"IPU-046 the same":      {gate, "1", "1", clonesettest.Image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-046 from nothing":  {gate, "", "2", clonesettest.Image("nginx:2"), podplan.Recreate},
+		"IPU-046 one lacks it":  {gate, "none", "2", clonesettest.Image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-047 gate off":      {Features{}, "1", "2", clonesettest.Image("nginx:2"), podplan.UpdateInPlace},
+		"IPU-048 in place only": {gate, "1", "2", clonesettest.Both(clonesettest.Image("nginx:2"), only), podplan.UpdateInPlace},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			one, two := stamped(1, "nginx:1", tt.from), stamped(2, "nginx:2", tt.to)
-			plan := planOf(makeSet(1, tt.change), tt.features, []*appsv1.ControllerRevision{one, two}, podOf("a", one.Name, settledGates))
+			plan := planOf(clonesettest.Set(1, tt.change), tt.features, []*appsv1.ControllerRevision{one, two},
+				clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
 				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
 			}
@@ -327,8 +321,8 @@ func TestClaimFingerprints(t *testing.T) {
 	}
 	t.Run("IPU-050 a rollback", func(t *testing.T) {
 		one, two := stamped(1, "nginx:1", "1"), stamped(2, "nginx:2", "2")
-		set := makeSet(1, claims("3Gi"))
-		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, podOf("a", two.Name, settledGates))
+		set := clonesettest.Set(1, clonesettest.Claims("3Gi"))
+		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", two.Name, clonesettest.Settled))
 		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" ||
 			!strings.Contains(plan.ClaimTemplates, "3Gi") {
 			t.Errorf("renumber %v to %d with fingerprint %s", plan.Renumber, plan.NewNumber, plan.ClaimFingerprint)
@@ -338,19 +332,19 @@ func TestClaimFingerprints(t *testing.T) {
 
 // TestClaimsWithoutReuse: handed to what is left of their pod, or deleted (CS-064), and new pods have fresh names (CS-065).
 func TestClaimsWithoutReuse(t *testing.T) {
-	set := makeSet(1, claims("1Gi"), func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.EnablePVCReuse = false })
-	one := storedRevision(1, image("nginx:1"))
+	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.EnablePVCReuse = false })
+	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	claim := func(id string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-" + id,
 			Labels: map[string]string{pub.CloneSetInstanceID: id}}}
 	}
-	failed := podOf("web-left", one.Name, func(pod *corev1.Pod) {
+	failed := clonesettest.Pod("web-left", one.Name, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodFailed
 		pod.Labels[pub.CloneSetInstanceID] = "left"
 	})
 	plan := Make(Snapshot{Set: set, Claims: []*corev1.PersistentVolumeClaim{claim("left"), claim("lost")},
 		Snapshot: podplan.Snapshot{Pods: []*corev1.Pod{failed}, Revisions: []*appsv1.ControllerRevision{one},
-			Now: planTime}, Random: func(int) int { return 1 }})
+			Now: clonesettest.Now}, Random: func(int) int { return 1 }})
 	var fates []string
 	for _, fate := range plan.ClaimFates {
 		to := "deleted"
@@ -366,12 +360,14 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		t.Errorf("%+v", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of the pod says.
-	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod { return podOf(name, one.Name, options...) }
+	named := func(name string, options ...func(*corev1.Pod)) *corev1.Pod {
+		return clonesettest.Pod(name, one.Name, options...)
+	}
 	relabelled := func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "other" }
 	in := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Phase = phase }
 	}
-	going := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }
+	going := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: clonesettest.Now} }
 	foreign := func(pod *corev1.Pod) {
 		yes := true
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Name: "else", UID: "else", Controller: &yes}}
@@ -394,9 +390,9 @@ func TestClaimsWithoutReuse(t *testing.T) {
 			func(pod *corev1.Pod) { pod.Labels[pub.CloneSetInstanceID] = "x" })}, nil, time.Hour, "deleted"},
 	} {
 		of := claim("x")
-		of.CreationTimestamp = metav1.NewTime(planTime.Add(-tt.age))
+		of.CreationTimestamp = metav1.NewTime(clonesettest.Now.Add(-tt.age))
 		plan := Make(Snapshot{Set: set, Strangers: tt.strangers, Claims: []*corev1.PersistentVolumeClaim{of},
-			Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: planTime}, Random: counting()})
+			Snapshot: podplan.Snapshot{Pods: tt.pods, Revisions: []*appsv1.ControllerRevision{one}, Now: clonesettest.Now}, Random: counting()})
 		got := ""
 		for _, fate := range plan.ClaimFates {
 			if got = "deleted"; fate.HandTo != nil {
@@ -411,21 +407,21 @@ func TestClaimsWithoutReuse(t *testing.T) {
 
 // TestGrace: no grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style (IPU-170).
 func TestGrace(t *testing.T) {
-	one, two := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
-	graceful := inPlaceGrace(7)
+	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
+	graceful := clonesettest.InPlaceGrace(7)
 	for name, tt := range map[string]struct {
 		set      *appsv1beta1.CloneSet
 		features Features
 		grace    int32
 		label    string
 	}{
-		"IPU-013 none":       {makeSet(1, image("nginx:2")), Features{}, 0, two.Name},
-		"IPU-171 7 s":        {makeSet(1, image("nginx:2"), graceful), Features{}, 7, two.Name},
-		"IPU-170 short hash": {makeSet(1, image("nginx:2")), Features{ShortHash: true}, 0, two.Name[len("web-"):]},
+		"IPU-013 none":       {clonesettest.Set(1, clonesettest.Image("nginx:2")), Features{}, 0, two.Name},
+		"IPU-171 7 s":        {clonesettest.Set(1, clonesettest.Image("nginx:2"), graceful), Features{}, 7, two.Name},
+		"IPU-170 short hash": {clonesettest.Set(1, clonesettest.Image("nginx:2")), Features{ShortHash: true}, 0, two.Name[len("web-"):]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two},
-				podOf("a", one.Name, settledGates)).Verdicts[0].Update
+				clonesettest.Pod("a", one.Name, clonesettest.Settled)).Verdicts[0].Update
 			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name ||
 				update.RevisionLabels[pub.ControllerRevisionHash] != tt.label ||
 				update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
@@ -435,15 +431,10 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-func inPlaceGrace(seconds int32) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: seconds}
-	})
-}
-
 // TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002, IPU-010).
 func TestPolicies(t *testing.T) {
-	one, two := storedRevision(1, app("nginx:1", "a", "", cpu("2"))), storedRevision(2, app("nginx:1", "a", "", cpu("3")))
+	one, two := storedRevision(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
+		storedRevision(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 	resize := Features{InPlace: inplace.Options{Resize: true}}
 	for name, tt := range map[string]struct {
 		policy   appsv1beta1.CloneSetPodUpdatePolicy
@@ -458,8 +449,9 @@ func TestPolicies(t *testing.T) {
 		"IPU-010 InPlaceOnly, impossible":       {appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, Features{}, podplan.Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := planOf(makeSet(1, app("nginx:1", "a", "", cpu("3")), policy(tt.policy)), tt.features, []*appsv1.ControllerRevision{one,
-				two}, podOf("a", one.Name, settledGates))
+			plan := planOf(clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")), clonesettest.Policy(tt.policy)),
+				tt.features, []*appsv1.ControllerRevision{one,
+					two}, clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
 				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
 			}
@@ -470,8 +462,8 @@ func TestPolicies(t *testing.T) {
 // TestTheConditionOfHolds: the gate and the condition have one name (IPU-016), and both gates are on every new pod (IPU-131, IPU-140).
 func TestTheConditionOfHolds(t *testing.T) {
 	pod := corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(makeSet(1,
-		policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(planFor(clonesettest.Set(1,
+		clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
 		t.Fatal(err)
 	}
 	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" ||
@@ -482,12 +474,13 @@ func TestTheConditionOfHolds(t *testing.T) {
 
 // TestHeadlineOfALargeSet groups the pods, so that a log of thousands can be read.
 func TestHeadlineOfALargeSet(t *testing.T) {
-	one := storedRevision(1, image("nginx:1"))
+	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	var pods []*corev1.Pod
 	for i := range 30 {
-		pods = append(pods, podOf(fmt.Sprintf("web-%02d", i), one.Name, settledGates))
+		pods = append(pods, clonesettest.Pod(fmt.Sprintf("web-%02d", i), one.Name, clonesettest.Settled))
 	}
-	plan := planOf(makeSet(30, image("nginx:2")), Features{}, []*appsv1.ControllerRevision{one, storedRevision(2, image("nginx:2"))},
+	plan := planOf(clonesettest.Set(30, clonesettest.Image("nginx:2")), Features{},
+		[]*appsv1.ControllerRevision{one, storedRevision(2, clonesettest.Image("nginx:2"))},
 		pods...)
 	lines := strings.Split(strings.TrimSpace(plan.Headline()), "\n")
 	if got, want := lines[len(lines)-1], "wait: UpdatedPodsUnavailable: 29 pods (web-01, web-02, web-03 ...): waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"; got != want {

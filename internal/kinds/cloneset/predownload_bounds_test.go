@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
 // CS-202 (part): a template with more labels, annotations and pull secrets than an ImagePullJob may have is pulled ahead
@@ -19,13 +20,13 @@ func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 	}
 	for note, kept := range map[int]bool{pub.MaxPullSandboxBytes - len("appweb") - len("note"): true,
 		pub.MaxPullSandboxBytes - len("appweb") - len("note") + 1: false} {
-		set := makeSet(5)
-		setTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"`+strings.Repeat("n",
+		set := clonesettest.Set(5)
+		clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web"},"annotations":{"note":"`+strings.Repeat("n",
 			note)+`"}},"spec":{"imagePullSecrets":[`+
 			strings.Join(secrets, ",")+`],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 		first := planFor(set).NewRevision
 		set.Status.CurrentRevision = first.Name
-		setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "nginx:1", "nginx:2", 1))
+		clonesettest.SetTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "nginx:1", "nginx:2", 1))
 		plan := planFor(set, func(s *Snapshot) {
 			s.Features.PreDownload, s.PullJobsServed = true, true
 			s.Revisions = []*appsv1.ControllerRevision{first}

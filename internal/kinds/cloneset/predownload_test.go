@@ -2,39 +2,26 @@ package cloneset
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
-// two returns a template with these images.
-func two(nginx, agent string) func(*appsv1beta1.CloneSet) {
-	return func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q},{"name":"agent","image":%q}]}}`, nginx, agent))
-	}
-}
-
 func inPlace(change func(*pub.InPlaceUpdateStrategy)) func(*appsv1beta1.CloneSet) {
-	return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+	return clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
 		if s.InPlaceUpdateStrategy == nil {
 			s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{}
 		}
@@ -54,7 +41,7 @@ func jobOf(name, hash string, deleted bool) *metav1.PartialObjectMetadata {
 		job.Labels[pub.RevisionHash] = hash
 	}
 	if deleted {
-		now := metav1.NewTime(planTime)
+		now := metav1.NewTime(clonesettest.Now)
 		job.DeletionTimestamp = &now
 	}
 	return job
@@ -63,11 +50,11 @@ func jobOf(name, hash string, deleted bool) *metav1.PartialObjectMetadata {
 // TestPreDownload plans for five pods at nginx:1 and agent:1, of which the new template wants others. CS-200, CS-201 and CS-204 to 208.
 func TestPreDownload(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
-	from := storedRevision(1, two("nginx:1", "agent:1"))
-	stored := storedRevision(2, two("nginx:2", "agent:1"))
+	from := storedRevision(1, clonesettest.TwoImages("nginx:1", "agent:1"))
+	stored := storedRevision(2, clonesettest.TwoImages("nginx:2", "agent:1"))
 	hash := stored.Labels[pub.RevisionHash]
 	job := stored.Name + "-nginx"
-	to := two("nginx:2", "agent:1")
+	to := clonesettest.TwoImages("nginx:2", "agent:1")
 	ignoredOnce := map[string]string{ignored: "true"}
 	mark := func(key string) map[string]any { return map[string]any{key: "true"} }
 	noFeature := func(s *Snapshot) { s.Features.PreDownload = false }
@@ -77,13 +64,13 @@ func TestPreDownload(t *testing.T) {
 	}
 	current := func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = stored.Name }
 	allAtOnce := func(value string) func(*appsv1beta1.CloneSet) {
-		return rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = text(value) })
+		return clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = kindtest.Text(value) })
 	}
 	onDelete := func(set *appsv1beta1.CloneSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	}
 	newContainer := func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"},{"name":"agent","image":"agent:1"},{"name":"more","image":"m:1"}]}}`)
+		clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"},{"name":"agent","image":"agent:1"},{"name":"more","image":"m:1"}]}}`)
 	}
 	tests := map[string]struct {
 		set      func(*appsv1beta1.CloneSet)
@@ -98,72 +85,81 @@ func TestPreDownload(t *testing.T) {
 		"CS-201 the container whose image differs": {set: to, jobs: []string{job}, mark: mark(created)},
 		"CS-200 a gate is off":                     {set: to, snapshot: noFeature},
 		"CS-200 the kind is not served":            {set: to, snapshot: unserved},
-		"CS-201 nothing differs between revisions": {set: both(to, current)},
+		"CS-201 nothing differs between revisions": {set: clonesettest.Both(to, current)},
 		"CS-201 an existing job is left":           {set: to, snapshot: with(jobOf(job, hash, false)), mark: mark(created)},
-		"CS-201 paused: the time is used": {set: both(to,
-			rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })), jobs: []string{job}, mark: mark(created)},
-		"CS-201 a failed write is left alone": {set: to, snapshot: func(s *Snapshot) { s.PullJobsHeldUntil = planTime.Add(1) }},
-		"CS-096, CS-201 unusable numbers": {set: both(to,
-			rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = text("x") }))},
-		"CS-204 too few updated pods are ready": {set: both(to, minReady(2)), updated: 1, says: "when 2 updated pods are ready, 1 is"},
-		"CS-204 enough are":                     {set: both(to, minReady(2)), updated: 2, jobs: []string{job}, mark: mark(created)},
-		"CS-345 50% of five are three, two are not": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 2,
+		"CS-201 paused: the time is used": {set: clonesettest.Both(to,
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })), jobs: []string{job}, mark: mark(created)},
+		"CS-201 a failed write is left alone": {set: to, snapshot: func(s *Snapshot) { s.PullJobsHeldUntil = clonesettest.Now.Add(1) }},
+		"CS-096, CS-201 unusable numbers": {set: clonesettest.Both(to,
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = kindtest.Text("x") }))},
+		"CS-204 too few updated pods are ready": {set: clonesettest.Both(to, minReady(2)), updated: 1,
+			says: "when 2 updated pods are ready, 1 is"},
+		"CS-204 enough are": {set: clonesettest.Both(to, minReady(2)), updated: 2, jobs: []string{job}, mark: mark(created)},
+		"CS-345 50% of five are three, two are not": {set: clonesettest.Both(to,
+			clonesettest.Annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 2,
 			says: "when 3 updated pods are ready"},
-		"CS-345 50% of five are three, three are": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 3,
+		"CS-345 50% of five are three, three are": {set: clonesettest.Both(to,
+			clonesettest.Annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "50%")), updated: 3,
 			jobs: []string{job}, mark: mark(created)},
-		"CS-345 the field wins over the annotation": {set: both(to, minReady(1), annotated(pub.ImagePreDownloadMinUpdatedReadyPods,
-			"100%")), updated: 1, jobs: []string{job}, mark: mark(created)},
-		"CS-259 a number there is of v1alpha1 alone": {set: both(to, annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "4")),
+		"CS-345 the field wins over the annotation": {set: clonesettest.Both(to, minReady(1),
+			clonesettest.Annotated(pub.ImagePreDownloadMinUpdatedReadyPods,
+				"100%")), updated: 1, jobs: []string{job}, mark: mark(created)},
+		"CS-259 a number there is of v1alpha1 alone": {set: clonesettest.Both(to,
+			clonesettest.Annotated(pub.ImagePreDownloadMinUpdatedReadyPods, "4")),
 			jobs: []string{job}, mark: mark(created)},
 
-		"CS-205 policy ReCreate": {set: both(to, policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), mark: mark(ignored),
+		"CS-205 policy ReCreate": {set: clonesettest.Both(to, clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)),
+			mark: mark(ignored),
 			says: "the policy is ReCreate"},
-		"CS-205 no policy is ReCreate": {set: both(to, policy("")), mark: mark(ignored)},
-		"CS-205 OnDelete": {set: both(to, onDelete), mark: mark(ignored),
+		"CS-205 no policy is ReCreate": {set: clonesettest.Both(to, clonesettest.Policy("")), mark: mark(ignored)},
+		"CS-205 OnDelete": {set: clonesettest.Both(to, onDelete), mark: mark(ignored),
 			says: "pods are not updated by themselves"},
-		"CS-205 no rollingUpdate": {set: both(to,
+		"CS-205 no rollingUpdate": {set: clonesettest.Both(to,
 			func(set *appsv1beta1.CloneSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }), mark: mark(ignored)},
-		"CS-205 three pods": {set: both(to, replicas(3)), mark: mark(ignored),
+		"CS-205 three pods": {set: clonesettest.Both(to, clonesettest.Replicas(3)), mark: mark(ignored),
 			says: "replicas is 3, and images are pulled ahead for more than 3"},
-		"CS-205 four pods": {set: both(to, replicas(4)), jobs: []string{job}, mark: mark(created)},
-		"CS-205 all at once": {set: both(to, allAtOnce("100%")), mark: mark(ignored),
+		"CS-205 four pods": {set: clonesettest.Both(to, clonesettest.Replicas(4)), jobs: []string{job}, mark: mark(created)},
+		"CS-205 all at once": {set: clonesettest.Both(to, allAtOnce("100%")), mark: mark(ignored),
 			says: "maxUnavailable lets all 5 pods be updated at once"},
-		"CS-205 all at once but for a partition": {set: both(to, allAtOnce("100%"), partition(1)), jobs: []string{job},
+		"CS-205 all at once but for a partition": {set: clonesettest.Both(to, allAtOnce("100%"), clonesettest.Partition(1)), jobs: []string{job},
 			mark: mark(created)},
-		"CS-205 rounded down it is one less":      {set: both(to, allAtOnce("90%")), jobs: []string{job}, mark: mark(created)},
+		"CS-205 rounded down it is one less":      {set: clonesettest.Both(to, allAtOnce("90%")), jobs: []string{job}, mark: mark(created)},
 		"CS-205 a container more is not in place": {set: newContainer, mark: mark(ignored), says: "the change cannot be applied in place"},
-		"CS-205 nor for those that insist": {set: both(newContainer, policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)),
+		"CS-205 nor for those that insist": {set: clonesettest.Both(newContainer,
+			clonesettest.Policy(appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy)),
 			mark: mark(ignored)},
 
 		"CS-206 created once is enough":           {set: to, labels: map[string]string{created: "true"}},
-		"CS-206 ignored is not said twice":        {set: both(to, replicas(3)), labels: ignoredOnce},
+		"CS-206 ignored is not said twice":        {set: clonesettest.Both(to, clonesettest.Replicas(3)), labels: ignoredOnce},
 		"CS-206 not before all jobs can be there": {set: to, snapshot: with(jobOf(job, hash, true))},
-		"CS-207 equal revisions end all jobs": {set: both(to, current), labels: map[string]string{created: "true"},
+		"CS-207 equal revisions end all jobs": {set: clonesettest.Both(to, current), labels: map[string]string{created: "true"},
 			snapshot: with(jobOf(job, hash, false), jobOf("a", "", false), jobOf("b", "x", false)), ended: []string{"a", "b", job}},
-		"CS-207 those that end already are left": {set: both(to, current), snapshot: with(jobOf(job, hash, true))},
+		"CS-207 those that end already are left": {set: clonesettest.Both(to, current), snapshot: with(jobOf(job, hash, true))},
 		"IMG-191 jobs of another template end": {set: to, labels: map[string]string{created: "true"},
 			snapshot: with(jobOf(job, hash, false), jobOf("old", "x", false)), ended: []string{"old"}},
 		"CS-208, CS-352 replicas grew": {set: to, labels: ignoredOnce, jobs: []string{job},
 			mark: map[string]any{created: "true", ignored: nil}},
-		"CS-208, CS-352 ignored holds while a reason does": {set: both(to, allAtOnce("100%")), labels: ignoredOnce},
-		"CS-208, CS-352 a partition was set": {set: both(to, allAtOnce("100%"), partition(2)), labels: ignoredOnce,
+		"CS-208, CS-352 ignored holds while a reason does": {set: clonesettest.Both(to, allAtOnce("100%")), labels: ignoredOnce},
+		"CS-208, CS-352 a partition was set": {set: clonesettest.Both(to, allAtOnce("100%"), clonesettest.Partition(2)), labels: ignoredOnce,
 			jobs: []string{job}, mark: map[string]any{created: "true", ignored: nil}},
-		"CS-208, CS-352 what was created is not looked into": {set: both(to, replicas(2)), labels: map[string]string{created: "true"}},
-		"CS-208, CS-352 a revision that comes back is pulled again": {set: two("nginx:1", "agent:1"), jobs: []string{from.Name + "-nginx"},
+		"CS-208, CS-352 what was created is not looked into": {set: clonesettest.Both(to, clonesettest.Replicas(2)),
+			labels: map[string]string{created: "true"}},
+		"CS-208, CS-352 a revision that comes back is pulled again": {set: clonesettest.TwoImages("nginx:1", "agent:1"),
+			jobs: []string{from.Name + "-nginx"},
 			mark: mark(created),
 			snapshot: func(s *Snapshot) {
 				s.Set.Status.CurrentRevision = stored.Name
 				s.Revisions[0] = from.DeepCopy()
 				s.Revisions[0].Labels[created], s.Revisions[0].Labels[ignored] = "true", "true"
 			}},
-		"CS-201 two containers, in a revision that is not stored yet": {set: two("nginx:3", "agent:3"), mark: mark(created),
+		"CS-201 two containers, in a revision that is not stored yet": {set: clonesettest.TwoImages("nginx:3", "agent:3"), mark: mark(created),
 			jobs: []string{"web-*-agent", "web-*-nginx"}},
 		"CS-201 images stay": {set: func(set *appsv1beta1.CloneSet) {
-			setTemplate(set, `{"metadata":{"labels":{"app":"web","more":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"},{"name":"agent","image":"agent:1"}]}}`)
+			clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web","more":"x"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"},{"name":"agent","image":"agent:1"}]}}`)
 		}},
 		"CS-071 the set is being deleted": {set: func(set *appsv1beta1.CloneSet) {
 			to(set)
-			now := metav1.NewTime(planTime)
+			now := metav1.NewTime(clonesettest.Now)
 			set.DeletionTimestamp = &now
 		}, snapshot: with(jobOf(job, hash, false))},
 	}
@@ -173,7 +169,7 @@ func TestPreDownload(t *testing.T) {
 			for key, value := range tt.labels {
 				second.Labels[key] = value
 			}
-			set := makeSet(5, func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = from.Name }, tt.set)
+			set := clonesettest.Set(5, func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = from.Name }, tt.set)
 			world := func(s *Snapshot) {
 				s.Features.PreDownload, s.PullJobsServed = true, true
 				s.Revisions = []*appsv1.ControllerRevision{from, second}
@@ -182,7 +178,7 @@ func TestPreDownload(t *testing.T) {
 					if i < tt.updated {
 						at = stored.Name
 					}
-					s.Pods = append(s.Pods, podOf(fmt.Sprintf("web-%d", i), at))
+					s.Pods = append(s.Pods, clonesettest.Pod(fmt.Sprintf("web-%d", i), at))
 				}
 				if tt.snapshot != nil {
 					tt.snapshot(s)
@@ -225,17 +221,17 @@ func (p *Plan) hashOfNew() string {
 
 // TestPullJobDocument compares what is sent (CS-202) and what the user may change (CS-203).
 func TestPullJobDocument(t *testing.T) {
-	set := makeSet(5, func(set *appsv1beta1.CloneSet) {
-		setTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"front"},"annotations":{"note":"n"}},"spec":{"imagePullSecrets":[{"name":"login"},{"name":"other"}],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+	set := clonesettest.Set(5, func(set *appsv1beta1.CloneSet) {
+		clonesettest.SetTemplate(set, `{"metadata":{"labels":{"app":"web","tier":"front"},"annotations":{"note":"n"}},"spec":{"imagePullSecrets":[{"name":"login"},{"name":"other"}],"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 		set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}
 	})
 	first := planFor(set).NewRevision
 	set.Status.CurrentRevision = first.Name
 	document := func(t *testing.T, change ...func(*appsv1beta1.CloneSet)) map[string]any {
 		t.Helper()
-		wanted := makeSet(5, both(change...))
+		wanted := clonesettest.Set(5, clonesettest.Both(change...))
 		wanted.Spec.Selector, wanted.Status = set.Spec.Selector.DeepCopy(), set.Status
-		setTemplate(wanted, strings.Replace(string(set.Spec.Template.Raw()), "nginx:1", "nginx:2", 1))
+		clonesettest.SetTemplate(wanted, strings.Replace(string(set.Spec.Template.Raw()), "nginx:1", "nginx:2", 1))
 		plan := planFor(wanted, func(s *Snapshot) {
 			s.Features.PreDownload, s.PullJobsServed = true, true
 			s.Revisions = []*appsv1.ControllerRevision{first}
@@ -279,10 +275,10 @@ func TestPullJobDocument(t *testing.T) {
 		parallelism any
 		change      func(*pub.InPlaceUpdateStrategy)
 	}{
-		"CS-203 a number": {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = number(5) }},
-		"CS-203 text":     {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = text("5") }},
+		"CS-203 a number": {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Number(5) }},
+		"CS-203 text":     {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Text("5") }},
 		"CS-203 what admission did not see goes to the API server as it is": {"5%",
-			func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = text("5%") }},
+			func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Text("5%") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := object(document(t, inPlace(tt.change),
@@ -312,291 +308,6 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 	}
 	if back := appsv1alpha1.CloneSetFromV1beta1(beta); back.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods] != "30%" {
 		t.Errorf("the percentage is lost on the way back: %v", back.Annotations)
-	}
-}
-
-// refusing is a cluster that does not take jobs.
-type refusing struct {
-	err      error
-	attempts int
-}
-
-func (c *refusing) answer(r *simulation.Request) error {
-	if r.Verb == "create" && r.Key.Kind == podplan.PullJobKind.Kind {
-		c.attempts++
-		return c.err
-	}
-	return nil
-}
-
-// pulling is a set of five pods that run, on a cluster with jobs.
-func pulling(t *testing.T, seed uint64, options ...func(*appsv1beta1.CloneSet)) *simulated {
-	t.Helper()
-	s := simulate(seed, makeSet(5, options...), Features{PreDownload: true, PreparingUpdateAsUpdate: true})
-	s.serveJobs(true)
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func (s *simulated) jobs() []string {
-	var names []string
-	for _, job := range s.List("ImagePullJob", false) {
-		names = append(names, job.GetName())
-	}
-	return names
-}
-
-// marks are the labels of CS-206 on the update revision.
-func (s *simulated) marks() string {
-	r := s.Get(revisionKey(s.set().Status.UpdateRevision))
-	return r.GetLabels()[pub.PreDownloadCreated] + "/" + r.GetLabels()[pub.PreDownloadIgnored]
-}
-
-func (s *simulated) reported(reason string) []string {
-	return slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return !strings.Contains(e, reason) })
-}
-
-// TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible (CS-201, CS-235 to 237).
-func TestJobsThatCannotBeCreated(t *testing.T) {
-	s := pulling(t, 1)
-	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
-		errors.New("gate ImagePullJobGate is off"))}
-	s.Answer = cluster.answer
-	s.change(both(image("nginx:2"), partition(2)))
-	for range 200 {
-		if !s.Round() && !s.Queue.Due().IsZero() {
-			s.Pass(s.Queue.Due().Sub(s.Now()))
-		}
-		if s.set().Status.UpdatedReadyReplicas == 3 {
-			break
-		}
-	}
-	if got := s.set().Status.UpdatedReadyReplicas; got != 3 {
-		t.Fatalf("the rollout stands still at %d pods", got)
-	}
-	warnings := s.reported("FailedCreateImagePullJob")
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") ||
-		!strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
-		t.Errorf("events %q", warnings)
-	}
-	if s.marks() != "/" || cluster.attempts != 1 {
-		t.Errorf("marks %s, %d attempts within %s", s.marks(), cluster.attempts, 30*time.Second)
-	}
-	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
-		t.Errorf("conditions %v", conditions)
-	}
-	cluster.err = nil
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	if s.marks() != "true/" || len(s.jobs()) != 1 || len(s.reported("Normal CreatedImagePullJob")) != 1 {
-		t.Errorf("marks %s, jobs %v, events %v", s.marks(), s.jobs(), s.events)
-	}
-	s.change(both(image("nginx:3")))
-	cluster.err = apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	if s.marks() != "true/" || len(s.reported("FailedCreateImagePullJob")) != 1 {
-		t.Errorf("a name that is taken: marks %s, events %v", s.marks(), s.events)
-	}
-}
-
-// TestManagerDiesWhilePullingAhead ends the manager after each of its writes in turn: the jobs and the label come all the same, once
-// (CS-201, CS-206), and nothing is left when the revisions are equal (CS-207).
-func TestManagerDiesWhilePullingAhead(t *testing.T) {
-	for n := 1; ; n++ {
-		s := pulling(t, uint64(n), two("nginx:1", "agent:1"))
-		writes, creations := 0, 0
-		s.AfterWrite = func(w simulation.Write) {
-			if w.Key.Kind == "ImagePullJob" && w.Verb == "create" {
-				creations++
-			}
-			if writes++; writes == n {
-				s.Faults.Die = 1
-			}
-		}
-		s.change(both(two("nginx:2", "agent:2"), partition(2)))
-		for range 50 { // not settle, which begins by ending all faults
-			if s.Dead() {
-				break
-			}
-			if !s.Round() && !s.Queue.Due().IsZero() {
-				s.Pass(s.Queue.Due().Sub(s.Now()))
-			}
-		}
-		if err := s.Settle(500); err != nil {
-			t.Fatalf("dead after write %d: %v", n, err)
-		}
-		if s.marks() != "true/" || len(s.jobs()) != 2 || creations != 2 {
-			t.Errorf("dead after write %d: marks %s, jobs %v, %d creations", n, s.marks(), s.jobs(), creations)
-		}
-		s.AfterWrite = nil
-		s.change(partition(0))
-		if err := s.Settle(500); err != nil {
-			t.Fatalf("dead after write %d: %v", n, err)
-		}
-		if len(s.jobs()) > 0 {
-			t.Errorf("dead after write %d: left %v", n, s.jobs())
-		}
-		if writes < n {
-			return
-		}
-	}
-}
-
-// TestJobsThatLinger: a job of before that its own controller still holds keeps its name; it is waited for by nobody but its
-// successor (CS-201, CS-208).
-func TestJobsThatLinger(t *testing.T) {
-	s := pulling(t, 5, partition(4))
-	s.change(image("nginx:2"))
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	name := s.set().Status.UpdateRevision + "-nginx"
-	s.Change(jobKey(name), func(o client.Object) { o.SetFinalizers([]string{"apps.kruise.io/deletion-protection"}) })
-	for _, next := range []string{"nginx:3", "nginx:2"} {
-		s.change(image(next))
-		if err := s.Settle(500); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if job := s.Get(jobKey(name)); job.GetDeletionTimestamp() == nil || s.marks() != "/" || s.set().Status.UpdatedReadyReplicas != 1 {
-		t.Errorf("job %v, marks %s, status %+v", job, s.marks(), s.set().Status)
-	}
-	s.Remove(jobKey(name))
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	if s.Get(jobKey(name)) == nil || s.marks() != "true/" {
-		t.Errorf("jobs %v, marks %s", s.jobs(), s.marks())
-	}
-	s.Remove(jobKey(name)) // its time is over: once is enough (CS-206)
-	if err := s.Settle(500); err != nil || len(s.jobs()) > 0 {
-		t.Errorf("%v, jobs %v", err, s.jobs())
-	}
-}
-
-// TestRaisedRevisionLosesItsLabels in the very write that raises its number, whether images are pulled ahead or not (CS-208, CS-352).
-func TestRaisedRevisionLosesItsLabels(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		s := pulling(t, 6, partition(4))
-		s.change(image("nginx:2"))
-		if err := s.Settle(500); err != nil {
-			t.Fatal(err)
-		}
-		second := s.set().Status.UpdateRevision
-		s.Change(revisionKey(second), func(o client.Object) { o.GetLabels()[pub.PreDownloadIgnored] = "true" })
-		s.change(image("nginx:3"))
-		if err := s.Settle(500); err != nil {
-			t.Fatal(err)
-		}
-		s.pass.Features.PreDownload = on
-		raised := 0
-		s.BeforeWrite = func(_ simulation.Write, before, after client.Object) {
-			was, ok := before.(*appsv1.ControllerRevision)
-			if !ok || after == nil || after.(*appsv1.ControllerRevision).Revision == was.Revision {
-				return
-			}
-			raised++
-			if was.Labels[pub.PreDownloadCreated] != "true" {
-				t.Errorf("labels before: %v", was.Labels)
-			}
-			if labels := after.GetLabels(); labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored] != "" || labels["app"] != "web" {
-				t.Errorf("labels after: %v", labels)
-			}
-		}
-		s.change(image("nginx:2"))
-		if err := s.Settle(500); err != nil {
-			t.Fatal(err)
-		}
-		if want := map[bool]string{true: "true/", false: "/"}[on]; raised != 1 || s.set().Status.UpdateRevision != second ||
-			s.marks() != want {
-			t.Errorf("raised %d times, marks %s", raised, s.marks())
-		}
-	}
-}
-
-// TestPreDownloadNarrative plays what users of issue #1419 saw: images were pulled ahead once, and never again (CS-208, CS-352).
-func TestPreDownloadNarrative(t *testing.T) {
-	const title = "#1419 pre-download is repeated and re-evaluated"
-	features := Features{PreDownload: true, PreparingUpdateAsUpdate: true}
-	n := &tale{t: t, simulated: simulate(7, makeSet(3, partition(2)), features)}
-	n.serveJobs(true)
-	n.told = n.note
-	marks := func() {
-		for _, object := range n.List("ControllerRevision", false) {
-			r := object.(*appsv1.ControllerRevision)
-			fmt.Fprintf(&n.text, "Revision %s, number %d: created %q, ignored %q\n", r.Name, r.Revision, r.Labels[pub.PreDownloadCreated],
-				r.Labels[pub.PreDownloadIgnored])
-		}
-		fmt.Fprintf(&n.text, "Jobs %v\n", n.jobs())
-	}
-	then := func(title string, do func(*appsv1beta1.CloneSet)) {
-		t.Helper()
-		n.then(title, do)
-		marks()
-	}
-	then("3 pods are created", nil)
-	then("image nginx:2: too few pods to pull ahead for", image("nginx:2"))
-	then("replicas 5: now it is worth it", both(replicas(5), partition(4)))
-	then("image nginx:3 instead: what was pulled for nginx:2 is not wanted any more", image("nginx:3"))
-	then("image nginx:2 again: pulled again", image("nginx:2"))
-	then("partition 0: all pods are updated, and the jobs go", partition(0))
-	then("image nginx:1 again, partition 4: that revision is pulled ahead although it is an old one", both(image("nginx:1"), partition(4)))
-	simulation.Golden(t, title, n.text.String(), n.events, *update)
-}
-
-// TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose time is over and jobs that
-// linger, the rollout keeps its invariants, nothing is written at rest, and the jobs that are left belong there (CS-201 to 208).
-func TestSimulatedRolloutsWithJobs(t *testing.T) {
-	var created atomic.Int32
-	simulation.Seeds(t, 80, func(t *testing.T, seed uint64) {
-		r := newRun(seed)
-		r.pass.Features.PreDownload = true
-		r.serveJobs(seed%8 > 0)
-		r.AfterWrite = func(w simulation.Write) {
-			if w.Key.Kind != "ImagePullJob" || w.Verb != "create" {
-				return
-			}
-			created.Add(1)
-			if r.Chance(0.2) {
-				r.Change(w.Key, func(o client.Object) { o.SetFinalizers([]string{"apps.kruise.io/deletion-protection"}) })
-			} else if r.Chance(0.3) {
-				r.Remove(w.Key)
-			}
-		}
-		r.play(100 + r.Rand.IntN(150))
-		for _, job := range r.List("ImagePullJob", false) {
-			r.Change(jobKey(job.GetName()), func(o client.Object) { o.SetFinalizers(nil) })
-		}
-		r.AfterWrite = nil
-		r.finish()
-		if r.pullsAtRest(); r.failure != "" {
-			t.Error(r.failure)
-		}
-	})
-	if created.Load() == 0 {
-		t.Error("no run created a job")
-	}
-}
-
-// pullsAtRest checks what must hold of jobs when a random rollout has come to rest.
-func (r *rolloutRun) pullsAtRest() {
-	status := r.set().Status
-	jobs := r.List("ImagePullJob", false)
-	if status.CurrentRevision == status.UpdateRevision && len(jobs) > 0 {
-		r.fail("jobs %v are left although the revisions are equal", r.jobs())
-	}
-	for _, job := range jobs {
-		if !strings.HasPrefix(job.GetName(), status.UpdateRevision+"-") {
-			r.fail("job %s is of another revision than %s", job.GetName(), status.UpdateRevision)
-		}
-	}
-	if !r.servesJobs && len(jobs) > 0 {
-		r.fail("jobs %v where their kind is not served", r.jobs())
 	}
 }
 

@@ -37,9 +37,27 @@ type Snapshot struct {
 	Features Features
 }
 
-// lookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
+// NodesWanted are the nodes of pods of which decisions need something: labels, if the set has more pods than it should and spreads them
+// over domains (CS-151); and whether they are lost, if inactive pods on them have claims that others could take over (CS-335).
+func (s *Snapshot) NodesWanted() []string {
+	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
+	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse
+	seen := map[string]bool{"": true}
+	var names []string
+	for _, pod := range s.Pods {
+		name := pod.Spec.NodeName
+		if seen[name] || !spread && (!reuse || podplan.Active(pod)) {
+			continue
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return names
+}
+
+// LookAt takes from a node what decisions need. A node of which the cluster has heard nothing for a while is lost, and so is one
 // that does not exist any more; one whose kubelet says that it is not ready may still let its pods go.
-func (s *Snapshot) lookAt(name string, node *corev1.Node, exists bool) {
+func (s *Snapshot) LookAt(name string, node *corev1.Node, exists bool) {
 	if s.NodeLabels == nil {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
 	}
@@ -49,8 +67,8 @@ func (s *Snapshot) lookAt(name string, node *corev1.Node, exists bool) {
 	})
 }
 
-// unmanned are the names of the pods that claims are for and that the set does not control.
-func (s *Snapshot) unmanned() []string {
+// Unmanned are the names of the pods that claims are for and that the set does not control.
+func (s *Snapshot) Unmanned() []string {
 	known := map[string]bool{"": true}
 	for _, pod := range s.Pods {
 		known[instanceID(pod.Labels, pod.Name, s.Set.Name)] = true

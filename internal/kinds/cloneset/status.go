@@ -85,7 +85,7 @@ func (p *planner) progressing() {
 		return
 	}
 	replicas := int32(p.replicas())
-	previous := condition(status, appsv1beta1.CloneSetConditionProgressing)
+	previous := Condition(status, appsv1beta1.CloneSetConditionProgressing)
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue,
 		Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
@@ -118,7 +118,8 @@ func (p *planner) progressing() {
 	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
 }
 
-func condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) *appsv1beta1.CloneSetCondition {
+// Condition returns the condition of the type, nil if the status has none.
+func Condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) *appsv1beta1.CloneSetCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == conditionType {
 			return &status.Conditions[i]
@@ -134,7 +135,7 @@ func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1bet
 // setCondition sets a condition; its update time changes with status or reason, its transition time with the status (CS-228).
 func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool) {
 	next.LastUpdateTime, next.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
-	previous := condition(status, next.Type)
+	previous := Condition(status, next.Type)
 	if previous == nil {
 		status.Conditions = append(status.Conditions, next)
 		return

@@ -17,28 +17,15 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )
 
 // storedRevision is the revision that stores the template that the change gives a set.
 func storedRevision(number int64, change func(*appsv1beta1.CloneSet)) *appsv1.ControllerRevision {
-	plan := planFor(makeSet(1, change))
+	plan := planFor(clonesettest.Set(1, change))
 	plan.NewRevision.Revision = number
 	return plan.NewRevision
-}
-
-// podOf is an available pod at the revision.
-func podOf(name, revisionName string, options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{}
-	pod.Name, pod.Namespace, pod.UID = name, "default", "pod-uid"
-	pod.Labels = map[string]string{"app": "web", pub.ControllerRevisionHash: revisionName, pub.LifecycleState: "Normal"}
-	pod.Spec.NodeName = "n"
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,
-		LastTransitionTime: metav1.NewTime(planTime.Add(-time.Hour))}}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
 }
 
 func unready(pod *corev1.Pod) { pod.Status.Conditions = nil }
@@ -46,7 +33,7 @@ func unready(pod *corev1.Pod) { pod.Status.Conditions = nil }
 // progressing returns the condition with the times given, relative to planTime.
 func progressing(status corev1.ConditionStatus, reason string, updated, transition time.Duration) *appsv1beta1.CloneSetCondition {
 	return &appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: status, Reason: reason,
-		LastUpdateTime: metav1.NewTime(planTime.Add(updated)), LastTransitionTime: metav1.NewTime(planTime.Add(transition))}
+		LastUpdateTime: metav1.NewTime(clonesettest.Now.Add(updated)), LastTransitionTime: metav1.NewTime(clonesettest.Now.Add(transition))}
 }
 
 func TestProgressing(t *testing.T) {
@@ -57,7 +44,7 @@ func TestProgressing(t *testing.T) {
 	deadline := func(seconds int32) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &seconds }
 	}
-	paused := rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })
+	paused := clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })
 	// generation 2 is observed unless the case says that the user just changed something.
 	changed := func(set *appsv1beta1.CloneSet) { set.Generation = 3 }
 	tests := map[string]struct {
@@ -73,13 +60,15 @@ func TestProgressing(t *testing.T) {
 		"CS-015, CS-226 2147483647 means none": {deadline(math.MaxInt32), 2, false, progressing(yes, "CloneSetUpdated", -minute, -minute),
 			nil, 0},
 		"CS-226, CS-227 all updated and available": {deadline(600), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0), 0},
-		"CS-226, CS-276 (part) paused": {both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0),
+		"CS-226, CS-276 (part) paused": {clonesettest.Both(deadline(600), paused), 1, false, nil, progressing(yes, "CloneSetPaused", 0, 0),
 			0},
-		"CS-226 all available goes before paused": {both(deadline(600), paused), 2, false, nil, progressing(yes, "CloneSetAvailable", 0, 0),
+		"CS-226 all available goes before paused": {clonesettest.Both(deadline(600), paused), 2, false, nil,
+			progressing(yes, "CloneSetAvailable", 0, 0),
 			0},
-		"CS-226 the partition's share is available": {both(deadline(600), partition(1)), 1, false, nil, progressing(yes,
+		"CS-226 the partition's share is available": {clonesettest.Both(deadline(600), clonesettest.Partition(1)), 1, false, nil, progressing(yes,
 			"ProgressPartitionAvailable", 0, 0), 0},
-		"CS-226 paused goes before the partition": {both(deadline(600), both(partition(1), paused)), 1, false, nil,
+		"CS-226 paused goes before the partition": {clonesettest.Both(deadline(600), clonesettest.Both(clonesettest.Partition(1), paused)), 1,
+			false, nil,
 			progressing(yes, "CloneSetPaused", 0, 0), 0},
 		"CS-226, CS-231 under way: back when due": {deadline(600), 1, false, nil, progressing(yes, "CloneSetUpdated", 0, 0),
 			10 * minute},
@@ -99,34 +88,36 @@ func TestProgressing(t *testing.T) {
 			progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
 		"CS-228 nor time at the partition": {deadline(60), 2, true, progressing(yes, "ProgressPartitionAvailable", -time.Hour,
 			-time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
-		"CS-229, CS-351 a new goal restarts it": {both(deadline(60), changed), 2, true, progressing(yes, "CloneSetUpdated", -time.Hour,
-			-time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
-		"CS-229, CS-351 also when it was exceeded": {both(deadline(60), changed), 2, true, progressing(no, "ProgressDeadlineExceeded",
-			-time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, 0), minute},
+		"CS-229, CS-351 a new goal restarts it": {clonesettest.Both(deadline(60), changed), 2, true,
+			progressing(yes, "CloneSetUpdated", -time.Hour,
+				-time.Hour), progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
+		"CS-229, CS-351 also when it was exceeded": {clonesettest.Both(deadline(60), changed), 2, true,
+			progressing(no, "ProgressDeadlineExceeded",
+				-time.Hour, -time.Hour), progressing(yes, "CloneSetUpdated", 0, 0), minute},
 		"CS-228 available, then a pod is lost again": {deadline(60), 2, true, progressing(yes, "CloneSetAvailable", -time.Hour, -time.Hour),
 			progressing(yes, "CloneSetUpdated", 0, -time.Hour), minute},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(2, image("nginx:2"), tt.set)
+			set := clonesettest.Set(2, clonesettest.Image("nginx:2"), tt.set)
 			if set.Generation == 0 {
 				set.Generation = 2
 			}
-			from, to := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+			from, to := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 			set.Status.ObservedGeneration, set.Status.CurrentRevision = 2, from.Name
 			if tt.previous != nil {
 				set.Status.Conditions = []appsv1beta1.CloneSetCondition{*tt.previous}
 			}
 			var pods []*corev1.Pod
 			for i := range 2 {
-				pod := podOf(fmt.Sprintf("web-%d", i), map[bool]string{true: to.Name, false: from.Name}[i < tt.updated])
+				pod := clonesettest.Pod(fmt.Sprintf("web-%d", i), map[bool]string{true: to.Name, false: from.Name}[i < tt.updated])
 				if tt.broken {
 					unready(pod)
 				}
 				pods = append(pods, pod)
 			}
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Revisions = pods, []*appsv1.ControllerRevision{from, to} })
-			got := condition(&plan.Status, appsv1beta1.CloneSetConditionProgressing)
+			got := Condition(&plan.Status, appsv1beta1.CloneSetConditionProgressing)
 			if got != nil {
 				got.Message = "" // its words are shown by the narratives
 			}
@@ -144,7 +135,7 @@ func TestProgressing(t *testing.T) {
 func TestFailedConditions(t *testing.T) {
 	failed := func(kind appsv1beta1.CloneSetConditionType, message string, updated time.Duration) appsv1beta1.CloneSetCondition {
 		return appsv1beta1.CloneSetCondition{Type: kind, Status: corev1.ConditionTrue, Message: message,
-			LastUpdateTime: metav1.NewTime(planTime.Add(updated)), LastTransitionTime: metav1.NewTime(planTime.Add(updated))}
+			LastUpdateTime: metav1.NewTime(clonesettest.Now.Add(updated)), LastTransitionTime: metav1.NewTime(clonesettest.Now.Add(updated))}
 	}
 	const scale, update = appsv1beta1.CloneSetConditionFailedScale, appsv1beta1.CloneSetConditionFailedUpdate
 	tests := map[string]struct {
@@ -169,10 +160,10 @@ func TestFailedConditions(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(1)
+			set := clonesettest.Set(1)
 			set.Status.Conditions = tt.previous
 			plan := &Plan{Set: set, Status: *set.Status.DeepCopy(), Plan: podplan.Plan{UpdateError: tt.planned}}
-			status, changed := plan.FinalStatus(tt.scaleError, tt.updateError, planTime)
+			status, changed := plan.FinalStatus(tt.scaleError, tt.updateError, clonesettest.Now)
 			var got []appsv1beta1.CloneSetCondition
 			got = append(got, status.Conditions...)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -187,10 +178,10 @@ func TestFailedConditions(t *testing.T) {
 
 // CS-048, CS-086, CS-220, CS-221 (part), CS-222 (part): what the status counts, and when the update revision becomes the current one.
 func TestCounts(t *testing.T) {
-	from, to := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2"))
+	from, to := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	failedPod := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	succeeded := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }
+	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: clonesettest.Now} }
 	updating := func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = "Updating" }
 	preparing := func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = "PreparingDelete" }
 	tests := map[string]struct {
@@ -200,31 +191,33 @@ func TestCounts(t *testing.T) {
 		want     appsv1beta1.CloneSetStatus
 	}{
 		"inactive pods do not count; ready but not settled is not available": {4, from.Name,
-			[]*corev1.Pod{podOf("a", from.Name), podOf("b", to.Name, updating), podOf("c", to.Name, unready),
-				podOf("d", from.Name, preparing),
-				podOf("e", to.Name, failedPod), podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
+			[]*corev1.Pod{clonesettest.Pod("a", from.Name), clonesettest.Pod("b", to.Name, updating), clonesettest.Pod("c", to.Name, unready),
+				clonesettest.Pod("d", from.Name, preparing),
+				clonesettest.Pod("e", to.Name, failedPod), clonesettest.Pod("f", to.Name, terminating), clonesettest.Pod("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 4, ReadyReplicas: 3, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
-		"pods that are not active are replaced at once": {4, from.Name, []*corev1.Pod{podOf("a", to.Name), podOf("e", to.Name, failedPod),
-			podOf("f", to.Name, terminating), podOf("g", to.Name, succeeded)},
+		"pods that are not active are replaced at once": {4, from.Name,
+			[]*corev1.Pod{clonesettest.Pod("a", to.Name), clonesettest.Pod("e", to.Name, failedPod),
+				clonesettest.Pod("f", to.Name, terminating), clonesettest.Pod("g", to.Name, succeeded)},
 			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 4, CurrentRevision: from.Name}},
-		"CS-086 all updated, ready or not: current": {2, from.Name, []*corev1.Pod{podOf("a", to.Name, unready), podOf("b", to.Name)},
+		"CS-086 all updated, ready or not: current": {2, from.Name,
+			[]*corev1.Pod{clonesettest.Pod("a", to.Name, unready), clonesettest.Pod("b", to.Name)},
 			appsv1beta1.CloneSetStatus{Replicas: 2, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 2, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 2, CurrentRevision: to.Name}},
-		"CS-086 all updated, but one is missing": {3, from.Name, []*corev1.Pod{podOf("a", to.Name), podOf("b", to.Name)},
+		"CS-086 all updated, but one is missing": {3, from.Name, []*corev1.Pod{clonesettest.Pod("a", to.Name), clonesettest.Pod("b", to.Name)},
 			appsv1beta1.CloneSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2, UpdatedReadyReplicas: 2,
 				UpdatedAvailableReplicas: 2, ExpectedUpdatedReplicas: 3, CurrentRevision: from.Name}},
-		"CS-086 the current one is not stored any more": {1, "web-gone", []*corev1.Pod{podOf("a", from.Name)},
+		"CS-086 the current one is not stored any more": {1, "web-gone", []*corev1.Pod{clonesettest.Pod("a", from.Name)},
 			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, ExpectedUpdatedReplicas: 1,
 				CurrentRevision: to.Name}},
-		"CS-051 labels in the short style": {1, from.Name, []*corev1.Pod{podOf("a", to.Name[len("web-"):])},
+		"CS-051 labels in the short style": {1, from.Name, []*corev1.Pod{clonesettest.Pod("a", to.Name[len("web-"):])},
 			appsv1beta1.CloneSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1, UpdatedReadyReplicas: 1,
 				UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1, CurrentRevision: to.Name}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(tt.replicas, image("nginx:2"))
+			set := clonesettest.Set(tt.replicas, clonesettest.Image("nginx:2"))
 			set.Generation, set.Status.CurrentRevision = 7, tt.previous
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Revisions = tt.pods, []*appsv1.ControllerRevision{from, to} })
 			tt.want.ObservedGeneration, tt.want.UpdateRevision, tt.want.LabelSelector = 7, to.Name, "app=web"
@@ -237,13 +230,13 @@ func TestCounts(t *testing.T) {
 		})
 	}
 	controlled := func(uid types.UID) *corev1.Pod {
-		return podOf("a", to.Name, func(pod *corev1.Pod) {
+		return clonesettest.Pod("a", to.Name, func(pod *corev1.Pod) {
 			yes := true
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", UID: "owns it, but does not control it"},
 				{Kind: "CloneSet", UID: uid, Controller: &yes}}
 		})
 	}
-	if got := indexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
+	if got := podapply.IndexByController(controlled("set-uid")); !slices.Equal(got, []string{"set-uid"}) {
 		t.Errorf("the pod is found as one of %v", got)
 	}
 }
@@ -252,7 +245,7 @@ func TestCounts(t *testing.T) {
 func TestHistory(t *testing.T) {
 	var stored []*appsv1.ControllerRevision
 	for i := int64(1); i <= 6; i++ {
-		stored = append(stored, storedRevision(i, image(fmt.Sprintf("nginx:%d", i))))
+		stored = append(stored, storedRevision(i, clonesettest.Image(fmt.Sprintf("nginx:%d", i))))
 	}
 	limit := func(n int32) *int32 { return &n }
 	tests := map[string]struct {
@@ -271,7 +264,7 @@ func TestHistory(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(2, image("nginx:6"))
+			set := clonesettest.Set(2, clonesettest.Image("nginx:6"))
 			set.Spec.RevisionHistoryLimit = tt.limit
 			set.Status.CurrentRevision = stored[4].Name // so that 5 is current and 6 the update revision
 			var pods []*corev1.Pod
@@ -280,7 +273,7 @@ func TestHistory(t *testing.T) {
 				if n < 0 {
 					label = label[len("web-"):]
 				}
-				pods = append(pods, podOf(fmt.Sprintf("web-%d", n), label))
+				pods = append(pods, clonesettest.Pod(fmt.Sprintf("web-%d", n), label))
 			}
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Revisions = pods, stored })
 			var got []int
@@ -296,21 +289,22 @@ func TestHistory(t *testing.T) {
 
 // CS-222: which generation and which selector the status is of, its revisions, and how many names collided so far.
 func TestWhatTheStatusIsOf(t *testing.T) {
-	from, to, other := storedRevision(1, image("nginx:1")), storedRevision(2, image("nginx:2")), storedRevision(3, image("nginx:9"))
+	from, to, other := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2")),
+		storedRevision(3, clonesettest.Image("nginx:9"))
 	other.Name = to.Name
 	for name, test := range map[string]struct {
 		newest        *appsv1.ControllerRevision
 		before, after *int32
 	}{"no name collides": {to, new(int32(4)), new(int32(4))}, "the first one does": {other, nil, new(int32(1))}} {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(2, image("nginx:2"))
+			set := clonesettest.Set(2, clonesettest.Image("nginx:2"))
 			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"},
 				MatchExpressions: []metav1.LabelSelectorRequirement{
 					{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "a"}}, {Key: "old",
 						Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			set.Generation, set.Status.ObservedGeneration, set.Status.CurrentRevision, set.Status.CollisionCount = 7, 6, from.Name, test.before
 			plan := planFor(set, func(s *Snapshot) {
-				s.Pods, s.Revisions = []*corev1.Pod{podOf("a", from.Name)}, []*appsv1.ControllerRevision{from, test.newest}
+				s.Pods, s.Revisions = []*corev1.Pod{clonesettest.Pod("a", from.Name)}, []*appsv1.ControllerRevision{from, test.newest}
 			})
 			want := appsv1beta1.CloneSetStatus{ObservedGeneration: 7, CurrentRevision: from.Name, UpdateRevision: plan.UpdateRevision,
 				CollisionCount: test.after, LabelSelector: "app=web,app in (a,web),!old"}
@@ -326,10 +320,10 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 
 // CS-084: a name that stands for other data is passed over and the collision is counted; equal data are used.
 func TestCollision(t *testing.T) {
-	wanted := storedRevision(1, image("nginx:1"))
-	other := storedRevision(3, image("nginx:9"))
+	wanted := storedRevision(1, clonesettest.Image("nginx:1"))
+	other := storedRevision(3, clonesettest.Image("nginx:9"))
 	other.Name = wanted.Name
-	set := makeSet(1)
+	set := clonesettest.Set(1)
 	plan := planFor(set, func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{other} })
 	if plan.NewRevision == nil || plan.NewRevision.Name == wanted.Name || plan.NewRevision.Revision != 4 {
 		t.Fatalf("new revision %+v", plan.NewRevision)
@@ -337,7 +331,7 @@ func TestCollision(t *testing.T) {
 	if plan.Status.CollisionCount == nil || *plan.Status.CollisionCount != 1 || plan.UpdateRevision != plan.NewRevision.Name {
 		t.Errorf("status %+v", plan.Status)
 	}
-	plan = planFor(makeSet(1), func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{wanted} })
+	plan = planFor(clonesettest.Set(1), func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{wanted} })
 	if plan.NewRevision != nil || plan.UpdateRevision != wanted.Name || plan.Status.CollisionCount != nil {
 		t.Errorf("equal data: new revision %v, status %+v", plan.NewRevision, plan.Status)
 	}

@@ -91,7 +91,7 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 func validate(w *Written) field.ErrorList {
 	spec, path := &w.set.Spec, field.NewPath("spec")
 	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas")) // CS-020
-	errs = append(errs, fieldcheck.Template(kind, &spec.Template, spec.Selector, path)...)
+	errs = append(errs, fieldcheck.Template(Kind, &spec.Template, spec.Selector, path)...)
 	errs = append(errs, validateClaims(w.set.Name, spec, path)...)
 	errs = append(errs, validateScale(&spec.ScaleStrategy, path.Child("scaleStrategy"))...)
 	errs = append(errs, w.validateStrategy(path.Child("updateStrategy"))...)

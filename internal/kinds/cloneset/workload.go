@@ -9,14 +9,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// kind is the name of the kind in references to it.
-const kind = "CloneSet"
+// Kind is the name of the kind in references to it.
+const Kind = "CloneSet"
+
+// Reference is what an object bears that the set controls.
+func Reference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(Kind))
+}
 
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
-		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Namespace: set.Namespace, Name: set.Name, Owner: Reference(set),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		MinReadySeconds: spec.MinReadySeconds, HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,

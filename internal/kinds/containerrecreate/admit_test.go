@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
 
 // asked is a new request for app and proxy, as a user writes it.
@@ -44,17 +45,17 @@ func TestCheck(t *testing.T) {
 		"as it is":              {func(request) {}, ""},
 		"no pod":                {func(r request) { r.Spec.PodName = "" }, "spec.podName"},
 		"no containers":         {func(r request) { r.Spec.Containers = nil }, "spec.containers list"},
-		"the shortest deadline": {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(3)) }, ""},
-		"a shorter one":         {func(r request) { r.Spec.ActiveDeadlineSeconds = ptr(int64(2)) }, "can not be less than 3s, it is 2"},
-		"no time to live":       {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }, ""},
-		"less than that": {func(r request) { r.Spec.TTLSecondsAfterFinished = ptr(int32(-1)) },
+		"the shortest deadline": {func(r request) { r.Spec.ActiveDeadlineSeconds = new(int64(3)) }, ""},
+		"a shorter one":         {func(r request) { r.Spec.ActiveDeadlineSeconds = new(int64(2)) }, "can not be less than 3s, it is 2"},
+		"no time to live":       {func(r request) { r.Spec.TTLSecondsAfterFinished = new(int32(0)) }, ""},
+		"less than that": {func(r request) { r.Spec.TTLSecondsAfterFinished = new(int32(-1)) },
 			"spec.ttlSecondsAfterFinished must be non-negative integer, it is -1"},
 		"an empty strategy": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{}), ""},
-		"all zero": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(0)),
-			UnreadyGracePeriodSeconds: ptr(int64(0)), FailurePolicy: "Ignore"}), ""},
-		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(-1))}),
+		"all zero": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(0)),
+			UnreadyGracePeriodSeconds: new(int64(0)), FailurePolicy: "Ignore"}), ""},
+		"a negative termination": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(-1))}),
 			"spec.strategy.terminationGracePeriodSeconds"},
-		"a negative grace": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: ptr(int64(-1))}),
+		"a negative grace": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{UnreadyGracePeriodSeconds: new(int64(-1))}),
 			"spec.strategy.unreadyGracePeriodSeconds"},
 		"a negative start": {strategy(appsv1beta1.ContainerRecreateRequestStrategy{MinStartedSeconds: -1}),
 			"spec.strategy.minStartedSeconds"},
@@ -93,7 +94,7 @@ func TestCheck(t *testing.T) {
 func TestCheckPod(t *testing.T) {
 	ended := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
-	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }
 	sidecars := func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: pub.SidecarTerminated})
 	}
@@ -101,16 +102,16 @@ func TestCheckPod(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"running":                     {web(), ""},
-		"ended":                       {web(ended), "its phase is Succeeded"},
-		"failed":                      {web(failed), "its phase is Failed"},
-		"being deleted":               {web(deleted), "is being deleted"},
-		"its sidecars were ended":     {web(ended, sidecars), ""},
-		"and it is being deleted":     {web(deleted, sidecars), ""},
-		"pending":                     {web(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
-		"pending, and being deleted":  {web(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
-		"sidecars ended on no node":   {web(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
-		"with nothing but conditions": {web(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
+		"running":                     {containerrecreatetest.Pod(), ""},
+		"ended":                       {containerrecreatetest.Pod(ended), "its phase is Succeeded"},
+		"failed":                      {containerrecreatetest.Pod(failed), "its phase is Failed"},
+		"being deleted":               {containerrecreatetest.Pod(deleted), "is being deleted"},
+		"its sidecars were ended":     {containerrecreatetest.Pod(ended, sidecars), ""},
+		"and it is being deleted":     {containerrecreatetest.Pod(deleted, sidecars), ""},
+		"pending":                     {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"pending, and being deleted":  {containerrecreatetest.Pod(deleted, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "is being deleted"},
+		"sidecars ended on no node":   {containerrecreatetest.Pod(sidecars, func(p *corev1.Pod) { p.Spec.NodeName = "" }), "has no node yet"},
+		"with nothing but conditions": {containerrecreatetest.Pod(func(p *corev1.Pod) { p.Status.Phase = "" }), ""},
 	} {
 		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
 			!strings.Contains(refusal.Message, tt.want)) {
@@ -198,7 +199,10 @@ func TestAccept(t *testing.T) {
 
 // specified is the pod with its containers in its spec.
 func specified(changes ...func(*corev1.Pod)) *corev1.Pod {
-	return web(append([]func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "app"}} }},
+	return containerrecreatetest.Pod(append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Name: "proxy"},
+			{Name: "app"}}
+	}},
 		changes...)...)
 }
 
@@ -237,7 +241,7 @@ func TestFill(t *testing.T) {
 			`add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`, ports)},
 		"TCP without ports": {specified(hook(tcp), func(p *corev1.Pod) { p.Spec.Containers[1].Ports = []corev1.ContainerPort{} }), nil,
 			append(base[:2:2], context, `add /spec/containers/0/preStop {"tcpSocket":{"port":80}}`)},
-		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }), nil,
+		"a grace period": {specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }), nil,
 			append(base[:2:2], `add /spec/strategy/terminationGracePeriodSeconds 7`, context)},
 		"a virtual node": {specified(), map[string]string{pub.NodeType: pub.VirtualNode}, append(base[:1:1],
 			`add /metadata/labels/type "virtual-kubelet"`, base[1], context)},
@@ -271,8 +275,8 @@ func TestFill(t *testing.T) {
 		t.Error("no pod, a request that is filled, another pod, or one without the container passes")
 	}
 	own := app.DeepCopy()
-	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: ptr(int64(1))}
-	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr(int64(7)) }),
+	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(1))}
+	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }),
 		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
 		t.Errorf("the request's own grace period: %v", patch)
 	}
@@ -303,15 +307,15 @@ func TestCheckUpdate(t *testing.T) {
 		"it is held otherwise":      {func(request) {}, "now", "then", "immutable annotation"},
 		"it is not held any longer": {func(request) {}, "", "then", "immutable annotation"},
 	} {
-		updated := running()
+		updated := containerrecreatetest.Request()
 		tt.change(updated)
-		if refusal := CheckUpdate(updated, running(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
+		if refusal := CheckUpdate(updated, containerrecreatetest.Request(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
 			tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || refusal.Code != http.StatusForbidden) {
 			t.Errorf("%s: %+v", name, refusal)
 		}
 	}
-	empty := running(func(r request) { r.Labels[pub.RecreateNodeName] = "" })
-	if CheckUpdate(running(func(r request) { delete(r.Labels, pub.RecreateNodeName) }), empty, "", "") == nil {
+	empty := containerrecreatetest.Request(func(r request) { r.Labels[pub.RecreateNodeName] = "" })
+	if CheckUpdate(containerrecreatetest.Request(func(r request) { delete(r.Labels, pub.RecreateNodeName) }), empty, "", "") == nil {
 		t.Error("an empty label may be removed")
 	}
 }

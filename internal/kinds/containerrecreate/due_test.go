@@ -6,6 +6,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
 
 // CRR-060 (part), CRR-061 (part): of several times that are due the first counts, and the plan says it.
@@ -18,15 +19,15 @@ func TestTheFirstDueTimeCounts(t *testing.T) {
 		after   time.Duration
 		text    string
 	}{
-		"the deadline before the answer": {running(phase(""), seconds(30)), 20 * time.Second,
+		"the deadline before the answer": {containerrecreatetest.Request(containerrecreatetest.Phase(""), seconds(30)), 20 * time.Second,
 			"waiting for the daemon of node node-a to answer; again in 20s"},
-		"the answer before the deadline": {running(phase(""), seconds(300)), 50 * time.Second,
+		"the answer before the deadline": {containerrecreatetest.Request(containerrecreatetest.Phase(""), seconds(300)), 50 * time.Second,
 			"waiting for the daemon of node node-a to answer; again in 50s"},
-		"both at once": {running(phase(""), seconds(60)), 50 * time.Second,
+		"both at once": {containerrecreatetest.Request(containerrecreatetest.Phase(""), seconds(60)), 50 * time.Second,
 			"waiting for the daemon of node node-a to answer; again in 50s"},
-		"nothing is due": {running(phase("Pending")), 0, "waiting for its turn, phase Pending"},
+		"nothing is due": {containerrecreatetest.Request(containerrecreatetest.Phase("Pending")), 0, "waiting for its turn, phase Pending"},
 	} {
-		plan := NewPlan(Snapshot{Request: tt.request, Pod: web(), Now: noon.Add(10 * time.Second)})
+		plan := NewPlan(Snapshot{Request: tt.request, Pod: containerrecreatetest.Pod(), Now: containerrecreatetest.Noon.Add(10 * time.Second)})
 		if plan.After != tt.after || plan.String() != tt.text {
 			t.Errorf("%s: %q, after %s", name, plan, plan.After)
 		}
@@ -52,7 +53,7 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 			state("x", bad)}, Succeeded},
 		"nothing is known": {nil, Failed},
 	} {
-		r := running(done)
+		r := containerrecreatetest.Request(containerrecreatetest.Done)
 		r.Status.ContainerRecreateStates = tt.states
 		if got := ResultOf(r); got != tt.want {
 			t.Errorf("%s: %s", name, got)
@@ -60,7 +61,7 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 	}
 	for message, want := range map[string]Result{restart.MessageDeadline: DeadlineExceeded, restart.MessageNoAnswer: NoAnswer,
 		restart.MessagePodGone: PodGone, "other": Failed} {
-		r := running(done, succeeded)
+		r := containerrecreatetest.Request(containerrecreatetest.Done, containerrecreatetest.Succeeded)
 		if r.Status.Message = message; ResultOf(r) != want {
 			t.Errorf("%q: %s", message, ResultOf(r))
 		}

@@ -134,12 +134,12 @@ func gone(s Snapshot) bool {
 
 // complete ends the request (CRR-065, CRR-066).
 func (p *Plan) complete(s Snapshot, message string) {
-	p.Status = completion(s.Request, message, s.Now)
+	p.Status = Completion(s.Request, message, s.Now)
 	p.Why, p.After = message, 0
 }
 
-// completion is the status of a request that ends before its time.
-func completion(request *appsv1beta1.ContainerRecreateRequest, message string, now time.Time) map[string]any {
+// Completion is the status of a request that ends before its time.
+func Completion(request *appsv1beta1.ContainerRecreateRequest, message string, now time.Time) map[string]any {
 	return map[string]any{
 		"phase":                   appsv1beta1.ContainerRecreateRequestCompleted,
 		"completionTime":          metav1.NewTime(now),

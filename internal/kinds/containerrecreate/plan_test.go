@@ -13,77 +13,12 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
-
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-func ptr[T any](v T) *T { return &v }
-
-// running is a request for two containers, created at noon and being worked on.
-func running(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
-	r := &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1",
-			CreationTimestamp: metav1.NewTime(noon),
-			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
-			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
-				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1",
-					RestartCount: 1}},
-				{Name: "proxy", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://proxy-1"}}}},
-		Status: appsv1beta1.ContainerRecreateRequestStatus{Phase: appsv1beta1.ContainerRecreateRequestRecreating},
-	}
-	for _, change := range changes {
-		change(r)
-	}
-	return r
-}
-
-func done(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: noon}
-}
-
-func held(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Finalizers = []string{"other", pub.RecreateUnreadyAcquired}
-}
-
-func grace(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Spec.Strategy.UnreadyGracePeriodSeconds = ptr(int64(0))
-}
-
-func deadline(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Spec.ActiveDeadlineSeconds = ptr(int64(300))
-}
-
-func phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
-	return func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = p }
-}
-
-// web is the pod, with its containers as they were when the request was made.
-func web(changes ...func(*corev1.Pod)) *corev1.Pod {
-	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
-		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"},
-				{Type: pub.KruisePodReady, Status: "True"}},
-			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
-				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
-	}
-	for _, change := range changes {
-		change(p)
-	}
-	return p
-}
 
 func heldPod(p *corev1.Pod) {
 	p.Status.Conditions[2] = corev1.PodCondition{Type: pub.KruisePodReady, Status: "False",
 		Message: `[{"userAgent":"ContainerRecreateRequest","key":"shop/restart"}]`}
-}
-
-func restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
-	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 
 // writes shows what a plan writes.
@@ -127,7 +62,7 @@ func abandoned(why string) string {
 const condition = `"conditions":[{"type":"PreRecreateGrace","status":"True","lastTransitionTime":"2026-01-01T12:00:10Z","reason":"PreRecreateGrace","message":"`
 
 func TestPlan(t *testing.T) {
-	request := running
+	request := containerrecreatetest.Request
 	cases := map[string]struct {
 		request *appsv1beta1.ContainerRecreateRequest
 		pod     *corev1.Pod
@@ -135,82 +70,101 @@ func TestPlan(t *testing.T) {
 		want    writes
 		after   time.Duration
 	}{
-		"CRR-056 deleted: nothing held, nothing to do": {request(func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), nil, 0, writes{}, 0},
-		"CRR-083, CRR-140 deleted while the pod is held": {request(held,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.DeletionTimestamp = &metav1.Time{Time: noon} }), web(heldPod), 0,
+		"CRR-056 deleted: nothing held, nothing to do": {request(func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon}
+		}), nil, 0, writes{}, 0},
+		"CRR-083, CRR-140 deleted while the pod is held": {request(containerrecreatetest.Held,
+			func(r *appsv1beta1.ContainerRecreateRequest) {
+				r.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon}
+			}), containerrecreatetest.Pod(heldPod), 0,
 			writes{Finalizer: "remove", Pod: "KruisePodReady=True"}, 0},
-		"CRR-083 a pod that is gone does not block the finalizer": {request(held, done), nil, 0, writes{Finalizer: "remove",
-			Released: "active", Ended: "Failed"}, 0},
-		"CRR-083 a pod being deleted is left alone": {request(held, done), web(heldPod,
-			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
+		"CRR-083 a pod that is gone does not block the finalizer": {request(containerrecreatetest.Held, containerrecreatetest.Done), nil, 0,
+			writes{Finalizer: "remove",
+				Released: "active", Ended: "Failed"}, 0},
+		"CRR-083 a pod being deleted is left alone": {request(containerrecreatetest.Held, containerrecreatetest.Done),
+			containerrecreatetest.Pod(heldPod,
+				func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }), 0,
 			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
-		"CRR-083 another pod of that name is left alone": {request(held, done), web(heldPod, func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
+		"CRR-083 another pod of that name is left alone": {request(containerrecreatetest.Held, containerrecreatetest.Done),
+			containerrecreatetest.Pod(heldPod, func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
 			writes{Finalizer: "remove", Released: "active", Ended: "Failed"}, 0},
-		"CRR-057 completed: out of the daemons' watch": {request(done, succeeded), nil, 0, writes{Released: "active", Ended: "Succeeded"},
+		"CRR-057 completed: out of the daemons' watch": {request(containerrecreatetest.Done, containerrecreatetest.Succeeded), nil, 0,
+			writes{Released: "active", Ended: "Succeeded"},
 			0},
-		"completed and out of the watch: rest": {request(done, idle), nil, 0, writes{}, 0},
-		"CRR-058 completed, the TTL runs": {request(done, idle,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(600)) }), nil, 0,
+		"completed and out of the watch: rest": {request(containerrecreatetest.Done, idle), nil, 0, writes{}, 0},
+		"CRR-058 completed, the TTL runs": {request(containerrecreatetest.Done, idle,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = new(int32(600)) }), nil, 0,
 			writes{}, 590 * time.Second},
-		"CRR-058 completed, the TTL is over": {request(done, idle,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = ptr(int32(0)) }), nil, 0,
+		"CRR-058 completed, the TTL is over": {request(containerrecreatetest.Done, idle,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.TTLSecondsAfterFinished = new(int32(0)) }), nil, 0,
 			writes{Delete: "delete"}, 0},
 		"CRR-059, CRR-065, CRR-066 no pod": {request(), nil, 0, writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-059 a pod being deleted": {request(), web(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), 0,
+		"CRR-059 a pod being deleted": {request(), containerrecreatetest.Pod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }), 0,
 			writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-059 another pod": {request(), web(func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
+		"CRR-059 another pod": {request(), containerrecreatetest.Pod(func(p *corev1.Pod) { p.UID = "pod-2" }), 0,
 			writes{Status: abandoned("pod has gone")}, 0},
-		"CRR-060 no answer yet": {request(phase("")), web(), 0, writes{}, 50 * time.Second},
-		"CRR-060 no answer for a minute": {request(phase("")), web(), time.Minute,
+		"CRR-060 no answer yet": {request(containerrecreatetest.Phase("")), containerrecreatetest.Pod(), 0, writes{}, 50 * time.Second},
+		"CRR-060 no answer for a minute": {request(containerrecreatetest.Phase("")), containerrecreatetest.Pod(), time.Minute,
 			writes{Status: strings.ReplaceAll(abandoned("daemon has not responded for a long time"), "12:00:10", "12:01:00")}, 0},
-		"CRR-061 the deadline counts from creation, queued or not": {request(phase("Pending"), deadline), web(), 0, writes{},
+		"CRR-061 the deadline counts from creation, queued or not": {request(containerrecreatetest.Phase("Pending"),
+			containerrecreatetest.Deadline), containerrecreatetest.Pod(), 0, writes{},
 			290 * time.Second},
-		"CRR-061, CRR-141, CRR-162 the deadline is over": {request(phase("Pending"), deadline), web(), 300 * time.Second,
+		"CRR-061, CRR-141, CRR-162 the deadline is over": {request(containerrecreatetest.Phase("Pending"), containerrecreatetest.Deadline),
+			containerrecreatetest.Pod(), 300 * time.Second,
 			writes{Status: strings.ReplaceAll(abandoned("recreating has exceeded the activeDeadlineSeconds"), "12:00:10", "12:05:00")}, 0},
-		"CRR-062 the earlier timer counts": {request(phase(""), deadline), web(), 0, writes{},
+		"CRR-062 the earlier timer counts": {request(containerrecreatetest.Phase(""), containerrecreatetest.Deadline),
+			containerrecreatetest.Pod(), 0, writes{},
 			50 * time.Second},
-		"CRR-060, CRR-093, CRR-100 it is answered and waits, however long": {request(phase("Pending")), web(), 2 * time.Minute, writes{},
+		"CRR-060, CRR-093, CRR-100 it is answered and waits, however long": {request(containerrecreatetest.Phase("Pending")),
+			containerrecreatetest.Pod(), 2 * time.Minute, writes{},
 			0},
-		"CRR-062 queued, no deadline":  {request(phase("Pending")), web(), 0, writes{}, 0},
-		"CRR-063 at work: nothing new": {request(), web(), 0, writes{}, 3 * time.Second},
-		"CRR-063 at work: the deadline is nearer": {request(deadline), web(), 299 * time.Second, writes{},
+		"CRR-062 queued, no deadline":  {request(containerrecreatetest.Phase("Pending")), containerrecreatetest.Pod(), 0, writes{}, 0},
+		"CRR-063 at work: nothing new": {request(), containerrecreatetest.Pod(), 0, writes{}, 3 * time.Second},
+		"CRR-063 at work: the deadline is nearer": {request(containerrecreatetest.Deadline), containerrecreatetest.Pod(), 299 * time.Second,
+			writes{},
 			time.Second},
-		"CRR-070, CRR-071, CRR-072 a new container, by its identity": {request(), web(restarted), 0,
+		"CRR-070, CRR-071, CRR-072 a new container, by its identity": {request(), containerrecreatetest.Pod(containerrecreatetest.Restarted), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
-		"CRR-070 in the order of the request": {request(), web(restarted,
+		"CRR-070 in the order of the request": {request(), containerrecreatetest.Pod(containerrecreatetest.Restarted,
 			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "c://proxy-2" }), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"},{"name":"proxy","ready":true,"restartCount":0,"containerID":"c://proxy-2"}]}`}, 3 * time.Second},
-		"CRR-073 between two starts the old snapshot stays": {request(snapshot), web(restarted, func(p *corev1.Pod) {
-			p.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-		}), 0, writes{}, 3 * time.Second},
-		"CRR-074 the same snapshot is not written": {request(snapshot), web(restarted), 0, writes{}, 3 * time.Second},
-		"CRR-075 a container without status": {request(), web(restarted,
+		"CRR-073 between two starts the old snapshot stays": {request(snapshot),
+			containerrecreatetest.Pod(containerrecreatetest.Restarted, func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+			}), 0, writes{}, 3 * time.Second},
+		"CRR-074 the same snapshot is not written": {request(snapshot), containerrecreatetest.Pod(containerrecreatetest.Restarted), 0, writes{},
+			3 * time.Second},
+		"CRR-075 a container without status": {request(), containerrecreatetest.Pod(containerrecreatetest.Restarted,
 			func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[1:] }), 0,
 			writes{Status: `{"containerStatusSnapshot":[{"name":"app","ready":true,"restartCount":2,"containerID":"c://app-2"}]}`}, 3 * time.Second},
-		"CRR-064, CRR-080, CRR-082, CRR-085 out of service first": {request(grace), web(), 0,
+		"CRR-064, CRR-080, CRR-082, CRR-085 out of service first": {request(containerrecreatetest.Grace), containerrecreatetest.Pod(), 0,
 			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition +
 				`the pod is not ready for this request"}]}`}, 3 * time.Second},
-		"CRR-082 the condition is made where there is none": {request(grace),
-			web(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), 0,
+		"CRR-082 the condition is made where there is none": {request(containerrecreatetest.Grace),
+			containerrecreatetest.Pod(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), 0,
 			writes{Finalizer: "add", Pod: "KruisePodReady=False, Ready=False", Status: `{` + condition +
 				`the pod is not ready for this request"}]}`}, 3 * time.Second},
-		"CRR-081 died after the pod was held: only the condition is missing": {request(grace, held), web(heldPod,
-			func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+		"CRR-081 died after the pod was held: only the condition is missing": {request(containerrecreatetest.Grace, containerrecreatetest.Held),
+			containerrecreatetest.Pod(heldPod,
+				func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
 			writes{Status: `{` + condition + `the pod is not ready for this request"}]}`}, 3 * time.Second},
-		"CRR-084 no gate": {request(grace), web(func(p *corev1.Pod) { p.Spec.ReadinessGates = nil }), 0,
+		"CRR-084 no gate": {request(containerrecreatetest.Grace), containerrecreatetest.Pod(func(p *corev1.Pod) { p.Spec.ReadinessGates = nil }),
+			0,
 			writes{Status: `{` + condition + `the pod has no readiness gate KruisePodReady, so it stays as ready as it is"}]}`}, 3 * time.Second},
-		"CRR-085 recorded: its time does not move, nothing is written": {request(grace, held, recorded), web(heldPod), 0, writes{},
+		"CRR-085 recorded: its time does not move, nothing is written": {request(containerrecreatetest.Grace, containerrecreatetest.Held,
+			recorded), containerrecreatetest.Pod(heldPod), 0, writes{},
 			3 * time.Second},
-		"CRR-085 other conditions stay": {request(grace, held, recorded,
-			func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Conditions[0].Type = "Other" }), web(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
+		"CRR-085 other conditions stay": {request(containerrecreatetest.Grace, containerrecreatetest.Held, recorded,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Conditions[0].Type = "Other" }),
+			containerrecreatetest.Pod(heldPod, func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), 0,
 			writes{Status: `{"conditions":[{"type":"Other","status":"True","lastTransitionTime":"2026-01-01T12:00:00Z","reason":"R","message":"m"},` +
 				strings.TrimPrefix(condition, `"conditions":[`) + `the pod is not ready for this request"}]}`}, 3 * time.Second},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			now := noon.Add(10 * time.Second)
+			now := containerrecreatetest.Noon.Add(10 * time.Second)
 			if test.at > 0 {
-				now = noon.Add(test.at)
+				now = containerrecreatetest.Noon.Add(test.at)
 			}
 			before := test.request.DeepCopy()
 			plan := NewPlan(Snapshot{Request: test.request, Pod: test.pod, Now: now})
@@ -231,7 +185,7 @@ func idle(r *appsv1beta1.ContainerRecreateRequest) { delete(r.Labels, pub.Recrea
 
 func recorded(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Status.Conditions = []metav1.Condition{{Type: "PreRecreateGrace", Status: "True", Reason: "R", Message: "m",
-		LastTransitionTime: metav1.NewTime(noon)}}
+		LastTransitionTime: metav1.NewTime(containerrecreatetest.Noon)}}
 }
 
 func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
@@ -239,21 +193,17 @@ func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
 		ContainerID: "c://app-2"}}
 }
 
-func succeeded(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
-		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
-}
-
 // CRR-014, CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.
 func TestAbandonedContainers(t *testing.T) {
-	request := running(deadline, succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
-		r.Status.ContainerRecreateStates[1].Phase = "Recreating"
-		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "log"},
-			appsv1beta1.ContainerRecreateRequestContainer{Name: "broken"})
-		r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates,
-			appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: "broken", Phase: "Failed", Message: "kill container error: x"})
-	})
-	plan := NewPlan(Snapshot{Request: request, Pod: web(), Now: noon.Add(time.Hour)})
+	request := containerrecreatetest.Request(containerrecreatetest.Deadline, containerrecreatetest.Succeeded,
+		func(r *appsv1beta1.ContainerRecreateRequest) {
+			r.Status.ContainerRecreateStates[1].Phase = "Recreating"
+			r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: "log"},
+				appsv1beta1.ContainerRecreateRequestContainer{Name: "broken"})
+			r.Status.ContainerRecreateStates = append(r.Status.ContainerRecreateStates,
+				appsv1beta1.ContainerRecreateRequestContainerRecreateState{Name: "broken", Phase: "Failed", Message: "kill container error: x"})
+		})
+	plan := NewPlan(Snapshot{Request: request, Pod: containerrecreatetest.Pod(), Now: containerrecreatetest.Noon.Add(time.Hour)})
 	want := []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
 		{Name: "app", Phase: "Succeeded", IsKilled: true},
 		{Name: "proxy", Phase: "Failed", IsKilled: true, Message: "recreating has exceeded the activeDeadlineSeconds"},
@@ -271,9 +221,9 @@ func TestHowRequestsEnd(t *testing.T) {
 		change func(*appsv1beta1.ContainerRecreateRequest)
 		want   [4]string
 	}{
-		"all came back": {succeeded, [4]string{"Succeeded", "Normal", "Completed", "all containers were recreated"}},
+		"all came back": {containerrecreatetest.Succeeded, [4]string{"Succeeded", "Normal", "Completed", "all containers were recreated"}},
 		"CRR-015 one failed": {func(r *appsv1beta1.ContainerRecreateRequest) {
-			succeeded(r)
+			containerrecreatetest.Succeeded(r)
 			r.Status.ContainerRecreateStates[0].Phase, r.Status.ContainerRecreateStates[0].Message = "Failed", "kill container error: no"
 		}, [4]string{"Failed", "Warning", "Failed", "failed containers: app (kill container error: no)"}},
 		"the deadline": {func(r *appsv1beta1.ContainerRecreateRequest) {
@@ -289,7 +239,7 @@ func TestHowRequestsEnd(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			request := running(done, test.change)
+			request := containerrecreatetest.Request(containerrecreatetest.Done, test.change)
 			result := ResultOf(request)
 			kind, reason, note := Event(request, result)
 			if got := [4]string{string(result), kind, reason, note}; got != test.want {
@@ -301,16 +251,17 @@ func TestHowRequestsEnd(t *testing.T) {
 
 // CRR-003, CRR-012: what a request does not say means nothing: no deadline, no deletion, no time out of service.
 func TestAbsentMeansNothing(t *testing.T) {
-	year := noon.Add(365 * 24 * time.Hour)
+	year := containerrecreatetest.Noon.Add(365 * 24 * time.Hour)
 	for name, r := range map[string]*appsv1beta1.ContainerRecreateRequest{
-		"under way":               running(),
-		"under way, no strategy":  running(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
-		"queued":                  running(phase("Pending")),
-		"completed":               running(done, idle),
-		"completed, no strategy":  running(done, idle, func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
-		"completed and succeeded": running(done, idle, succeeded),
+		"under way":              containerrecreatetest.Request(),
+		"under way, no strategy": containerrecreatetest.Request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
+		"queued":                 containerrecreatetest.Request(containerrecreatetest.Phase("Pending")),
+		"completed":              containerrecreatetest.Request(containerrecreatetest.Done, idle),
+		"completed, no strategy": containerrecreatetest.Request(containerrecreatetest.Done, idle,
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Strategy = nil }),
+		"completed and succeeded": containerrecreatetest.Request(containerrecreatetest.Done, idle, containerrecreatetest.Succeeded),
 	} {
-		if plan := NewPlan(Snapshot{Request: r, Pod: web(), Now: year}); !plan.Idle() {
+		if plan := NewPlan(Snapshot{Request: r, Pod: containerrecreatetest.Pod(), Now: year}); !plan.Idle() {
 			t.Errorf("%s: %s, %+v", name, plan, shown(t, plan))
 		}
 	}
@@ -319,16 +270,17 @@ func TestAbsentMeansNothing(t *testing.T) {
 // CRR-013, CRR-067, CRR-135: whatever the phase, the manager's plan either leaves it or completes the request; of one that is completed
 // it writes no status at all, whatever has become of pod, deadline and containers.
 func TestPhasesOnlyMoveForward(t *testing.T) {
-	pods := map[string]*corev1.Pod{"as it was": web(), "restarted": web(restarted), "gone": nil,
-		"another": web(func(p *corev1.Pod) { p.UID = "pod-2" })}
+	pods := map[string]*corev1.Pod{"as it was": containerrecreatetest.Pod(),
+		"restarted": containerrecreatetest.Pod(containerrecreatetest.Restarted), "gone": nil,
+		"another": containerrecreatetest.Pod(func(p *corev1.Pod) { p.UID = "pod-2" })}
 	for _, before := range []appsv1beta1.ContainerRecreateRequestPhase{"", "Pending", "Recreating", "Completed"} {
 		for which, pod := range pods {
 			for _, after := range []time.Duration{time.Second, 2 * time.Minute, time.Hour} {
-				r := running(phase(before), deadline, grace)
+				r := containerrecreatetest.Request(containerrecreatetest.Phase(before), containerrecreatetest.Deadline, containerrecreatetest.Grace)
 				if before == "Completed" {
-					done(r)
+					containerrecreatetest.Done(r)
 				}
-				plan := NewPlan(Snapshot{Request: r, Pod: pod, Now: noon.Add(after)})
+				plan := NewPlan(Snapshot{Request: r, Pod: pod, Now: containerrecreatetest.Noon.Add(after)})
 				written, writes := plan.Status["phase"]
 				switch {
 				case before == "Completed" && plan.Status != nil:
@@ -346,8 +298,10 @@ func TestPhasesOnlyMoveForward(t *testing.T) {
 // CRR-061: a deadline in many years is none that has passed.
 func TestDeadlinesFarAway(t *testing.T) {
 	for _, seconds := range []int64{9999999999, 99999999999, math.MaxInt64} {
-		request := running(phase("Pending"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &seconds })
-		if p := NewPlan(Snapshot{Request: request, Pod: web(), Now: noon.Add(time.Minute)}); p.Status != nil || p.After <= 0 {
+		request := containerrecreatetest.Request(containerrecreatetest.Phase("Pending"),
+			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &seconds })
+		if p := NewPlan(Snapshot{Request: request, Pod: containerrecreatetest.Pod(),
+			Now: containerrecreatetest.Noon.Add(time.Minute)}); p.Status != nil || p.After <= 0 {
 			t.Errorf("%d: %s", seconds, p)
 		}
 	}

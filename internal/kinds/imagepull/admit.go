@@ -363,7 +363,7 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size,
 			pub.MaxPullSandboxBytes)
 	}
-	if n := len(secretsOf(t)); n > pub.MaxPullSecrets {
+	if n := len(SecretsOf(t)); n > pub.MaxPullSecrets {
 		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n,
 			pub.MaxPullSecrets)
 	}

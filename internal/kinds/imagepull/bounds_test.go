@@ -12,6 +12,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // IMG-097 (part): everything that an image has in a NodeImage takes room, and as much as is allowed is, to the byte.
@@ -40,13 +41,13 @@ func TestRoomInANodeImage(t *testing.T) {
 		t.Error("the name of an image takes no room")
 	}
 
-	job := warm()
+	job := imagepulltest.Job()
 	added := sizeOf("app", &appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
 		OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"}}}}})
 	holding := func(namespace string, bytes int) *appsv1beta1.NodeImage {
 		image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1",
 			OwnerReferences: []corev1.ObjectReference{{Namespace: namespace}}}}}
-		n := blank("n")
+		n := imagepulltest.Blank("n")
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{strings.Repeat("x", bytes-sizeOf("", &image)): image}
 		return n
 	}
@@ -69,7 +70,7 @@ func TestRoomInANodeImage(t *testing.T) {
 // IMG-097 (part): a sandboxConfig of 4 KiB goes to the nodes; a larger one is refused, and none of it goes there.
 func TestTheLargestSandboxConfig(t *testing.T) {
 	for size, allowed := range map[int]bool{pub.MaxPullSandboxBytes: true, pub.MaxPullSandboxBytes + 1: false} {
-		job := warm(func(j *appsv1beta1.ImagePullJob) {
+		job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", size-1)}}
 		})
 		if err := CheckJob(job, nil); (err == nil) != allowed {
@@ -104,8 +105,9 @@ func TestIdlePlans(t *testing.T) {
 
 // IMG-092 (part), IMG-093 (part): a job whose nodes have all answered, some of them with a failure, is complete also after its deadline.
 func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
-	s := PlanJob(JobSnapshot{Job: warm(until(60)), Now: noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{tagged("a", result("Succeeded",
-		2)), tagged("b", result("Failed", 2))}}).Status
+	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(until(60)), Now: imagepulltest.Noon.Add(time.Hour),
+		Nodes: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", imagepulltest.Result("Succeeded",
+			2)), imagepulltest.Tagged("b", imagepulltest.Result("Failed", 2))}}).Status
 	if s.Message != "job has completed" || s.Succeeded != 1 || s.Failed != 1 || s.CompletionTime == nil {
 		t.Errorf("%+v", s)
 	}
@@ -115,9 +117,9 @@ func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
 func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 	var nodes []*appsv1beta1.NodeImage
 	for i := range maxFailed {
-		nodes = append(nodes, tagged(fmt.Sprintf("n%03d", i), result("Failed", 2)))
+		nodes = append(nodes, imagepulltest.Tagged(fmt.Sprintf("n%03d", i), imagepulltest.Result("Failed", 2)))
 	}
-	if s := PlanJob(JobSnapshot{Job: warm(), Nodes: nodes, Now: noon}).Status; len(s.FailedNodes) != maxFailed ||
+	if s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status; len(s.FailedNodes) != maxFailed ||
 		strings.Contains(s.Message, "listed") {
 		t.Errorf("%d: %s", len(s.FailedNodes), s.Message)
 	}
@@ -127,7 +129,7 @@ func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 // or take ten minutes.
 func TestPullPolicyOfANode(t *testing.T) {
 	policy := func(job *appsv1beta1.ImagePullJob, random float64) *appsv1beta1.ImageTagPullPolicy {
-		return Assigner{Job: job, Now: noon, Random: func() float64 { return random }}.pullPolicy()
+		return Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return random }}.pullPolicy()
 	}
 	given := func(timeout, backoff int32) func(*appsv1beta1.ImagePullJob) {
 		return func(j *appsv1beta1.ImagePullJob) {
@@ -135,12 +137,12 @@ func TestPullPolicyOfANode(t *testing.T) {
 		}
 	}
 	for _, tt := range [][4]int32{{0, 0, 0, 0}, {-1, -1, 600, 3}, {7, 101, 7, 100}} {
-		if p := policy(warm(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] || *p.BackoffLimit != tt[3] {
+		if p := policy(imagepulltest.Job(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] || *p.BackoffLimit != tt[3] {
 			t.Errorf("%d s and %d times became %d s and %d times", tt[0], tt[1], *p.TimeoutSeconds, *p.BackoffLimit)
 		}
 	}
 	for random, want := range map[float64]int32{0: 86400 - 600, 0.25: 86400 - 300, 1: 86400 + 600} {
-		if p := policy(warm(never), random); *p.TTLSecondsAfterFinished != want {
+		if p := policy(imagepulltest.Job(never), random); *p.TTLSecondsAfterFinished != want {
 			t.Errorf("by chance %v the tag is kept for %d s, want %d", random, *p.TTLSecondsAfterFinished, want)
 		}
 	}
@@ -150,8 +152,8 @@ func TestPullPolicyOfANode(t *testing.T) {
 // (part): three seconds are not too soon.
 func TestWhenAPullIsGivenUp(t *testing.T) {
 	pulling := func() *appsv1beta1.NodeImage {
-		n := tagged("n", result("Pulling", 2))
-		n.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = ptr(int64(60))
+		n := imagepulltest.Tagged("n", imagepulltest.Result("Pulling", 2))
+		n.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = new(int64(60))
 		n.Status.ImageStatuses["app"].Tags[0].Progress = 40
 		return n
 	}
@@ -164,7 +166,7 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 		late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
 		t.Errorf("%s: %+v", shownNode(late), late.Status)
 	}
-	unanswered := tagged("n", result("Pulling", 1))
+	unanswered := imagepulltest.Tagged("n", imagepulltest.Result("Pulling", 1))
 	unanswered.Status.ImageStatuses["app"].Tags[0].Progress = 40
 	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil ||
 		plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
@@ -175,7 +177,7 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 // IMG-023 (part), IMG-025 (part), IMG-026 (part): as many images as are allowed, what a tag lacks, and what is negative of it.
 func TestCheckNodeImageAtItsBounds(t *testing.T) {
 	images := func(count int) *appsv1beta1.NodeImage {
-		n := blank("n")
+		n := imagepulltest.Blank("n")
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{}
 		for i := range count {
 			n.Spec.Images[fmt.Sprintf("app%d", i)] = appsv1beta1.ImageSpec{}
@@ -198,15 +200,15 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		"as it is": {func(*appsv1beta1.ImageTagSpec) {}, ""},
 		"all zero": {func(s *appsv1beta1.ImageTagSpec) {
 			s.Version = 0
-			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: ptr(int32(0)), TTLSecondsAfterFinished: ptr(int32(0)),
-				ActiveDeadlineSeconds: ptr(int64(0))}
+			s.PullPolicy = &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(0)), TTLSecondsAfterFinished: new(int32(0)),
+				ActiveDeadlineSeconds: new(int64(0))}
 		}, ""},
 		"a negative version": {func(s *appsv1beta1.ImageTagSpec) { s.Version = -1 }, "version must not be negative, it is -1"},
-		"a negative timeout": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = ptr(int32(-1)) },
+		"a negative timeout": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = new(int32(-1)) },
 			"pullPolicy.timeoutSeconds must not be negative, it is -1"},
-		"a negative TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = ptr(int32(-2)) },
+		"a negative TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = new(int32(-2)) },
 			"pullPolicy.ttlSecondsAfterFinished must not be negative, it is -2"},
-		"a negative deadline": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = ptr(int64(-3)) },
+		"a negative deadline": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = new(int64(-3)) },
 			"pullPolicy.activeDeadlineSeconds must not be negative, it is -3"},
 		"no TTL": {func(s *appsv1beta1.ImageTagSpec) { s.PullPolicy.TTLSecondsAfterFinished = nil },
 			"pullPolicy.ttlSecondsAfterFinished is missing"},
@@ -215,7 +217,7 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		"another pull policy":    {func(s *appsv1beta1.ImageTagSpec) { s.ImagePullPolicy = "Never" }, "neither Always nor IfNotPresent"},
 		"a policy that is known": {func(s *appsv1beta1.ImageTagSpec) { s.ImagePullPolicy = "Always" }, ""},
 	} {
-		n := tagged("n")
+		n := imagepulltest.Tagged("n")
 		tt.change(&n.Spec.Images["app"].Tags[0])
 		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" &&
 			(err == nil || !strings.Contains(err.Error(), tt.want)) {
@@ -223,11 +225,11 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		}
 	}
 	for _, wrong := range []int{maxTold, maxTold + 1} {
-		n := blank("n")
+		n := imagepulltest.Blank("n")
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: slices.Repeat([]appsv1beta1.ImageTagSpec{{Tag: "1"}}, 1)}}
 		var tags []appsv1beta1.ImageTagSpec
 		for i := range wrong {
-			tags = append(tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), CreatedAt: at(0)})
+			tags = append(tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), CreatedAt: imagepulltest.At(0)})
 		}
 		n.Spec.Images["app"] = appsv1beta1.ImageSpec{Tags: tags}
 		if err := CheckNodeImage(n, nil); err == nil || strings.Contains(err.Error(), "and more") != (wrong > maxTold) {
@@ -239,19 +241,20 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 // IMG-038 (part): the deadline of a job that ends is not shorter than the timeout of a pull, if both are given.
 func TestADeadlineBelowTheTimeout(t *testing.T) {
 	timeout := func(j *appsv1beta1.ImagePullJob) {
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(60))}
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(60))}
 	}
 	noTimeout := func(j *appsv1beta1.ImagePullJob) { j.Spec.PullPolicy = &appsv1beta1.PullPolicy{} }
 	for name, tt := range map[string]struct {
 		job     *appsv1beta1.ImagePullJob
 		refused bool
 	}{
-		"shorter":         {warm(timeout, until(59)), true},
-		"equal":           {warm(timeout, until(60)), false},
-		"no deadline":     {warm(timeout), false},
-		"no timeout":      {warm(noTimeout, until(1)), false},
-		"no pull policy":  {warm(until(1)), false},
-		"an unknown type": {warm(timeout, until(59), func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "" }), false},
+		"shorter":        {imagepulltest.Job(timeout, until(59)), true},
+		"equal":          {imagepulltest.Job(timeout, until(60)), false},
+		"no deadline":    {imagepulltest.Job(timeout), false},
+		"no timeout":     {imagepulltest.Job(noTimeout, until(1)), false},
+		"no pull policy": {imagepulltest.Job(until(1)), false},
+		"an unknown type": {imagepulltest.Job(timeout, until(59), func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "" }),
+			false},
 	} {
 		if err := CheckJob(tt.job, nil); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", name, err)
@@ -281,7 +284,7 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 	list.Spec.Images = []string{"app:1"}
 	list.Spec.CompletionPolicy.Type = "Always"
 	child := func(name string, age time.Duration) *appsv1beta1.ImagePullJob {
-		j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: *at(-age)}}
+		j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: *imagepulltest.At(-age)}}
 		j.Spec.Image, j.Spec.ImagePullJobTemplate = "app:1", childTemplate(&list.Spec.ImagePullJobTemplate)
 		return j
 	}
@@ -294,20 +297,10 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 	} {
 		for range 2 {
 			slices.Reverse(tt.children)
-			plan := PlanList(list, tt.children, noon)
+			plan := PlanList(list, tt.children, imagepulltest.Noon)
 			if len(plan.Delete) != 1 || plan.Delete[0].Name != tt.deleted {
 				t.Errorf("%s: %+v is deleted, want %s", name, plan.Delete, tt.deleted)
 			}
-		}
-	}
-}
-
-// IMG-113 (part): the name of a copy has room for the longest name of a secret that keeps it whole.
-func TestTheLongestNameOfACopy(t *testing.T) {
-	for length, kept := range map[int]int{236: 236, 237: 236, 253: 236} {
-		got := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", length)}}, 0)
-		if strings.Count(got[:min(len(got), kept)], "s") != kept || len(got) != kept+17 {
-			t.Errorf("of %d characters: %s", length, got)
 		}
 	}
 }

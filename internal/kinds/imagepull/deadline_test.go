@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // admitted is a job or list with the defaults of admission.
@@ -57,10 +58,10 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 	}{
 		"no timeout":                        {deadline: 300, kind: appsv1beta1.CompletionAlways, want: 300},
 		"no timeout, no type":               {deadline: 300, want: 300},
-		"a shorter timeout":                 {deadline: 300, timeout: ptr(int32(60)), want: 60},
-		"stored with the default of before": {deadline: 300, timeout: ptr(int32(600)), stored: true, want: 300},
-		"a deadline of no time, stored":     {deadline: 0, timeout: ptr(int32(600)), stored: true, want: 0},
-		"a negative deadline, stored":       {deadline: -1, timeout: ptr(int32(600)), stored: true, want: 0},
+		"a shorter timeout":                 {deadline: 300, timeout: new(int32(60)), want: 60},
+		"stored with the default of before": {deadline: 300, timeout: new(int32(600)), stored: true, want: 300},
+		"a deadline of no time, stored":     {deadline: 0, timeout: new(int32(600)), stored: true, want: 0},
+		"a negative deadline, stored":       {deadline: -1, timeout: new(int32(600)), stored: true, want: 0},
 		"a long deadline":                   {deadline: 7200, want: 600},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 					t.Errorf("a single job: %v, timeout %d", err, *job.Spec.PullPolicy.TimeoutSeconds)
 				}
 			}
-			children := PlanList(list, nil, noon).Create
+			children := PlanList(list, nil, imagepulltest.Noon).Create
 			if len(children) != 1 {
 				t.Fatalf("%d jobs", len(children))
 			}
@@ -90,7 +91,7 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 			if err := CheckJob(child, nil); err != nil || *child.Spec.PullPolicy.TimeoutSeconds != test.want {
 				t.Errorf("its job: %v, timeout %d", err, *child.Spec.PullPolicy.TimeoutSeconds)
 			}
-			if again := PlanList(list, []*appsv1beta1.ImagePullJob{child}, noon); len(again.Create)+len(again.Delete) > 0 { // IMG-161
+			if again := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); len(again.Create)+len(again.Delete) > 0 { // IMG-161
 				t.Errorf("made again: %+v", again)
 			}
 		})
@@ -102,7 +103,7 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 	job := &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "A b",
 		ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
 			ImagePullPolicy: "Sometimes", CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Once",
-				ActiveDeadlineSeconds: ptr(int64(-1))}}}}
+				ActiveDeadlineSeconds: new(int64(-1))}}}}
 	mistakes := func(err error) int {
 		var list utilerrors.Aggregate
 		if !errors.As(err, &list) {
@@ -114,7 +115,7 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	slower := job.DeepCopy()
-	slower.Spec.Parallelism = ptr(intstr.FromString("0"))
+	slower.Spec.Parallelism = new(intstr.FromString("0"))
 	if err := CheckJob(slower, job); err != nil {
 		t.Errorf("only the parallelism changed: %v", err)
 	}

@@ -2,7 +2,7 @@
 // ImagePullJobs, which write their image into NodeImages, some nodes at a time; ImageListPullJobs, which make an ImagePullJob for each
 // image; and copies of pull secrets in the one namespace that node daemons may read.
 //
-// Each kind has a plan, a function from what is there to what is to be written. NodeImages are shared by all jobs and by the daemon, so
+// Each kind has a plan, a function from what is there to what is to be written, and a controller in package controller. NodeImages are shared by all jobs and by the daemon, so
 // each write is a patch of one image of exactly the version that it was decided on; a job whose write comes second decides again, at once
 // (IMG-213, IMG-214). A job counts only on NodeImages that show its own last writes (IMG-212).
 //

@@ -2,18 +2,17 @@ package imagepull
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // IMG-014, IMG-025, IMG-026, IMG-090: jobs that were stored before anybody judged them are pulled too: what they bring into a NodeImage is
@@ -22,28 +21,29 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 	for name, change := range map[string]func(*appsv1beta1.ImagePullJob){
 		"a pull policy that nobody knows": func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "ifnotpresent" },
 		"negative numbers": func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(-5)), BackoffLimit: ptr(int32(-1))}
-			j.Spec.CompletionPolicy.ActiveDeadlineSeconds, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int64(-7)), ptr(int32(math.MinInt32))
+			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(-5)), BackoffLimit: new(int32(-1))}
+			j.Spec.CompletionPolicy.ActiveDeadlineSeconds, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = new(int64(-7)), new(int32(math.MinInt32))
 		},
 		"huge numbers": func(j *appsv1beta1.ImagePullJob) {
-			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(math.MaxInt32)), BackoffLimit: ptr(int32(math.MaxInt32))}
+			j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(math.MaxInt32)), BackoffLimit: new(int32(math.MaxInt32))}
 		},
 		"a deadline that never comes": until(math.MaxInt64),
 		"none, for ever":              never,
 	} {
-		job := warm(change)
-		images, err := Assigner{Job: job, ExtraTTL: time.Hour, Now: noon, Random: func() float64 { return 0.9 }}.Assign(blank("n"))
+		job := imagepulltest.Job(change)
+		images, err := Assigner{Job: job, ExtraTTL: time.Hour, Now: imagepulltest.Noon,
+			Random: func() float64 { return 0.9 }}.Assign(imagepulltest.Blank("n"))
 		if err != nil || images["app"] == nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		node := blank("n")
+		node := imagepulltest.Blank("n")
 		node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
 		if err := CheckNodeImage(node, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	images, _ := Assigner{Job: warm(func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "?" }), Now: noon,
-		Random: func() float64 { return 0 }}.Assign(blank("n"))
+	images, _ := Assigner{Job: imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "?" }), Now: imagepulltest.Noon,
+		Random: func() float64 { return 0 }}.Assign(imagepulltest.Blank("n"))
 	if got := images["app"].Tags[0].ImagePullPolicy; got != appsv1beta1.PullAlways {
 		t.Errorf("IMG-014: %s", got)
 	}
@@ -52,20 +52,20 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 // IMG-059, IMG-092, IMG-093: a deadline in many years is none that has passed.
 func TestDeadlinesFarAway(t *testing.T) {
 	for _, seconds := range []int64{9999999999, 99999999999, math.MaxInt64} {
-		node := tagged("n", result(appsv1beta1.ImagePhasePulling, 2))
-		if p := PlanJob(JobSnapshot{Job: warm(until(seconds)), Nodes: []*appsv1beta1.NodeImage{node},
-			Now: noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
+		node := imagepulltest.Tagged("n", imagepulltest.Result(appsv1beta1.ImagePhasePulling, 2))
+		if p := PlanJob(JobSnapshot{Job: imagepulltest.Job(until(seconds)), Nodes: []*appsv1beta1.NodeImage{node},
+			Now: imagepulltest.Noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
 			t.Errorf("IMG-093 %d: %s", seconds, p.Status.Message)
 		}
 		node.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = &seconds
 		if p := PlanNode(nodeSnapshot(node, time.Hour)); len(p.GaveUp) != 0 {
 			t.Errorf("IMG-059 %d: %+v", seconds, p.GaveUp)
 		}
-		waits := warm(until(seconds), func(j *appsv1beta1.ImagePullJob) {
+		waits := imagepulltest.Job(until(seconds), func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{}
-			j.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Controller: new(true)}}
 		})
-		if p := PlanJob(JobSnapshot{Job: waits, Now: noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
+		if p := PlanJob(JobSnapshot{Job: waits, Now: imagepulltest.Noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
 			t.Errorf("IMG-092 %d: %s", seconds, p.Status.Message)
 		}
 	}
@@ -74,13 +74,13 @@ func TestDeadlinesFarAway(t *testing.T) {
 // IMG-154, IMG-155: a job that still waits for the pods of its selector has ended nothing, though none of its no nodes is left.
 func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
-	child := PlanList(list, nil, noon).Create[0]
-	child.Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0)}
-	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, noon); p.Status.CompletionTime != nil || p.Status.Completed != 0 {
+	child := PlanList(list, nil, imagepulltest.Noon).Create[0]
+	child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0)}
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime != nil || p.Status.Completed != 0 {
 		t.Errorf("%+v", p.Status)
 	}
-	child.Status.CompletionTime = at(time.Minute)
-	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, noon); p.Status.CompletionTime == nil || p.Status.Completed != 1 {
+	child.Status.CompletionTime = imagepulltest.At(time.Minute)
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime == nil || p.Status.Completed != 1 {
 		t.Errorf("%+v", p.Status)
 	}
 }
@@ -89,13 +89,15 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 // it again.
 func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 	for _, phase := range []appsv1beta1.ImagePullPhase{appsv1beta1.ImagePhasePulling, appsv1beta1.ImagePhaseWaiting} {
-		s := JobSnapshot{Job: warm(width(1)), Now: noon.Add(time.Hour),
-			Nodes: []*appsv1beta1.NodeImage{tagged("dead", result(phase, 2)), blank("next")}}
+		s := JobSnapshot{Job: imagepulltest.Job(imagepulltest.Parallelism(1)), Now: imagepulltest.Noon.Add(time.Hour),
+			Nodes: []*appsv1beta1.NodeImage{imagepulltest.Tagged("dead", imagepulltest.Result(phase, 2)), imagepulltest.Blank("next")}}
 		s.NotReadySince = func(string) (time.Time, bool) { return time.Time{}, false }
 		if p := PlanJob(s); len(p.Assign) != 0 || p.After != time.Minute {
 			t.Errorf("alive: %v, again in %s", p.Assign, p.After)
 		}
-		s.NotReadySince = func(node string) (time.Time, bool) { return noon.Add(time.Hour - 50*time.Second), node == "dead" }
+		s.NotReadySince = func(node string) (time.Time, bool) {
+			return imagepulltest.Noon.Add(time.Hour - 50*time.Second), node == "dead"
+		}
 		if p := PlanJob(s); len(p.Assign) != 0 || p.After != 10*time.Second {
 			t.Errorf("dead for 50 s: %v, again in %s", p.Assign, p.After)
 		}
@@ -109,20 +111,20 @@ func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 // IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in bytes, and who has no
 // room is told why.
 func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
-	node := blank("n")
+	node := imagepulltest.Blank("n")
 	fill := func(namespace, sandbox string, most int) (n int, note string) {
 		for ; n < most; n++ {
-			job := warm(func(j *appsv1beta1.ImagePullJob) {
+			job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 				j.Namespace, j.Name, j.UID = namespace, fmt.Sprintf("j%d", n), types.UID(fmt.Sprintf("%s-%d", namespace, n))
 				j.Spec.Image = fmt.Sprintf("%s/app-%d:1", namespace, n)
 				if sandbox != "" {
 					j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{"a": sandbox}}
 				}
 			})
-			if plan := PlanJob(JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{node}, Now: noon}); len(plan.Assign) == 0 {
+			if plan := PlanJob(JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{node}, Now: imagepulltest.Noon}); len(plan.Assign) == 0 {
 				return n, plan.Status.Message
 			}
-			images, err := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}.Assign(node)
+			images, err := Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}.Assign(node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,12 +162,12 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 
 // What each node gets of a job is small, whatever the job asks for; a job that is new is told so (IMG-018, IMG-090).
 func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
-	job := warm(func(j *appsv1beta1.ImagePullJob) {
+	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Labels: map[string]string{"a": strings.Repeat("x", 300_000)}}
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: ptr(int32(math.MaxInt32))}
-		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = ptr(int32(math.MaxInt32))
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{BackoffLimit: new(int32(math.MaxInt32))}
+		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = new(int32(math.MaxInt32))
 	})
-	images, err := Assigner{Job: job, Now: noon, Random: func() float64 { return 0 }}.Assign(blank("n"))
+	images, err := Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}.Assign(imagepulltest.Blank("n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,15 +181,5 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 	}
 	if err := CheckJob(job, job); err != nil {
 		t.Errorf("what is stored is refused again: %v", err)
-	}
-}
-
-// A NodeImage that has grown too large for the store comes after the others, as one that refuses for another reason.
-func TestTooLargeIsRefused(t *testing.T) {
-	var r refusals
-	r.took("n", fmt.Errorf("patching: %w", apierrors.NewInternalError(errors.New("etcdserver: request is too large"))))
-	r.took("busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")))
-	if !r["n"] || r["busy"] {
-		t.Errorf("%v", r)
 	}
 }

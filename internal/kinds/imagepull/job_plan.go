@@ -338,7 +338,7 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 		entry := &image.Tags[i]
 		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
 		entry.OwnerReferences = append(entry.OwnerReferences,
-			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind,
+			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind,
 				Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
 		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-const (
-	nodeAnswersWithin = 10 * time.Minute // IMG-058, IMG-059
-	jobKind           = "ImagePullJob"
-)
+const nodeAnswersWithin = 10 * time.Minute // IMG-058, IMG-059
+
+// JobKind is the name of the kind in references to jobs.
+const JobKind = "ImagePullJob"
 
 // Why the manager gave a tag up (IMG-058, IMG-059).
 const (
@@ -194,7 +194,7 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectReference {
 	var kept []corev1.ObjectReference
 	for _, ref := range all {
-		if isJob(ref) {
+		if IsJob(ref) {
 			if uid, known := s.JobUID(ref.Namespace, ref.Name, ref.UID); known && uid != ref.UID {
 				continue
 			}
@@ -204,8 +204,9 @@ func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectRefer
 	return kept
 }
 
-func isJob(ref corev1.ObjectReference) bool {
-	return ref.Kind == jobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+// IsJob tells whether the owner of a tag is an ImagePullJob.
+func IsJob(ref corev1.ObjectReference) bool {
+	return ref.Kind == JobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
 // expired tells whether the time to keep a finished tag is over (IMG-054 d). It counts from when the tag was asked for at the earliest: the
@@ -224,7 +225,7 @@ func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *
 		return false
 	}
 	for _, ref := range tag.OwnerReferences {
-		if isJob(ref) && s.Busy(ref.Namespace, ref.Name) {
+		if IsJob(ref) && s.Busy(ref.Namespace, ref.Name) {
 			due.over(s.Now.Add(time.Minute))
 			return false
 		}

@@ -11,77 +11,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
-
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-func ptr[T any](v T) *T { return &v }
-
-func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
-
-func owner(job string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "ImagePullJob", Namespace: "shop", Name: job,
-		UID: types.UID("uid-" + job)}
-}
-
-// tagged is a NodeImage with app:1 owned by the job, asked for at noon.
-func tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.NodeImage {
-	n := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"}}
-	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", Version: 2, CreatedAt: at(0),
-		OwnerReferences: []corev1.ObjectReference{owner("warm")},
-		PullPolicy:      &appsv1beta1.ImageTagPullPolicy{TTLSecondsAfterFinished: ptr(int32(60))}}}}}
-	for _, change := range changes {
-		change(n)
-	}
-	return n
-}
-
-func blank(name string) *appsv1beta1.NodeImage {
-	return tagged(name, func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
-}
-
-func result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.NodeImage) {
-	return func(n *appsv1beta1.NodeImage) {
-		entry := appsv1beta1.ImageTagStatus{Tag: "1", Phase: phase, Version: version}
-		if phase == appsv1beta1.ImagePhaseSucceeded || phase == appsv1beta1.ImagePhaseFailed {
-			entry.CompletionTime = at(0)
-		}
-		n.Status.ImageStatuses = map[string]appsv1beta1.ImageStatus{"app": {Tags: []appsv1beta1.ImageTagStatus{entry}}}
-	}
-}
-
-func warm(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
-	j := &appsv1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "warm", UID: "uid-warm", ResourceVersion: "1",
-		Finalizers: []string{pub.PullJobProtection}},
-		Spec: appsv1beta1.ImagePullJobSpec{Image: "docker.io/library/app:1",
-			ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{CompletionPolicy: appsv1beta1.CompletionPolicy{Type: "Always"}}},
-		Status: appsv1beta1.ImagePullJobStatus{StartTime: at(0)}}
-	for _, change := range changes {
-		change(j)
-	}
-	return j
-}
-
-func width(n int) func(*appsv1beta1.ImagePullJob) {
-	return func(j *appsv1beta1.ImagePullJob) { j.Spec.Parallelism = ptr(intstr.FromInt32(int32(n))) }
-}
 
 func until(seconds int64) func(*appsv1beta1.ImagePullJob) {
 	return func(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.ActiveDeadlineSeconds = &seconds }
 }
 
-func ended(j *appsv1beta1.ImagePullJob) { j.Status.CompletionTime = at(0) }
+func ended(j *appsv1beta1.ImagePullJob) { j.Status.CompletionTime = imagepulltest.At(0) }
 
 func never(j *appsv1beta1.ImagePullJob) { j.Spec.CompletionPolicy.Type = "Never" }
 
 func nodeSnapshot(image *appsv1beta1.NodeImage, after time.Duration) NodeSnapshot {
-	return NodeSnapshot{Name: "n", NodeImage: image, Now: noon.Add(after), Delay: 30 * time.Second, Random: func() float64 { return 0.5 },
+	return NodeSnapshot{Name: "n", NodeImage: image, Now: imagepulltest.Noon.Add(after), Delay: 30 * time.Second,
+		Random: func() float64 { return 0.5 },
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True", LastTransitionTime: *at(0)}}}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True",
+				LastTransitionTime: *imagepulltest.At(0)}}}},
 		JobUID:      func(_, name string, _ types.UID) (types.UID, bool) { return types.UID("uid-" + name), name != "unread" },
 		Busy:        func(_, _ string) bool { return false },
 		SecretUsers: func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/warm"}, true, true }}
@@ -97,9 +46,11 @@ func TestPlanNode(t *testing.T) {
 		image.PullSecrets = []appsv1beta1.ReferenceObject{{Namespace: "c", Name: "old"}, {Namespace: "c", Name: "new", Mode: "batch"}}
 		n.Spec.Images["app"] = image
 	}
-	answered := result(appsv1beta1.ImagePhasePulling, 2)
+	answered := imagepulltest.Result(appsv1beta1.ImagePhasePulling, 2)
 	ended := func(d time.Duration) func(*appsv1beta1.NodeImage) {
-		return func(n *appsv1beta1.NodeImage) { n.Status.ImageStatuses["app"].Tags[0].CompletionTime = at(d) }
+		return func(n *appsv1beta1.NodeImage) {
+			n.Status.ImageStatuses["app"].Tags[0].CompletionTime = imagepulltest.At(d)
+		}
 	}
 	cases := map[string]struct {
 		image  *appsv1beta1.NodeImage
@@ -114,72 +65,79 @@ func TestPlanNode(t *testing.T) {
 			0},
 		"IMG-050 a virtual node": {nil, time.Hour,
 			func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"type": "virtual-kubelet"} }, "", 0},
-		"IMG-052 no node":              {tagged("n"), 0, func(s *NodeSnapshot) { s.Node = nil }, "delete", 0},
-		"IMG-052 a node being deleted": {tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = at(0) }, "delete", 0},
-		"IMG-052 a test's NodeImage": {tagged("n", answered,
+		"IMG-052 no node": {imagepulltest.Tagged("n"), 0, func(s *NodeSnapshot) { s.Node = nil }, "delete", 0},
+		"IMG-052 a node being deleted": {imagepulltest.Tagged("n"), 0, func(s *NodeSnapshot) { s.Node.DeletionTimestamp = imagepulltest.At(0) },
+			"delete", 0},
+		"IMG-052 a test's NodeImage": {imagepulltest.Tagged("n", answered,
 			func(n *appsv1beta1.NodeImage) { n.Labels = map[string]string{pub.FakeNodeImage: ""} }), 0,
 			func(s *NodeSnapshot) { s.Node = nil }, "", 0},
-		"IMG-053 labels": {tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} },
+		"IMG-053 labels": {imagepulltest.Tagged("n", answered), 0, func(s *NodeSnapshot) { s.Node.Labels = map[string]string{"a": "b"} },
 			"labels map[a:b]", 0},
-		"nothing to do": {tagged("n", answered), 0, nil, "", 0},
-		"IMG-054 a no createdAt": {tagged("n", func(n *appsv1beta1.NodeImage) {
+		"nothing to do": {imagepulltest.Tagged("n", answered), 0, nil, "", 0},
+		"IMG-054 a no createdAt": {imagepulltest.Tagged("n", func(n *appsv1beta1.NodeImage) {
 			tags(n,
 				func(t *appsv1beta1.ImageTagSpec) { t.CreatedAt = nil })
 		}), 0, nil, "app gone", 0},
-		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+		"IMG-054 b, c the job is gone, IMG-056, IMG-217": {imagepulltest.Tagged("n", answered), 0, func(s *NodeSnapshot) {
 			s.JobUID = func(_, _ string,
 				_ types.UID) (types.UID, bool) {
 				return "", true
 			}
 		}, "app gone", 0},
-		"IMG-054 b another job of that name": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+		"IMG-054 b another job of that name": {imagepulltest.Tagged("n", answered), 0, func(s *NodeSnapshot) {
 			s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "other", true }
 		}, "app gone", 0},
-		"IMG-054 b a job that cannot be read": {tagged("n", answered), 0, func(s *NodeSnapshot) {
+		"IMG-054 b a job that cannot be read": {imagepulltest.Tagged("n", answered), 0, func(s *NodeSnapshot) {
 			s.JobUID = func(_, _ string, _ types.UID) (types.UID, bool) { return "", false }
 		}, "", 0},
-		"IMG-054 b another kind of owner": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+		"IMG-054 b another kind of owner": {imagepulltest.Tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences[0].Kind, t.OwnerReferences[0].UID = "Other", "x" })
 		}), 0, nil, "", 0},
-		"IMG-054 b one of two jobs is gone": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
-			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = append(t.OwnerReferences, owner("cold")) })
+		"IMG-054 b one of two jobs is gone": {imagepulltest.Tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n, func(t *appsv1beta1.ImageTagSpec) {
+				t.OwnerReferences = append(t.OwnerReferences, imagepulltest.Owner("cold"))
+			})
 		}), 0, func(s *NodeSnapshot) {
 			s.JobUID = func(_, name string, _ types.UID) (types.UID, bool) {
 				return map[string]types.UID{"cold": "uid-cold"}[name], true
 			}
 		}, "app: 1 of cold", 0},
-		"IMG-055 a user's tag": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+		"IMG-055 a user's tag": {imagepulltest.Tagged("n", answered, func(n *appsv1beta1.NodeImage) {
 			tags(n,
 				func(t *appsv1beta1.ImageTagSpec) { t.OwnerReferences = nil })
 		}), 0, nil, "", 0},
-		"IMG-054 d the TTL runs":    {tagged("n", result("Succeeded", 2)), 50 * time.Second, nil, "", 10 * time.Second},
-		"IMG-062 not too soon":      {tagged("n", result("Succeeded", 2)), 59 * time.Second, nil, "", 4 * time.Second},
-		"IMG-054 d the TTL is over": {tagged("n", result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
-		"IMG-054 d the node's clock is behind": {tagged("n", result("Succeeded", 2), ended(-time.Hour)), 10 * time.Second, nil, "",
+		"IMG-054 d the TTL runs": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2)), 50 * time.Second, nil, "",
+			10 * time.Second},
+		"IMG-062 not too soon": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2)), 59 * time.Second, nil, "",
+			4 * time.Second},
+		"IMG-054 d the TTL is over": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2)), time.Minute, nil, "app gone", 0},
+		"IMG-054 d the node's clock is behind": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2), ended(-time.Hour)),
+			10 * time.Second, nil, "",
 			50 * time.Second},
-		"IMG-054 d and then it is over": {tagged("n", result("Succeeded", 2), ended(-time.Hour)), time.Minute, nil, "app gone",
+		"IMG-054 d and then it is over": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2), ended(-time.Hour)), time.Minute, nil,
+			"app gone",
 			0},
-		"a job that still counts the tag keeps it": {tagged("n", result("Succeeded", 2)), time.Minute,
+		"a job that still counts the tag keeps it": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 2)), time.Minute,
 			func(s *NodeSnapshot) { s.Busy = func(_, _ string) bool { return true } }, "", time.Minute},
-		"IMG-054 d another version": {tagged("n", result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
-		"IMG-057, IMG-211 secrets that are gone": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+		"IMG-054 d another version": {imagepulltest.Tagged("n", imagepulltest.Result("Succeeded", 1)), time.Minute, nil, "", 9 * time.Minute},
+		"IMG-057, IMG-211 secrets that are gone": {imagepulltest.Tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
 			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, true }
 		}, "app: 1 of warm", 0},
-		"IMG-057 a copy that others use": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+		"IMG-057 a copy that others use": {imagepulltest.Tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
 			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return []string{"shop/x"}, true, true }
 		}, "app: 1 of warm old", 0},
-		"IMG-057 secrets that cannot be read": {tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
+		"IMG-057 secrets that cannot be read": {imagepulltest.Tagged("n", answered, secrets), 0, func(s *NodeSnapshot) {
 			s.SecretUsers = func(_, _ string, _ map[string]bool) ([]string, bool, bool) { return nil, false, false }
 		}, "", 0},
-		"IMG-058 the node does not answer": {tagged("n"), 10 * time.Minute, nil,
+		"IMG-058 the node does not answer": {imagepulltest.Tagged("n"), 10 * time.Minute, nil,
 			"failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
-		"IMG-058 no answer to this version": {tagged("n", result("Failed", 1)), 10 * time.Minute, nil,
+		"IMG-058 no answer to this version": {imagepulltest.Tagged("n", imagepulltest.Result("Failed", 1)), 10 * time.Minute, nil,
 			"failed app:1 node has not responded for a long time, 1/0/0/0/1", 0},
-		"IMG-058, IMG-132, IMG-215 waiting is an answer": {tagged("n", result("Waiting", 2)), time.Hour, nil, "", 0},
-		"IMG-059, IMG-061 the deadline": {tagged("n", answered, func(n *appsv1beta1.NodeImage) {
-			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = ptr(int64(60)) })
+		"IMG-058, IMG-132, IMG-215 waiting is an answer": {imagepulltest.Tagged("n", imagepulltest.Result("Waiting", 2)), time.Hour, nil, "", 0},
+		"IMG-059, IMG-061 the deadline": {imagepulltest.Tagged("n", answered, func(n *appsv1beta1.NodeImage) {
+			tags(n, func(t *appsv1beta1.ImageTagSpec) { t.PullPolicy.ActiveDeadlineSeconds = new(int64(60)) })
 			n.Status.ImageStatuses["stale"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "9", Phase: "Failed"}}}
-			n.Spec.Images["b"] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: at(0)}}}
+			n.Spec.Images["b"] = appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: imagepulltest.At(0)}}}
 			n.Status.ImageStatuses["b"] = appsv1beta1.ImageStatus{Tags: []appsv1beta1.ImageTagStatus{{Tag: "1", Phase: "Waiting"}}}
 		}), 11 * time.Minute, nil, "failed app:1 pulling exceeds the activeDeadlineSeconds, 2/1/0/0/1", 0},
 	}
@@ -241,8 +199,8 @@ func shownNode(p *NodePlan) string {
 }
 
 func TestPlanJob(t *testing.T) {
-	good, bad, pulling := result("Succeeded", 2), result("Failed", 2), result("Pulling", 2)
-	full := blank("full")
+	good, bad, pulling := imagepulltest.Result("Succeeded", 2), imagepulltest.Result("Failed", 2), imagepulltest.Result("Pulling", 2)
+	full := imagepulltest.Blank("full")
 	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
 	for i := range maxImages {
 		full.Spec.Images[fmt.Sprint("i", i)] = appsv1beta1.ImageSpec{}
@@ -253,55 +211,65 @@ func TestPlanJob(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		"IMG-080 deleted":   {warm(func(j *appsv1beta1.ImagePullJob) { j.DeletionTimestamp = at(0) }), nil, 0, "finish"},
-		"IMG-080 completed": {warm(ended), nil, 0, "finish"},
-		"IMG-081 the TTL runs": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
-			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+		"IMG-080 deleted": {imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.DeletionTimestamp = imagepulltest.At(0) }), nil, 0,
+			"finish"},
+		"IMG-080 completed": {imagepulltest.Job(ended), nil, 0, "finish"},
+		"IMG-081 the TTL runs": {imagepulltest.Job(ended, func(j *appsv1beta1.ImagePullJob) {
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, new(int32(60))
 		}), nil, 20 * time.Second, "after 40s"},
-		"IMG-081 the TTL is over": {warm(ended, func(j *appsv1beta1.ImagePullJob) {
-			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, ptr(int32(60))
+		"IMG-081 the TTL is over": {imagepulltest.Job(ended, func(j *appsv1beta1.ImagePullJob) {
+			j.Finalizers, j.Spec.CompletionPolicy.TTLSecondsAfterFinished = nil, new(int32(60))
 		}), nil, time.Minute, "delete"},
-		"IMG-082 no finalizer yet": {warm(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }),
-			[]*appsv1beta1.NodeImage{blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
-		"IMG-073, IMG-085 one at a time, in the given order": {warm(), []*appsv1beta1.NodeImage{blank("z"), blank("a")}, 0,
+		"IMG-082 no finalizer yet": {imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Finalizers = nil }),
+			[]*appsv1beta1.NodeImage{imagepulltest.Blank("a")}, 0, "finalizer; assign a; 1=0+0+0 job is running, progress 0.0%"},
+		"IMG-073, IMG-085 one at a time, in the given order": {imagepulltest.Job(),
+			[]*appsv1beta1.NodeImage{imagepulltest.Blank("z"), imagepulltest.Blank("a")}, 0,
 			"assign z; 2=0+0+0 job is running, progress 0.0%"},
-		"IMG-083, IMG-084, IMG-212 slots in use": {warm(width(2)), []*appsv1beta1.NodeImage{tagged("a", pulling),
-			tagged("b", good), tagged("c", bad), blank("d"), blank("e")}, 0, "assign d; 5=1+1+1 [c] job is running, progress 40.0%; after 1m0s"},
-		"IMG-083 another version is active": {warm(), []*appsv1beta1.NodeImage{tagged("a", result("Succeeded", 1)),
-			blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
-		"IMG-098 a silent node gives its slot back": {warm(), []*appsv1beta1.NodeImage{tagged("a"), blank("b")}, time.Minute,
+		"IMG-083, IMG-084, IMG-212 slots in use": {imagepulltest.Job(imagepulltest.Parallelism(2)),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a", pulling),
+				imagepulltest.Tagged("b", good), imagepulltest.Tagged("c", bad), imagepulltest.Blank("d"), imagepulltest.Blank("e")}, 0,
+			"assign d; 5=1+1+1 [c] job is running, progress 40.0%; after 1m0s"},
+		"IMG-083 another version is active": {imagepulltest.Job(),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a", imagepulltest.Result("Succeeded", 1)),
+				imagepulltest.Blank("b")}, 0, "2=1+0+0 job is running, progress 0.0%; after 1m0s"},
+		"IMG-098 a silent node gives its slot back": {imagepulltest.Job(),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), imagepulltest.Blank("b")}, time.Minute,
 			"assign b; 2=1+0+0 job is running, progress 0.0%"},
-		"IMG-017 paused": {warm(width(0)), []*appsv1beta1.NodeImage{blank("b")}, 0,
+		"IMG-017 paused": {imagepulltest.Job(imagepulltest.Parallelism(0)), []*appsv1beta1.NodeImage{imagepulltest.Blank("b")}, 0,
 			"1=0+0+0 job is running, progress 0.0%; paused, parallelism is 0"},
-		"IMG-085 never negative": {warm(width(1)), []*appsv1beta1.NodeImage{tagged("a", pulling),
-			tagged("b", pulling), blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
-		"IMG-092, IMG-094 completed": {warm(), []*appsv1beta1.NodeImage{tagged("a", good), tagged("b", bad)}, 0,
+		"IMG-085 never negative": {imagepulltest.Job(imagepulltest.Parallelism(1)), []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", pulling),
+			imagepulltest.Tagged("b", pulling), imagepulltest.Blank("c")}, 0, "3=2+0+0 job is running, progress 0.0%; after 1m0s"},
+		"IMG-092, IMG-094 completed": {imagepulltest.Job(),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a", good), imagepulltest.Tagged("b", bad)}, 0,
 			"2=0+1+1 [b] job has completed"},
-		"IMG-092 no nodes": {warm(), nil, 0,
+		"IMG-092 no nodes": {imagepulltest.Job(), nil, 0,
 			"0=0+0+0 job has completed: nothing was pulled, because there are no nodes"},
-		"IMG-092 pods of a workload are waited for": {warm(func(j *appsv1beta1.ImagePullJob) {
+		"IMG-092 pods of a workload are waited for": {imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 			j.Spec.PodSelector, j.OwnerReferences = &appsv1beta1.ImagePullJobPodSelector{},
-				[]metav1.OwnerReference{{Kind: "CloneSet", Controller: ptr(true)}}
+				[]metav1.OwnerReference{{Kind: "CloneSet", Controller: new(true)}}
 		}), nil, 10 * time.Second, "0=0+0+0 job is running, no progress: no pod that spec.podSelector matches is on a node; after 50s"},
-		"IMG-016, IMG-094 never": {warm(never), []*appsv1beta1.NodeImage{tagged("a", good)}, 0,
+		"IMG-016, IMG-094 never": {imagepulltest.Job(never), []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", good)}, 0,
 			"1=0+1+0 job is running, progress 100.0%"},
-		"IMG-094 never, no nodes": {warm(never), nil, 0, "0=0+0+0 job is running, no progress: there are no nodes"},
-		"IMG-091 never pulls again": {warm(never), []*appsv1beta1.NodeImage{blank("a")}, 25 * time.Hour,
+		"IMG-094 never, no nodes": {imagepulltest.Job(never), nil, 0, "0=0+0+0 job is running, no progress: there are no nodes"},
+		"IMG-091 never pulls again": {imagepulltest.Job(never), []*appsv1beta1.NodeImage{imagepulltest.Blank("a")}, 25 * time.Hour,
 			"assign a; 1=0+0+0 job is running, progress 0.0%"},
-		"IMG-093 the deadline runs": {warm(until(60)), []*appsv1beta1.NodeImage{tagged("a", pulling)}, 10 * time.Second,
+		"IMG-093 the deadline runs": {imagepulltest.Job(until(60)), []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", pulling)},
+			10 * time.Second,
 			"1=1+0+0 job is running, progress 0.0%; after 50s"},
-		"IMG-093 the deadline is over": {warm(until(60)), []*appsv1beta1.NodeImage{tagged("c", pulling), tagged("b", good), blank("a"),
-			tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds 60"},
-		"IMG-097 no room": {warm(), []*appsv1beta1.NodeImage{full, blank("b")}, 0,
+		"IMG-093 the deadline is over": {imagepulltest.Job(until(60)),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("c", pulling), imagepulltest.Tagged("b", good), imagepulltest.Blank("a"),
+				imagepulltest.Tagged("d", bad)}, time.Minute, "4=0+1+3 [a c d] job exceeds activeDeadlineSeconds 60"},
+		"IMG-097 no room": {imagepulltest.Job(), []*appsv1beta1.NodeImage{full, imagepulltest.Blank("b")}, 0,
 			"assign b; 2=0+0+1 [full] job is running, progress 50.0%; 1 node has no room for another image (at most 1024), such as full"},
-		"IMG-074 a node that came later": {warm(), []*appsv1beta1.NodeImage{tagged("a", good), blank("b")}, 0,
+		"IMG-074 a node that came later": {imagepulltest.Job(),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a", good), imagepulltest.Blank("b")}, 0,
 			"assign b; 2=0+1+0 job is running, progress 50.0%"},
-		"IMG-084 the start is remembered": {warm(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }),
-			[]*appsv1beta1.NodeImage{tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
+		"IMG-084 the start is remembered": {imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Status.StartTime = nil }),
+			[]*appsv1beta1.NodeImage{imagepulltest.Tagged("a", pulling)}, 0, "1=1+0+0 job is running, progress 0.0%"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := JobSnapshot{Job: test.job, Nodes: test.nodes, Now: noon.Add(test.after)}
+			s := JobSnapshot{Job: test.job, Nodes: test.nodes, Now: imagepulltest.Noon.Add(test.after)}
 			plan := PlanJob(s)
 			if got := shownJob(plan); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
@@ -345,9 +313,9 @@ func shownJob(p *JobPlan) string {
 func TestFailedNodesAreBounded(t *testing.T) {
 	var nodes []*appsv1beta1.NodeImage
 	for i := range 600 {
-		nodes = append(nodes, tagged(fmt.Sprintf("n%03d", i), result("Failed", 2)))
+		nodes = append(nodes, imagepulltest.Tagged(fmt.Sprintf("n%03d", i), imagepulltest.Result("Failed", 2)))
 	}
-	s := PlanJob(JobSnapshot{Job: warm(), Nodes: nodes, Now: noon}).Status
+	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status
 	if len(s.FailedNodes) != 500 || s.Failed != 600 || !strings.Contains(s.Message, "600 nodes failed, the first 500 are listed") {
 		t.Errorf("%d %d %s", len(s.FailedNodes), s.Failed, s.Message)
 	}
@@ -356,17 +324,19 @@ func TestFailedNodesAreBounded(t *testing.T) {
 // IMG-089: secrets come to assigned nodes whatever the parallelism. IMG-095: tags that the job does not ask for any more are left.
 func TestSupplyAndDrop(t *testing.T) {
 	secret := appsv1beta1.ReferenceObject{Namespace: "c", Name: "s", Mode: "batch"}
-	old := tagged("old", func(n *appsv1beta1.NodeImage) {
+	old := imagepulltest.Tagged("old", func(n *appsv1beta1.NodeImage) {
 		n.Spec.Images["was"] = n.Spec.Images["app"]
 		delete(n.Spec.Images, "app")
 	})
-	plan := PlanJob(JobSnapshot{Job: warm(width(0)), Now: noon, Secrets: []appsv1beta1.ReferenceObject{secret},
-		Nodes: []*appsv1beta1.NodeImage{tagged("a"), old}, Owned: []*appsv1beta1.NodeImage{tagged("a"), old}})
+	plan := PlanJob(JobSnapshot{Job: imagepulltest.Job(imagepulltest.Parallelism(0)), Now: imagepulltest.Noon,
+		Secrets: []appsv1beta1.ReferenceObject{secret},
+		Nodes:   []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}, Owned: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}})
 	if diff := cmp.Diff([][]string{{"a"}, {"old"}}, [][]string{plan.Supply, plan.Drop}); diff != "" {
 		t.Error(diff)
 	}
-	a := Assigner{Job: warm(), Secrets: []appsv1beta1.ReferenceObject{secret}, Now: noon, Random: func() float64 { return 0 }}
-	got, err := a.Assign(tagged("a"))
+	a := Assigner{Job: imagepulltest.Job(), Secrets: []appsv1beta1.ReferenceObject{secret}, Now: imagepulltest.Noon,
+		Random: func() float64 { return 0 }}
+	got, err := a.Assign(imagepulltest.Tagged("a"))
 	if err != nil || len(got["app"].PullSecrets) != 1 || got["app"].Tags[0].Version != 2 {
 		t.Errorf("%+v %v", got["app"], err)
 	}
@@ -379,51 +349,54 @@ func TestSupplyAndDrop(t *testing.T) {
 func TestAssign(t *testing.T) {
 	assign := func(job *appsv1beta1.ImagePullJob, node *appsv1beta1.NodeImage, random float64) *appsv1beta1.ImageTagSpec {
 		t.Helper()
-		images, err := Assigner{Job: job, ExtraTTL: 300 * time.Second, Now: noon.Add(time.Hour),
+		images, err := Assigner{Job: job, ExtraTTL: 300 * time.Second, Now: imagepulltest.Noon.Add(time.Hour),
 			Random: func() float64 { return random }}.Assign(node)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return &images["app"].Tags[0]
 	}
-	first := assign(warm(), blank("a"), 0)
-	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(owner("warm"), first.OwnerReferences[0]) != "" ||
-		!first.CreatedAt.Equal(at(time.Hour)) {
+	first := assign(imagepulltest.Job(), imagepulltest.Blank("a"), 0)
+	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(imagepulltest.Owner("warm"), first.OwnerReferences[0]) != "" ||
+		!first.CreatedAt.Equal(imagepulltest.At(time.Hour)) {
 		t.Errorf("IMG-086, IMG-087: %+v", first)
 	}
 	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 || *p.TimeoutSeconds != 600 || *p.BackoffLimit != 3 ||
 		p.ActiveDeadlineSeconds != nil {
 		t.Errorf("IMG-090: %d %d %d", *p.TTLSecondsAfterFinished, *p.TimeoutSeconds, *p.BackoffLimit)
 	}
-	if again := assign(warm(), tagged("a", result("Failed", 7), func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil }),
+	if again := assign(imagepulltest.Job(), imagepulltest.Tagged("a", imagepulltest.Result("Failed", 7),
+		func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil }),
 		0); again.Version != 8 {
 		t.Errorf("IMG-086, IMG-144 a tag that was here before: version %d", again.Version)
 	}
-	second := assign(warm(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }), tagged("a", func(n *appsv1beta1.NodeImage) {
-		n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = ptr(int32(9999))
-	}), 0.5)
+	second := assign(imagepulltest.Job(until(30), func(j *appsv1beta1.ImagePullJob) { j.UID = "uid-2" }),
+		imagepulltest.Tagged("a", func(n *appsv1beta1.NodeImage) {
+			n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = new(int32(9999))
+		}), 0.5)
 	if second.Version != 3 || len(second.OwnerReferences) != 2 || *second.PullPolicy.TTLSecondsAfterFinished != 9999 ||
 		*second.PullPolicy.ActiveDeadlineSeconds != 30 {
 		t.Errorf("IMG-086, IMG-088: %+v", second)
 	}
-	if p := assign(warm(until(30)), blank("a"), 0.5).PullPolicy; *p.TTLSecondsAfterFinished != 30+300+150 {
+	if p := assign(imagepulltest.Job(until(30)), imagepulltest.Blank("a"), 0.5).PullPolicy; *p.TTLSecondsAfterFinished != 30+300+150 {
 		t.Errorf("IMG-090: %d", *p.TTLSecondsAfterFinished)
 	}
-	forever := assign(warm(never, func(j *appsv1beta1.ImagePullJob) {
-		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: ptr(int32(7200))}
-	}), blank("a"), 0.5).PullPolicy
+	forever := assign(imagepulltest.Job(never, func(j *appsv1beta1.ImagePullJob) {
+		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(7200))}
+	}), imagepulltest.Blank("a"), 0.5).PullPolicy
 	if *forever.TTLSecondsAfterFinished != 86400 || *forever.ActiveDeadlineSeconds != 7200 {
 		t.Errorf("IMG-090, IMG-215: %d %d", *forever.TTLSecondsAfterFinished, *forever.ActiveDeadlineSeconds)
 	}
-	if images, err := (Assigner{Job: warm(), Random: func() float64 { return 0 }}).Assign(tagged("a")); images != nil || err != nil {
+	if images, err := (Assigner{Job: imagepulltest.Job(),
+		Random: func() float64 { return 0 }}).Assign(imagepulltest.Tagged("a")); images != nil || err != nil {
 		t.Errorf("assigned already: %v %v", images, err)
 	}
-	full := blank("a")
+	full := imagepulltest.Blank("a")
 	full.Spec.Images = map[string]appsv1beta1.ImageSpec{}
 	for i := range maxImages {
 		full.Spec.Images[fmt.Sprint(i)] = appsv1beta1.ImageSpec{}
 	}
-	if _, err := (Assigner{Job: warm()}).Assign(full); !errors.Is(err, ErrFull) {
+	if _, err := (Assigner{Job: imagepulltest.Job()}).Assign(full); !errors.Is(err, ErrFull) {
 		t.Errorf("IMG-097: %v", err)
 	}
 }
@@ -432,9 +405,9 @@ func TestAssign(t *testing.T) {
 func TestPlanList(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "all", UID: "l"},
 		Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"b", "a", "c"}, ImagePullJobTemplate: appsv1beta1.ImagePullJobTemplate{
-			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: ptr(int32(60)),
-				ActiveDeadlineSeconds: ptr(int64(900))}}}}
-	first := PlanList(list, nil, noon)
+			CompletionPolicy: appsv1beta1.CompletionPolicy{TTLSecondsAfterFinished: new(int32(60)),
+				ActiveDeadlineSeconds: new(int64(900))}}}}
+	first := PlanList(list, nil, imagepulltest.Noon)
 	if len(first.Create) != 3 || !first.Relabel || first.Status.Desired != 3 || first.Status.StartTime == nil {
 		t.Fatalf("%+v", first)
 	}
@@ -445,15 +418,15 @@ func TestPlanList(t *testing.T) {
 			child.Labels[pub.ControllerRevisionHash] != first.Hash || metav1.GetControllerOf(child).UID != "l" {
 			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: %+v", child)
 		}
-		child.Name, child.CreationTimestamp = fmt.Sprint("all-", i), *at(0)
-		child.Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 2}
+		child.Name, child.CreationTimestamp = fmt.Sprint("all-", i), *imagepulltest.At(0)
+		child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Succeeded: 2}
 		children = append(children, child)
 	}
-	children[0].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 1, Failed: 1}
-	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Failed: 1, Active: 1}
+	children[0].Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Succeeded: 1, Failed: 1}
+	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Failed: 1, Active: 1}
 	list.Labels = map[string]string{pub.ControllerRevisionHash: first.Hash}
 	list.Status = *first.Status
-	plan := PlanList(list, []*appsv1beta1.ImagePullJob{children[2], children[0], children[1]}, noon)
+	plan := PlanList(list, []*appsv1beta1.ImagePullJob{children[2], children[0], children[1]}, imagepulltest.Noon)
 	want := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: 3, Active: 1, Completed: 2, Succeeded: 1,
 		FailedImageStatuses: []*appsv1beta1.FailedImageStatus{
 			{ImagePullJob: "all-0", Name: "b", Message: "1 of 2 nodes failed, see ImagePullJob all-0"}, {ImagePullJob: "all-1", Name: "a",
@@ -462,22 +435,22 @@ func TestPlanList(t *testing.T) {
 		t.Errorf("IMG-154, IMG-229: %s %+v", diff, plan)
 	}
 	list.Status = *plan.Status
-	if again := PlanList(list, children, noon); again.Status != nil {
+	if again := PlanList(list, children, imagepulltest.Noon); again.Status != nil {
 		t.Errorf("IMG-229: written again: %+v", again.Status)
 	}
 
 	// IMG-151, IMG-161: hashes of other releases, and what admission filled in, do not matter; a changed template does.
 	children[0].Labels[pub.ControllerRevisionHash] = "other"
-	if p := PlanList(list, children, noon); len(p.Delete) != 0 {
+	if p := PlanList(list, children, imagepulltest.Noon); len(p.Delete) != 0 {
 		t.Errorf("IMG-151: %+v", p.Delete)
 	}
 	children[0].Spec.ImagePullPolicy = appsv1beta1.PullAlways
-	children[2].DeletionTimestamp = at(0)
+	children[2].DeletionTimestamp = imagepulltest.At(0)
 	twin := children[1].DeepCopy()
-	twin.Name, twin.CreationTimestamp = "all-9", *at(time.Second)
+	twin.Name, twin.CreationTimestamp = "all-9", *imagepulltest.At(time.Second)
 	stranger := children[1].DeepCopy()
 	stranger.Spec.Image = "z"
-	p := PlanList(list, append(children, twin, stranger), noon)
+	p := PlanList(list, append(children, twin, stranger), imagepulltest.Noon)
 	var deleted, created []string
 	for _, child := range p.Delete {
 		deleted = append(deleted, child.Name+" "+child.Spec.Image)
@@ -490,15 +463,15 @@ func TestPlanList(t *testing.T) {
 	}
 
 	children[0].Spec.ImagePullPolicy, children[2].DeletionTimestamp = appsv1beta1.PullIfNotPresent, nil
-	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: at(0), Desired: 2, Succeeded: 2}
-	if p := PlanList(list, children, noon); p.Status.CompletionTime == nil || p.Status.Completed != 3 {
+	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Succeeded: 2}
+	if p := PlanList(list, children, imagepulltest.Noon); p.Status.CompletionTime == nil || p.Status.Completed != 3 {
 		t.Errorf("IMG-155: %+v", p.Status)
 	}
-	list.Status.CompletionTime = at(0)
-	if p := PlanList(list, nil, noon.Add(20*time.Second)); p.After != 40*time.Second || len(p.Create) != 0 {
+	list.Status.CompletionTime = imagepulltest.At(0)
+	if p := PlanList(list, nil, imagepulltest.Noon.Add(20*time.Second)); p.After != 40*time.Second || len(p.Create) != 0 {
 		t.Errorf("IMG-156: %+v", p)
 	}
-	if p := PlanList(list, nil, noon.Add(time.Minute)); !p.DeleteAll {
+	if p := PlanList(list, nil, imagepulltest.Noon.Add(time.Minute)); !p.DeleteAll {
 		t.Errorf("IMG-156: %+v", p)
 	}
 }

@@ -139,7 +139,8 @@ func (r *Rooms) sums(node *appsv1beta1.NodeImage, namespace string) sums {
 	return s
 }
 
-func (r *Rooms) forget(node string) {
+// Forget drops what is remembered of a node that is gone.
+func (r *Rooms) Forget(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.of, node)
@@ -169,4 +170,9 @@ func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob,
 		return fmt.Sprintf("at most %d KiB of one namespace", maxBytesOfNamespace>>10)
 	}
 	return ""
+}
+
+// SecretsOf are the names of the secrets that a job asks for, each once.
+func SecretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
+	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // IMG-034 (part), IMG-035 (part): selectors are read again for every job of the namespace at each event of a pod, and of a
@@ -30,7 +31,7 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 		},
 	} {
 		of := func(values int) *appsv1beta1.ImagePullJob {
-			return warm(func(j *appsv1beta1.ImagePullJob) { set(j, selector(values)) })
+			return imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { set(j, selector(values)) })
 		}
 		if err := CheckJob(of(maxTerms-2), nil); err != nil {
 			t.Errorf("%s: %v", name, err)

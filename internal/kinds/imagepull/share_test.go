@@ -9,6 +9,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
 // IMG-097 (part): what jobs of another namespace do with an image that both use takes nothing of the room of this one: neither
@@ -40,14 +41,14 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 			}
 		}},
 	} {
-		n, image := blank("n"), appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "own",
+		n, image := imagepulltest.Blank("n"), appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "own",
 			OwnerReferences: []corev1.ObjectReference{owner("shop", 1)}}}}
 		tt.fill(&image)
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"shared": image}
 		if size := sizeOf("shared", &image); size <= maxBytesOfNamespace || size > maxBytes-1000 {
 			t.Fatalf("%s: the image has %d bytes", name, size)
 		}
-		if why := noRoom(n, warm(), "app", "1", nil); why != "" {
+		if why := noRoom(n, imagepulltest.Job(), "app", "1", nil); why != "" {
 			t.Errorf("%s: %s", name, why)
 		}
 	}
@@ -60,12 +61,12 @@ func TestSecretsTakeRoom(t *testing.T) {
 		secrets = append(secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
 			Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
 	}
-	n := blank("n")
-	if why := noRoom(n, warm(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
+	n := imagepulltest.Blank("n")
+	if why := noRoom(n, imagepulltest.Job(), "app", "1", secrets); why != "at most 256 KiB of one namespace" {
 		t.Errorf("2000 secrets: %q", why)
 	}
 	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": {PullSecrets: secrets}}
-	if why := noRoom(n, warm(), "app", "1", secrets); why != "" {
+	if why := noRoom(n, imagepulltest.Job(), "app", "1", secrets); why != "" {
 		t.Errorf("2000 secrets that are there: %q", why)
 	}
 }
@@ -73,7 +74,7 @@ func TestSecretsTakeRoom(t *testing.T) {
 // IMG-097 (part): a job names 32 pull secrets at most. More make a manager read for hours what may not even exist.
 func TestAJobNamesFewSecrets(t *testing.T) {
 	for n, refused := range map[int]bool{pub.MaxPullSecrets: false, pub.MaxPullSecrets + 1: true} {
-		job := warm()
+		job := imagepulltest.Job()
 		for i := range n {
 			job.Spec.PullSecrets = append(job.Spec.PullSecrets, fmt.Sprint("s", i))
 		}
@@ -85,15 +86,16 @@ func TestAJobNamesFewSecrets(t *testing.T) {
 
 // IMG-097 (part): secrets that are made only when their job has its place on the node take no more room than there is.
 func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
-	job, n := warm(), blank("n")
-	image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: at(0), OwnerReferences: []corev1.ObjectReference{
-		{APIVersion: appsv1beta1.GroupVersion.String(), Kind: jobKind, Namespace: job.Namespace, Name: job.Name, UID: job.UID}}}}}
+	job, n := imagepulltest.Job(), imagepulltest.Blank("n")
+	image := appsv1beta1.ImageSpec{Tags: []appsv1beta1.ImageTagSpec{{Tag: "1", CreatedAt: imagepulltest.At(0),
+		OwnerReferences: []corev1.ObjectReference{
+			{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind, Namespace: job.Namespace, Name: job.Name, UID: job.UID}}}}}
 	n.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": image, strings.Repeat("x", maxBytesOfNamespace-2000): image}
 	if ownedTag(n, "app", "1", job.UID) == nil {
 		t.Fatal("the job has no place")
 	}
 	for count, supplied := range map[int]bool{1: true, 32: false} {
-		s := JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{n}, Now: noon}
+		s := JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{n}, Now: imagepulltest.Noon}
 		for i := range count {
 			s.Secrets = append(s.Secrets, appsv1beta1.ReferenceObject{Namespace: "kruise-daemon-config",
 				Name: fmt.Sprintf("%s-%d", strings.Repeat("s", 100), i)})
@@ -101,7 +103,7 @@ func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 		if plan := PlanJob(s); (len(plan.Supply) == 1) != supplied {
 			t.Errorf("%d secrets: %v are supplied", count, plan.Supply)
 		}
-		_, err := Assigner{Job: job, Secrets: s.Secrets, Now: noon}.Assign(n)
+		_, err := Assigner{Job: job, Secrets: s.Secrets, Now: imagepulltest.Noon}.Assign(n)
 		if (err == nil) != supplied {
 			t.Errorf("%d secrets: %v", count, err)
 		}

@@ -1,7 +1,6 @@
 package launchpriority
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,67 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/launchpriority/launchprioritytest"
 )
-
-// podOption changes a pod of a test.
-type podOption func(*corev1.Pod)
-
-// launching is a pod "p" whose containers a, b, c... have these priorities.
-func launching(priorities []int, options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
-	for i, priority := range priorities {
-		name := string(rune('a' + i))
-		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: name, Env: []corev1.EnvVar{barrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
-	}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
-}
-
-func barrierEnv(configMap, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key}}}
-}
-
-func running(ready bool, containers ...int) podOption {
-	return func(pod *corev1.Pod) {
-		for _, i := range containers {
-			pod.Status.ContainerStatuses[i].Ready = ready
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-		}
-	}
-}
-
-func ended(code int32, policy corev1.RestartPolicy, containers ...int) podOption {
-	return func(pod *corev1.Pod) {
-		pod.Spec.RestartPolicy = policy
-		for _, i := range containers {
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
-		}
-	}
-}
-
-func finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchCompleted: "true"} }
-
-// configMap is the metadata of p's barrier, that of a pod with the UID.
-func configMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
-	m := metadataOf("ConfigMap")
-	m.Namespace, m.Name, m.UID = "ns", "p-barrier", "m"
-	m.Labels, m.Annotations = map[string]string{pub.LaunchBarrier: "true"}, map[string]string{pub.LaunchReleased: keys}
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner}}
-	return m
-}
 
 func TestPlan(t *testing.T) {
 	ordered := []int{0, -1, -2}
-	policy := func(p corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) podOption {
+	policy := func(p corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) launchprioritytest.PodOption {
 		return func(pod *corev1.Pod) {
 			pod.Spec.Containers[0].RestartPolicy, pod.Spec.Containers[0].RestartPolicyRules = &p, rules
 		}
@@ -78,89 +24,104 @@ func TestPlan(t *testing.T) {
 		return corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart,
 			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: codes}}
 	}
-	foreign, unlabelled, going := configMap("u", ""), configMap("u", ""), configMap("u", "p_0")
+	foreign, unlabelled, going := launchprioritytest.ConfigMap("u", ""), launchprioritytest.ConfigMap("u", ""),
+		launchprioritytest.ConfigMap("u", "p_0")
 	foreign.OwnerReferences, unlabelled.Labels, unlabelled.Annotations = nil, nil, nil
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	elsewhere := configMap("u", "")
+	elsewhere := launchprioritytest.ConfigMap("u", "")
 	elsewhere.OwnerReferences[0].Kind = "CloneSet"
 	cases := map[string]struct {
 		pod     *corev1.Pod
 		barrier *metav1.PartialObjectMetadata
 		want    Plan
 	}{
-		"ND-136, ND-137: the first key comes with the ConfigMap": {launching(ordered,
+		"ND-136, ND-137: the first key comes with the ConfigMap": {launchprioritytest.Pod(ordered,
 			func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }), nil,
 			Plan{Action: Create, Keys: []string{"p_0"}, Added: []string{"p_0"},
 				Why: "ConfigMap p-barrier comes with p_0: a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
-		"ND-122: running is not started": {launching(ordered, running(false, 0)), configMap("u", "p_0"),
+		"ND-122: running is not started": {launchprioritytest.Pod(ordered, launchprioritytest.Running(false, 0)),
+			launchprioritytest.ConfigMap("u", "p_0"),
 			Plan{Keys: []string{"p_0"}, Why: "a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
-		"ND-137: the next key": {launching(ordered, running(true, 0)), configMap("u", "p_0"),
+		"ND-137: the next key": {launchprioritytest.Pod(ordered, launchprioritytest.Running(true, 0)), launchprioritytest.ConfigMap("u", "p_0"),
 			Plan{Action: Release, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_-1"},
 				Why: "ConfigMap p-barrier gets p_-1: a (0), b (-1) may start, c (-2) wait for b (-1) to be ready"}},
-		"ND-138: the last key": {launching(ordered, running(true, 0, 1)), configMap("u", "p_0,p_-1"),
+		"ND-138: the last key": {launchprioritytest.Pod(ordered, launchprioritytest.Running(true, 0, 1)),
+			launchprioritytest.ConfigMap("u", "p_0,p_-1"),
 			Plan{Action: Release, Keys: []string{"p_0", "p_-1", "p_-2"}, Added: []string{"p_-2"}, Complete: true,
 				Why: "ConfigMap p-barrier gets p_-2: a (0), b (-1), c (-2) may start"}},
-		"ND-138: the manager died before the mark": {launching(ordered, running(true, 0, 1)), configMap("u", "p_0,p_-1,p_-2"),
+		"ND-138: the manager died before the mark": {launchprioritytest.Pod(ordered, launchprioritytest.Running(true, 0, 1)),
+			launchprioritytest.ConfigMap("u", "p_0,p_-1,p_-2"),
 			Plan{Keys: []string{"p_0", "p_-1", "p_-2"}, Complete: true, Why: "a (0), b (-1), c (-2) may start"}},
-		"ND-121: equal ones together": {launching([]int{0, 5, 5}, running(true, 1)), configMap("u", "p_5"),
+		"ND-121: equal ones together": {launchprioritytest.Pod([]int{0, 5, 5}, launchprioritytest.Running(true, 1)),
+			launchprioritytest.ConfigMap("u", "p_5"),
 			Plan{Keys: []string{"p_5"}, Why: "b (5), c (5) may start, a (0) wait for c (5) to be ready"}},
-		"a key is not taken back when a container of higher priority falls back": {launching(ordered, running(false, 0), running(true, 1)),
-			configMap("u", "p_0,p_-1"),
+		"a key is not taken back when a container of higher priority falls back": {launchprioritytest.Pod(ordered,
+			launchprioritytest.Running(false, 0), launchprioritytest.Running(true, 1)),
+			launchprioritytest.ConfigMap("u", "p_0,p_-1"),
 			Plan{Keys: []string{"p_0", "p_-1"}, Why: "a (0), b (-1) may start, c (-2) wait for a (0) to be ready"}},
-		"ND-135: nothing if all are ready": {launching(ordered, running(true, 0, 1, 2), func(p *corev1.Pod) {
+		"ND-135: nothing if all are ready": {launchprioritytest.Pod(ordered, launchprioritytest.Running(true, 0, 1, 2), func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
 		}), nil, Plan{}},
-		"ND-135: nothing for a completed pod": {launching(ordered, finished, running(false, 0, 1, 2)), nil, Plan{}},
-		"ND-143: nothing for a finished pod": {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), nil,
+		"ND-135: nothing for a completed pod": {launchprioritytest.Pod(ordered, launchprioritytest.Finished,
+			launchprioritytest.Running(false, 0, 1, 2)), nil, Plan{}},
+		"ND-143: nothing for a finished pod": {launchprioritytest.Pod(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), nil,
 			Plan{}},
-		"ND-143: nothing for a pod that goes": {launching(ordered, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), nil,
+		"ND-143: nothing for a pod that goes": {launchprioritytest.Pod(ordered, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }),
+			nil,
 			Plan{}},
-		"ND-143: nothing for a pod that is done": {launching(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), nil,
+		"ND-143: nothing for a pod that is done": {launchprioritytest.Pod(ordered, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+			nil,
 			Plan{}},
-		"ND-139: an earlier pod's ConfigMap": {launching(ordered), configMap("former", "p_0,p_-1,p_-2"),
+		"ND-139: an earlier pod's ConfigMap": {launchprioritytest.Pod(ordered), launchprioritytest.ConfigMap("former", "p_0,p_-1,p_-2"),
 			Plan{Action: Reset, Keys: []string{"p_0"}, Added: []string{"p_0"},
 				Why: "ConfigMap p-barrier is left from an earlier pod and starts anew with p_0: a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
-		"ND-140: a container that is done": {launching(ordered, ended(0, corev1.RestartPolicyOnFailure, 0)), configMap("u", "p_0"),
+		"ND-140: a container that is done": {launchprioritytest.Pod(ordered, launchprioritytest.Ended(0, corev1.RestartPolicyOnFailure, 0)),
+			launchprioritytest.ConfigMap("u", "p_0"),
 			Plan{Action: Release, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_-1"},
 				Why: "ConfigMap p-barrier gets p_-1: a (0), b (-1) may start, c (-2) wait for b (-1) to be ready"}},
-		"ND-140: one that comes again is not done": {launching(ordered, ended(0, corev1.RestartPolicyAlways, 0)), configMap("u", "p_0"),
+		"ND-140: one that comes again is not done": {launchprioritytest.Pod(ordered, launchprioritytest.Ended(0, corev1.RestartPolicyAlways, 0)),
+			launchprioritytest.ConfigMap("u", "p_0"),
 			Plan{Keys: []string{"p_0"}, Why: "a (0) may start, b (-1), c (-2) wait for a (0) to be ready"}},
-		"ND-140: its own policy counts": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyAlways, 0),
-			policy(corev1.ContainerRestartPolicyNever)), configMap("u", "p_1"),
+		"ND-140: its own policy counts": {launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Ended(0, corev1.RestartPolicyAlways, 0),
+			policy(corev1.ContainerRestartPolicyNever)), launchprioritytest.ConfigMap("u", "p_1"),
 			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true,
 				Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
-		"ND-140: and its rules": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0), policy(corev1.ContainerRestartPolicyNever,
-			onExit("In", 0, 3))), configMap("u", "p_1"),
+		"ND-140: and its rules": {launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Ended(0, corev1.RestartPolicyNever, 0),
+			policy(corev1.ContainerRestartPolicyNever,
+				onExit("In", 0, 3))), launchprioritytest.ConfigMap("u", "p_1"),
 			Plan{Keys: []string{"p_1"}, Why: "a (1) may start, b (0) wait for a (1) to be ready"}},
-		"ND-140: rules for other codes": {launching([]int{1, 0}, ended(0, corev1.RestartPolicyNever, 0),
-			policy(corev1.ContainerRestartPolicyNever, onExit("NotIn", 0))), configMap("u", "p_1"),
+		"ND-140: rules for other codes": {launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Ended(0, corev1.RestartPolicyNever, 0),
+			policy(corev1.ContainerRestartPolicyNever, onExit("NotIn", 0))), launchprioritytest.ConfigMap("u", "p_1"),
 			Plan{Action: Release, Keys: []string{"p_1", "p_0"}, Added: []string{"p_0"}, Complete: true,
 				Why: "ConfigMap p-barrier gets p_0: a (1), b (0) may start"}},
-		"one that failed for good is told": {launching([]int{1, 0}, ended(2, corev1.RestartPolicyNever, 0)), configMap("u", "p_1"),
+		"one that failed for good is told": {launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Ended(2, corev1.RestartPolicyNever, 0)),
+			launchprioritytest.ConfigMap("u", "p_1"),
 			Plan{Keys: []string{"p_1"}, Why: "a (1) may start, b (0) wait for a (1) to be ready",
 				Blocked: "b (0) never start: a (1) failed and will not be restarted"}},
-		"ND-142: a lost ConfigMap has the keys that it had": {launching(ordered, running(false, 0), running(true, 1)), nil,
+		"ND-142: a lost ConfigMap has the keys that it had": {launchprioritytest.Pod(ordered, launchprioritytest.Running(false, 0),
+			launchprioritytest.Running(true, 1)), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_0", "p_-1"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1: a (0), b (-1) may start, c (-2) wait for a (0) to be ready"}},
-		"ND-142: a completed pod gets all keys when one needs it": {launching(ordered, finished, running(true, 0, 2)), nil,
+		"ND-142: a completed pod gets all keys when one needs it": {launchprioritytest.Pod(ordered, launchprioritytest.Finished,
+			launchprioritytest.Running(true, 0, 2)), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1", "p_-2"}, Added: []string{"p_0", "p_-1", "p_-2"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1, p_-2: a (0), b (-1), c (-2) may start"}},
-		"ND-142: one that crashed before has run": {launching(ordered,
+		"ND-142: one that crashed before has run": {launchprioritytest.Pod(ordered,
 			func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 }), nil,
 			Plan{Action: Create, Keys: []string{"p_0", "p_-1"}, Added: []string{"p_0", "p_-1"}, Restores: true,
 				Why: "ConfigMap p-barrier comes with p_0, p_-1: a (0), b (-1) may start, c (-2) wait for a (0), b (-1) to be ready"}},
-		"ND-142: it is being deleted": {launching(ordered, running(true, 0)), going,
+		"ND-142: it is being deleted": {launchprioritytest.Pod(ordered, launchprioritytest.Running(true, 0)), going,
 			Plan{Keys: []string{"p_0", "p_-1"}, Restores: true, After: whileDeleted,
 				Why: "ConfigMap p-barrier is being deleted and comes again after that: a (0), b (-1) may start, c (-2) wait for b (-1) to be ready"}},
-		"ND-144: nobody's ConfigMap": {launching([]int{1, 0}), foreign,
+		"ND-144: nobody's ConfigMap": {launchprioritytest.Pod([]int{1, 0}), foreign,
 			Plan{Action: Refuse, Keys: []string{"p_1"}, After: whileRefused,
 				Why:     "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
 				Blocked: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start"}},
-		"ND-144: another kind's ConfigMap": {launching([]int{1, 0}, running(true, 0)), elsewhere,
+		"ND-144: another kind's ConfigMap": {launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Running(true, 0)), elsewhere,
 			Plan{Action: Refuse, Keys: []string{"p_1", "p_0"}, Restores: true, After: whileRefused,
 				Why:     "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start",
 				Blocked: "ConfigMap p-barrier is not of this pod, and is not written to: delete it, and the containers start"}},
-		"one that the reference wrote gets our label": {launching([]int{1, 0}), unlabelled,
+		"one that the reference wrote gets our label": {launchprioritytest.Pod([]int{1, 0}), unlabelled,
 			Plan{Action: Release, Keys: []string{"p_1"}, Added: []string{"p_1"},
 				Why: "ConfigMap p-barrier gets p_1: a (1) may start, b (0) wait for a (1) to be ready"}},
 	}
@@ -183,24 +144,24 @@ func TestPlan(t *testing.T) {
 // ND-132, ND-195 (#1413): references written by hand are no barriers, and crash nothing.
 func TestMalformedBarriersAreNone(t *testing.T) {
 	for name, env := range map[string]corev1.EnvVar{
-		"a short key":    barrierEnv("p-barrier", "p"),
-		"no key":         barrierEnv("p-barrier", ""),
-		"no number":      barrierEnv("p-barrier", "p_"),
-		"words":          barrierEnv("p-barrier", "p_high"),
-		"another form":   barrierEnv("p-barrier", "p_+1"),
-		"too large":      barrierEnv("p-barrier", "p_"+strings.Repeat("9", 30)),
-		"another map":    barrierEnv("other-barrier", "p_1"),
+		"a short key":    launchprioritytest.BarrierEnv("p-barrier", "p"),
+		"no key":         launchprioritytest.BarrierEnv("p-barrier", ""),
+		"no number":      launchprioritytest.BarrierEnv("p-barrier", "p_"),
+		"words":          launchprioritytest.BarrierEnv("p-barrier", "p_high"),
+		"another form":   launchprioritytest.BarrierEnv("p-barrier", "p_+1"),
+		"too large":      launchprioritytest.BarrierEnv("p-barrier", "p_"+strings.Repeat("9", 30)),
+		"another map":    launchprioritytest.BarrierEnv("other-barrier", "p_1"),
 		"a value":        {Name: pub.ContainerBarrierEnv, Value: "p_1"},
 		"nothing at all": {Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{}},
-		"another name":   {Name: "X", ValueFrom: barrierEnv("p-barrier", "p_1").ValueFrom},
+		"another name":   {Name: "X", ValueFrom: launchprioritytest.BarrierEnv("p-barrier", "p_1").ValueFrom},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := launching([]int{5})
+			pod := launchprioritytest.Pod([]int{5})
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{env}
 			if plan := NewPlan(Snapshot{Pod: pod}); Held(pod) || Concerns(pod) || !plan.Idle() {
 				t.Errorf("%+v", plan)
 			}
-			pod = launching([]int{5, 0})
+			pod = launchprioritytest.Pod([]int{5, 0})
 			pod.Spec.Containers[1].Env = []corev1.EnvVar{env}
 			if plan := NewPlan(Snapshot{Pod: pod}); len(plan.Keys) != 1 || plan.Keys[0] != "p_5" || !plan.Complete {
 				t.Errorf("beside a good one: %+v", plan)

@@ -1,150 +1,35 @@
-package sidecarset
+package sidecarset_test
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
-
-// TestAPodOfTheNewSidecarSetIsNotTakenBack: a pod is created from the SidecarSet as it was just changed, and the manager sees it
-// before it sees the change. The sidecar is not restarted with the former image, and once more with the new one (SS-193, SS-210).
-func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.Settle(50); err != nil {
-		t.Fatal(err)
-	}
-	former := s.Cached(setKey)
-	s.change(imageNow("proxy", "proxy:2"))
-	s.inject("new")
-	for range 10 {
-		s.node.Step("new")
-	}
-	s.Events(1 << 20)
-	s.Show(setKey, former)
-	for range 20 {
-		s.Manage()
-		s.Pass(time.Second)
-		for _, pod := range s.pods() {
-			if pod.Name == "new" && imageOf(pod, "proxy") != "proxy:2" {
-				t.Fatal("the new pod gets the former image", s.describe())
-			}
-		}
-	}
-	s.Show(setKey, s.set()) // at last
-	s.Queue.Add()
-	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
-		t.Error(err, s.set().Status)
-	}
-}
-
-// TestARollbackIsNotTakenBack: a bad image is taken back, and a pod that is created then, with the good one, is seen before the
-// manager sees the rollback. It does not get the bad one, though the manager knows the good one's revision from before (SS-193).
-func TestARollbackIsNotTakenBack(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce), 2)
-	if err := s.Settle(50); err != nil {
-		t.Fatal(err)
-	}
-	s.change(imageNow("proxy", "proxy:bad"))
-	if err := s.Settle(50); err != nil {
-		t.Fatal(err)
-	}
-	former := s.Cached(setKey)
-	s.change(imageNow("proxy", "proxy:1"))
-	s.inject("new")
-	for range 10 {
-		s.node.Step("new")
-	}
-	s.Events(1 << 20)
-	s.Show(setKey, former)
-	for range 20 {
-		s.Manage()
-		s.Pass(time.Second)
-		for _, pod := range s.pods() {
-			if pod.Name == "new" && imageOf(pod, "proxy") != "proxy:1" {
-				t.Fatal("the new pod gets the bad image", s.describe())
-			}
-		}
-	}
-	s.Show(setKey, s.set()) // at last
-	s.Queue.Add()
-	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
-		t.Error(err, s.set().Status)
-	}
-}
-
-// TestAnImageThatWasOvertakenTwice: three images follow one another before kubelet acts, and the first of them comes up for a
-// moment. The upgrade is not taken for complete, and the next pod not begun (SS-215, SS-231).
-func TestAnImageThatWasOvertakenTwice(t *testing.T) {
-	s := simulate(1, makeSet(), 1)
-	if err := s.Settle(50); err != nil {
-		t.Fatal(err)
-	}
-	s.node.Frozen = map[string]bool{"web-0": true}
-	is := func(image string, up bool) {
-		s.Change(podKey("web-0"), func(o client.Object) {
-			pod := o.(*corev1.Pod)
-			status := &pod.Status.ContainerStatuses[0]
-			if status.Image != image {
-				status.Image, status.ImageID, status.ContainerID = image, "sha256:"+image, "containerd://"+image
-			}
-			status.Ready, pod.Status.ObservedGeneration = up, 0
-			ready(pod, up)
-		})
-	}
-	is("proxy:1", false) // it crashes, so that each image is rolled over the one before
-	for _, image := range []string{"proxy:2", "proxy:3", "proxy:4"} {
-		s.change(imageNow("proxy", image))
-		if err := s.Settle(50); err != nil || imageOf(s.pods()[0], "proxy") != image {
-			t.Fatal(err, s.describe())
-		}
-	}
-	for _, step := range []struct {
-		image string
-		done  int32
-	}{{"proxy:2", 0}, {"proxy:3", 0}, {"proxy:4", 1}} {
-		image, done := step.image, step.done
-		is(image, true)
-		if err := s.Settle(50); err != nil || s.set().Status.UpdatedReadyPods != done {
-			t.Errorf("it runs %s: %+v, %v", image, s.set().Status, err)
-		}
-	}
-	// A hundred images later the record has not grown.
-	is("proxy:1", false)
-	for i := range 100 {
-		s.change(imageNow("proxy", fmt.Sprintf("proxy:%d", 10+i)))
-		if err := s.Settle(50); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(s.pods()[0].Annotations[pub.SidecarSetInPlaceUpdateState]); n > 1000 {
-		t.Errorf("%d bytes", n)
-	}
-}
 
 // TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for less now. What
 // kubelet said of the former size is no reason to call the pod one that cannot be upgraded (SS-W02).
 func TestAResizeThatWasRefusedBefore(t *testing.T) {
-	s := at(makeSet(sized("2")), makeSet(sized("2")), 1, every(func(pod *corev1.Pod) {
-		pod.Generation = 7
-		pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"x","updateTimestamp":"2030-01-01T00:00:00Z"}}`
-		pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable,
-			Status: corev1.ConditionTrue, Message: `{"mesh":true}`},
-			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
-				ObservedGeneration: 6})
-	}))
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("2")), sidecarsettest.Set(sidecarsettest.Sized("2")), 1,
+		sidecarsettest.Every(func(pod *corev1.Pod) {
+			pod.Generation = 7
+			pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"x","updateTimestamp":"2030-01-01T00:00:00Z"}}`
+			pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable,
+				Status: corev1.ConditionTrue, Message: `{"mesh":true}`},
+				corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+					ObservedGeneration: 6})
+		}))
 	s.Features.Resize = true
-	if v := Make(s).Verdicts[0]; v.Reason != ReasonUpgrading || v.Upgradable != nil {
+	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonUpgrading || v.Upgradable != nil {
 		t.Errorf("%+v", v)
 	}
 	s.Pods[0].Status.Conditions[2].ObservedGeneration = 7
-	if v := Make(s).Verdicts[0]; v.Reason != ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
+	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
 		t.Errorf("%+v", v)
 	}
 }

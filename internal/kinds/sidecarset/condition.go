@@ -24,7 +24,7 @@ const (
 func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	before := readiness.Condition(pod, pub.SidecarSetUpgradable)
-	entries := maps.Clone(upgradableOf(pod))
+	entries := maps.Clone(UpgradableOf(pod))
 	if entries == nil {
 		entries = map[string]bool{}
 	}

@@ -204,37 +204,6 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// SS-D07: anybody may write null into an annotation of a pod; what was read can be written to all the same.
-func TestAnnotationsOfNull(t *testing.T) {
-	for name, s := range map[string]Snapshot{
-		"the state of updates": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1,
-			every(annotated(pub.SidecarSetInPlaceUpdateState, "null"))),
-		"the records": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(annotated(pub.SidecarSetHash, "null"),
-			annotated(pub.SidecarSetHashWithoutImage, `{"mesh":null}`))),
-		"the working containers": at(makeSet(containers(hot("proxy", "proxy:2"))), makeSet(containers(hot("proxy", "proxy:1"))), 1,
-			every(annotated(pub.SidecarSetWorkingHotUpgradeContainer, "null"))),
-		"the condition": at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1, every(func(pod *corev1.Pod) {
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable, Message: "null"})
-		})),
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, v := range Make(s).Verdicts {
-				if v.Change != nil {
-					if _, err := v.Change(v.Pod, planTime); err != nil {
-						t.Error(err)
-					}
-				}
-				if v.Upgradable != nil && UpgradablePatch(v.Pod, "mesh", v.Upgradable, planTime).Empty() {
-					t.Error("the condition is not written")
-				}
-			}
-		})
-	}
-	if working, err := ReadWorkingContainers("null"); err != nil || working == nil {
-		t.Errorf("%v, %v: admission writes to it", working, err)
-	}
-}
-
 // SS-125, SS-180: names of sidecars, and those that they have in pods.
 func TestNames(t *testing.T) {
 	set := parse(t, `{spec: {containers: [{name: z}, {name: hot, upgradeStrategy: {upgradeType: HotUpgrade}}], initContainers: [{name: init}, {name: native, restartPolicy: Always}]}}`)

@@ -34,11 +34,11 @@ func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, w
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	works, standby := working[c.Name], standbyOf(c.Name, working)
 	switch {
-	case imageOf(pod, works) == c.Image:
+	case ImageOf(pod, works) == c.Image:
 		return nil, "" // if the other has another image still, a reset ends it
-	case imageOf(pod, standby) == c.Image && imageOf(pod, works) != empty && p.serves(pod, works):
+	case ImageOf(pod, standby) == c.Image && ImageOf(pod, works) != empty && p.serves(pod, works):
 		return nil, fmt.Sprintf("container %s took over from %s, whose image is wanted again: that one must be reset first", works, standby)
-	case imageOf(pod, standby) == c.Image:
+	case ImageOf(pod, standby) == c.Image:
 		return retreat(works, standby, empty), ""
 	}
 	target, other := p.hotTarget(pod, c, working)
@@ -63,9 +63,9 @@ func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, wo
 	first, second := HotNames(c.Name)
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	switch {
-	case imageOf(pod, first) == empty:
+	case ImageOf(pod, first) == empty:
 		return first, second
-	case imageOf(pod, second) == empty:
+	case ImageOf(pod, second) == empty:
 		return second, first
 	case p.serves(pod, first) && !p.serves(pod, second):
 		return second, first
@@ -82,7 +82,8 @@ func (p *planner) serves(pod *corev1.Pod, name string) bool {
 	return behind == "" && status != nil && status.Ready
 }
 
-func imageOf(pod *corev1.Pod, name string) string {
+// ImageOf is the image of the pod's container of that name, empty if there is none.
+func ImageOf(pod *corev1.Pod, name string) string {
 	c, _ := containerOf(pod, name)
 	if c == nil {
 		return ""
@@ -157,7 +158,7 @@ func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotCh
 // resetOf ends the half that stands by, nil if it has its empty image.
 func (p *planner) resetOf(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) *hotChange {
 	half, empty := standbyOf(c.Name, working), c.UpgradeStrategy.HotUpgradeEmptyImage
-	if empty == "" || imageOf(pod, half) == empty {
+	if empty == "" || ImageOf(pod, half) == empty {
 		return nil
 	}
 	return &hotChange{container: half, image: empty, annotations: map[string]string{

@@ -1,4 +1,4 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"strings"
@@ -6,11 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // pair brings the pod into a state of a hot upgrade: the images of the halves, which of them works, and which are ready.
@@ -24,15 +25,15 @@ func pair(first, second, working string, readyHalves ...string) func(*corev1.Pod
 				c.Image = second
 			}
 		}
-		running(pod)
+		sidecarsettest.Running(pod)
 		all := true
 		for i := range pod.Status.ContainerStatuses {
 			s := &pod.Status.ContainerStatuses[i]
 			s.Ready = !strings.HasPrefix(s.Name, "proxy-") || len(readyHalves) == 2 || len(readyHalves) == 1 && readyHalves[0] == s.Name
 			all = all && s.Ready
 		}
-		ready(pod, all)
-		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = WorkingContainers{"proxy": working}.String()
+		sidecarsettest.Ready(pod, all)
+		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = sidecarset.WorkingContainers{"proxy": working}.String()
 	}
 }
 
@@ -42,32 +43,35 @@ func TestHotUpgrade(t *testing.T) {
 	tests := map[string]struct {
 		state   func(*corev1.Pod)
 		image   string
-		action  Action
+		action  sidecarset.Action
 		changes map[string]string // images and versions
 		working string
 	}{
-		"SS-241 the half with the empty image": {pair("proxy:1", "empty:1", one, one, two), "proxy:2", Upgrade,
+		"SS-241 the half with the empty image": {pair("proxy:1", "empty:1", one, one, two), "proxy:2", sidecarset.Upgrade,
 			map[string]string{two: "proxy:2", "version/" + two: "42", "versionalt/" + two: "1", "versionalt/" + one: "42"}, two},
-		"SS-240 the first half, the next time": {pair("empty:1", "proxy:1", two, one, two), "proxy:2", Upgrade,
+		"SS-240 the first half, the next time": {pair("empty:1", "proxy:1", two, one, two), "proxy:2", sidecarset.Upgrade,
 			map[string]string{one: "proxy:2", "version/" + one: "42", "versionalt/" + one: "0", "versionalt/" + two: "42"}, one},
-		"SS-240 no half is empty: the one that fails": {pair("proxy:0", "proxy:1", two, one), "proxy:2", Upgrade,
+		"SS-240 no half is empty: the one that fails": {pair("proxy:0", "proxy:1", two, one), "proxy:2", sidecarset.Upgrade,
 			map[string]string{two: "proxy:2", "version/" + two: "42", "versionalt/" + two: "1", "versionalt/" + one: "42"}, ""},
-		"SS-240 both fail: the one that does not work": {pair("proxy:0", "proxy:1", two), "proxy:2", Upgrade,
+		"SS-240 both fail: the one that does not work": {pair("proxy:0", "proxy:1", two), "proxy:2", sidecarset.Upgrade,
 			map[string]string{one: "proxy:2", "version/" + one: "42", "versionalt/" + one: "0", "versionalt/" + two: "42"}, one},
-		"SS-240 the other half has the image already": {pair("proxy:2", "empty:1", one, one, two), "proxy:2", Upgrade, map[string]string{},
+		"SS-240 the other half has the image already": {pair("proxy:2", "empty:1", one, one, two), "proxy:2", sidecarset.Upgrade,
+			map[string]string{},
 			""},
-		"SS-D05 back to what the other half still runs": {pair("proxy:2", "proxy:bad", two, one), "proxy:2", Upgrade,
+		"SS-D05 back to what the other half still runs": {pair("proxy:2", "proxy:bad", two, one), "proxy:2", sidecarset.Upgrade,
 			map[string]string{two: "empty:1", "version/" + two: "0", "versionalt/" + one: "0"}, one},
-		"SS-242 done: the other half gets the empty image": {pair("proxy:1", "proxy:2", two, one, two), "proxy:2", Reset,
+		"SS-242 done: the other half gets the empty image": {pair("proxy:1", "proxy:2", two, one, two), "proxy:2", sidecarset.Reset,
 			map[string]string{one: "empty:1", "version/" + one: "0", "versionalt/" + two: "0"}, ""},
-		"SS-242 done, though the half that idles has ended": {pair("proxy:1", "proxy:2", two, two), "proxy:2", Reset,
+		"SS-242 done, though the half that idles has ended": {pair("proxy:1", "proxy:2", two, two), "proxy:2", sidecarset.Reset,
 			map[string]string{one: "empty:1", "version/" + one: "0", "versionalt/" + two: "0"}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet(containers(hot("proxy", tt.image)), func(set *appsv1beta1.SidecarSet) { set.ResourceVersion = "42" })
-			s := at(set, makeSet(containers(hot("proxy", "proxy:0"))), 1, every(tt.state))
-			plan := Make(s)
+			set := sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", tt.image)),
+				func(set *appsv1beta1.SidecarSet) { set.ResourceVersion = "42" })
+			s := sidecarsettest.Snapshot(set, sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:0"))), 1,
+				sidecarsettest.Every(tt.state))
+			plan := sidecarset.Make(s)
 			if len(plan.Verdicts) != 1 || plan.Verdicts[0].Action != tt.action {
 				t.Fatal(plan)
 			}
@@ -97,11 +101,11 @@ func TestHotUpgrade(t *testing.T) {
 			if diff := cmp.Diff(tt.changes, got); diff != "" {
 				t.Error(diff)
 			}
-			working, err := ReadWorkingContainers(annotations[pub.SidecarSetWorkingHotUpgradeContainer])
+			working, err := sidecarset.ReadWorkingContainers(annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 			if err != nil || working["proxy"] != tt.working {
 				t.Errorf("%v works: %v", working, err)
 			}
-			if _, touched := annotations[pub.SidecarSetHash]; touched != (tt.action == Upgrade) {
+			if _, touched := annotations[pub.SidecarSetHash]; touched != (tt.action == sidecarset.Upgrade) {
 				t.Errorf("SS-242: the hash is written: %v", touched)
 			}
 		})
@@ -112,14 +116,14 @@ func TestHotUpgrade(t *testing.T) {
 // pause, no budget, and end the round (SS-192, SS-216, SS-220, SS-242 to SS-245).
 func TestHotUpgradeWaits(t *testing.T) {
 	set := func(change func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
-		return makeSet(containers(hot("proxy", "proxy:2")), change)
+		return sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:2")), change)
 	}
 	nothing := func(*appsv1beta1.SidecarSet) {}
 	updated := func(state func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			now := set(nothing)
-			stamp(now)
-			pod.Annotations[pub.SidecarSetHash] = makePod(now, "x").Annotations[pub.SidecarSetHash]
+			sidecarsettest.Stamp(now)
+			pod.Annotations[pub.SidecarSetHash] = sidecarsettest.Pod(now, "x").Annotations[pub.SidecarSetHash]
 			state(pod)
 		}
 	}
@@ -134,27 +138,29 @@ func TestHotUpgradeWaits(t *testing.T) {
 			[]string{"p0 wait NotReady", "p1 wait MaxUnavailable"}},
 		"SS-192 a reset ends the round": {set(nothing), []func(int, *corev1.Pod){only(0, done)},
 			[]string{"p0 reset HotUpgradeDone", "p1 wait ResetFirst"}},
-		"SS-242 resets need no budget": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+		"SS-242 resets need no budget": {set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.MaxUnavailable,
-				u.Partition = number(0), number(2)
-		})), []func(int, *corev1.Pod){every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
-		"SS-243 not while paused": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })),
-			[]func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
-		"SS-243 not with NotUpdate": {set(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
-		"SS-242 the app is not ready yet": {set(nothing), []func(int, *corev1.Pod){every(done, notReady, containerReady("app", false))},
+				u.Partition = kindtest.Number(0), kindtest.Number(2)
+		})), []func(int, *corev1.Pod){sidecarsettest.Every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
+		"SS-243 not while paused": {set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })),
+			[]func(int, *corev1.Pod){sidecarsettest.Every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-243 not with NotUpdate": {set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType })), []func(int, *corev1.Pod){sidecarsettest.Every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},
+		"SS-242 the app is not ready yet": {set(nothing),
+			[]func(int, *corev1.Pod){sidecarsettest.Every(done, sidecarsettest.NotReady, containerReady("app", false))},
 			[]string{"p0 wait NotReady", "p1 wait NotReady"}},
 		"SS-245 and the pods cannot be upgraded": {set(func(set *appsv1beta1.SidecarSet) {
 			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
 		}),
-			[]func(int, *corev1.Pod){every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))},
+			[]func(int, *corev1.Pod){sidecarsettest.Every(pair("proxy:1", "empty:2", "proxy-1", "proxy-1", "proxy-2"))},
 			[]string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}},
 		"SS-203, SS-D07 no word of which half works": {set(nothing), []func(int, *corev1.Pod){only(0,
-			annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
+			sidecarsettest.Annotated(pub.SidecarSetWorkingHotUpgradeContainer, "{")),
 			only(1, func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] })}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := Make(at(tt.now, makeSet(containers(hot("proxy", "proxy:1"))), 2, tt.options...))
+			plan := sidecarset.Make(sidecarsettest.Snapshot(tt.now,
+				sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 2, tt.options...))
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
 				t.Errorf("%s%s", diff, plan)
 			}
@@ -166,20 +172,23 @@ func TestHotUpgradeWaits(t *testing.T) {
 // under way is ended with it all the same (SS-211, SS-242, SS-245).
 func TestEmptyImageOfPodsThatStay(t *testing.T) {
 	now := func() *appsv1beta1.SidecarSet {
-		return makeSet(containers(hot("proxy", "proxy:2")), func(set *appsv1beta1.SidecarSet) {
+		return sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:2")), func(set *appsv1beta1.SidecarSet) {
 			set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty:2"
 		})
 	}
-	former := func() *appsv1beta1.SidecarSet { return makeSet(containers(hot("proxy", "proxy:1"))) }
-	plan := Make(at(now(), former(), 2))
+	former := func() *appsv1beta1.SidecarSet {
+		return sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1")))
+	}
+	plan := sidecarset.Make(sidecarsettest.Snapshot(now(), former(), 2))
 	if diff := cmp.Diff([]string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}, words(plan)); diff != "" {
 		t.Errorf("%s%s", diff, plan)
 	}
 	if plan.Status.ReadyPods != 2 {
 		t.Errorf("their empty image is not what they lack: %d are ready", plan.Status.ReadyPods)
 	}
-	underway := every(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"), annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1"))
-	plan = Make(at(now(), former(), 1, underway))
+	underway := sidecarsettest.Every(pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2"),
+		sidecarsettest.Annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1"))
+	plan = sidecarset.Make(sidecarsettest.Snapshot(now(), former(), 1, underway))
 	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(plan)); diff != "" {
 		t.Errorf("%s%s", diff, plan)
 	}
@@ -196,60 +205,20 @@ func TestResetOfFinishedPods(t *testing.T) {
 		}
 	}
 	half := pair("proxy:1", "proxy:2", "proxy-2", "proxy-1", "proxy-2")
-	set := makeSet(containers(hot("proxy", "proxy:2")))
-	s := at(set, set, 1, every(half, annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1")))
-	reset := Make(s)
+	set := sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:2")))
+	s := sidecarsettest.Snapshot(set, set, 1, sidecarsettest.Every(half,
+		sidecarsettest.Annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1")))
+	reset := sidecarset.Make(s)
 	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(reset)); diff != "" {
 		t.Fatal(diff)
 	}
 	done := s.Pods[0].DeepCopy()
 	finished(done)
-	if _, err := reset.Verdicts[0].Change(done, planTime); err == nil {
+	if _, err := reset.Verdicts[0].Change(done, sidecarsettest.Now); err == nil {
 		t.Error("it is reset after a conflict")
 	}
 	s.Pods[0] = done
-	if got := Make(s); got.Writes() {
+	if got := sidecarset.Make(s); got.Writes() {
 		t.Error(got)
-	}
-}
-
-// TestImagesThatAWebhookRewrites: where somebody's webhook gives containers other names of their images, a pair at rest is neither
-// reset again and again nor taken for a hot upgrade, and one that was upgraded comes to rest (SS-216, SS-242).
-func TestImagesThatAWebhookRewrites(t *testing.T) {
-	rewrite := func(pod *corev1.Pod) {
-		for i := range pod.Spec.Containers {
-			if c := &pod.Spec.Containers[i]; !strings.HasPrefix(c.Image, "mirror/") {
-				c.Image = "mirror/" + c.Image
-			}
-		}
-	}
-	s := simulate(1, makeSet(containers(hot("proxy", "proxy:1"))), 2, rewrite)
-	s.AfterWrite = func(w simulation.Write) {
-		if w.Key.Kind == "Pod" {
-			s.Change(w.Key, func(o client.Object) { rewrite(o.(*corev1.Pod)) })
-		}
-	}
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range s.Writes {
-		if w.Key.Kind == "Pod" {
-			t.Errorf("written at rest: %v", w)
-		}
-	}
-	if s.set().Status.ReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
-	}
-	s.change(imageNow("proxy", "proxy:2"))
-	if err := s.Settle(500); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range s.pods() {
-		if imageOf(pod, "proxy-1") != "mirror/empty:1" || imageOf(pod, "proxy-2") != "mirror/proxy:2" {
-			t.Error(s.describe())
-		}
-	}
-	if s.set().Status.UpdatedReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
 	}
 }

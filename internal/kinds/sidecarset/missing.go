@@ -1,27 +1,18 @@
 package sidecarset
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
-
-// missingEvery is how often all pods are looked through for those that were never injected.
-const missingEvery = time.Minute
 
 // Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while injection was paused, or
 // while the webhook was not called (SS-006, SS-W09).
@@ -61,9 +52,9 @@ func (m Missing) String() string {
 		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
-// worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
+// Worth is the type of the event that is due since another number was told of; "" if none is. That of pods which are older than
 // their SidecarSet is what everybody expects, that of others is a warning.
-func (m Missing) worth(told Missing) string {
+func (m Missing) Worth(told Missing) string {
 	switch {
 	case m.Escaped > told.Escaped:
 		return corev1.EventTypeWarning
@@ -124,57 +115,4 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			Examples: named[:min(examples, len(named))]}
 	}
 	return counts
-}
-
-// watchMissing looks through all pods once in a while, as long as the context lives.
-func (r *reconciler) watchMissing(ctx context.Context) error {
-	said := map[types.UID]Missing{}
-	ticker := time.NewTicker(missingEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := r.missing(ctx, said); err != nil {
-				log.FromContext(ctx).Error(err, "Counting pods that were never injected")
-			}
-		}
-	}
-}
-
-// missing shows the numbers, and tells of one that grew since it was told.
-func (r *reconciler) missing(ctx context.Context, said map[types.UID]Missing) error {
-	var list appsv1beta1.SidecarSetList
-	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing SidecarSets: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return nil
-	}
-	namespaces := namespaceList()
-	if err := r.pass.Kube.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing namespaces: %w", err)
-	}
-	byName := map[string]map[string]string{}
-	for i := range namespaces.Items {
-		byName[namespaces.Items[i].Name] = namespaces.Items[i].Labels
-	}
-	sets := make([]*appsv1beta1.SidecarSet, 0, len(list.Items))
-	for i := range list.Items {
-		sets = append(sets, &list.Items[i])
-	}
-	counts := MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
-	before := maps.Clone(said)
-	clear(said) // of those that are gone nothing is remembered
-	for _, set := range sets {
-		missing := counts[set.Name]
-		r.meters.notInjected.WithLabelValues(set.Name, "before").Set(float64(missing.Pods - missing.Escaped))
-		r.meters.notInjected.WithLabelValues(set.Name, "after").Set(float64(missing.Escaped))
-		if kind := missing.worth(before[set.UID]); kind != "" && !set.Spec.InjectionStrategy.Paused {
-			r.pass.Applier.Events.Event(set, kind, "PodsNotInjected", missing.String())
-		}
-		said[set.UID] = missing
-	}
-	return nil
 }

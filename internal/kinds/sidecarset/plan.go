@@ -103,7 +103,7 @@ type Plan struct {
 	NotUpgradable int
 	Differences   string
 	// Unmatched says why pods that were injected are not matched any more, with their numbers (SS-W09); unmatchedWhys without.
-	Unmatched, unmatchedWhys string
+	Unmatched, UnmatchedWhys string
 	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
 	HeldBack       string
 	HeldBackReason Reason
@@ -171,14 +171,14 @@ func Make(s Snapshot) *Plan {
 			continue
 		}
 		unmatched[info.why]++
-		if lists(pod, s.Set.Name) {
+		if Lists(pod, s.Set.Name) {
 			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
 				Message: "the pod is not matched any more: " + info.why})
 		}
 	}
 	if len(unmatched) > 0 {
 		p.Unmatched = differences(unmatched)
-		p.unmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
+		p.UnmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
 		p.say("pods that list the SidecarSet and are not matched: %s", p.Unmatched)
 	}
 	if s.Set.DeletionTimestamp != nil {
@@ -305,6 +305,15 @@ func (p *planner) status() {
 	}
 	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods,
 		s.UpdatedReadyPods)
+}
+
+// PodsByRevision is how many of the matched pods have which revision.
+func (p *Plan) PodsByRevision() map[string]int {
+	revisions := map[string]int{}
+	for _, pod := range p.planner.matched {
+		revisions[p.planner.revisionOf(pod)]++
+	}
+	return revisions
 }
 
 // told is the plan with these of its verdicts.

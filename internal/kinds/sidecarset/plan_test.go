@@ -1,4 +1,4 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -15,71 +14,13 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
-var planTime = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// running gives the pod statuses as of containers that run what the spec says, and Ready.
-func running(pod *corev1.Pod) {
-	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n", corev1.PodRunning, nil, nil
-	status := func(c corev1.Container) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name +
-			c.Image,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
-	}
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status(c))
-	}
-	for _, c := range pod.Spec.InitContainers {
-		if IsNative(&c) {
-			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status(c))
-		}
-	}
-	ready(pod, true)
-}
-
-func ready(pod *corev1.Pod, is bool) {
-	status := corev1.ConditionFalse
-	if is {
-		status = corev1.ConditionTrue
-	}
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: status})
-}
-
-func notReady(pod *corev1.Pod) { ready(pod, false) }
-
-func labelled(key, value string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Labels[key] = value }
-}
-
-func annotated(key, value string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
-}
-
-// at is a snapshot of a SidecarSet, whose pods were injected from a former one.
-func at(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod)) Snapshot {
-	stamp(now)
-	stamp(former)
-	s := Snapshot{Set: now, Now: planTime, RevisionNamespace: "kruise-system", Features: Features{NativeSidecars: true}}
-	p := &planner{Snapshot: Snapshot{Set: former, RevisionNamespace: "kruise-system"}}
-	if err := p.revisions(); err != nil {
-		panic(err)
-	}
-	former.Status.LatestRevision = p.NewRevision.Name
-	s.Revisions = append(s.Revisions, p.NewRevision)
-	for i := range pods {
-		pod := makePod(former, fmt.Sprintf("p%d", i), running)
-		for _, option := range options {
-			option(i, pod)
-		}
-		s.Pods = append(s.Pods, pod)
-	}
-	return s
-}
-
 // words are the verdicts in brief.
-func words(plan *Plan) []string {
+func words(plan *sidecarset.Plan) []string {
 	var all []string
 	for _, v := range plan.Verdicts {
 		all = append(all, fmt.Sprintf("%s %s %s", v.Pod.Name, v.Action, v.Reason))
@@ -88,18 +29,10 @@ func words(plan *Plan) []string {
 	return all
 }
 
-func every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
-	return func(_ int, pod *corev1.Pod) {
-		for _, option := range options {
-			option(pod)
-		}
-	}
-}
-
 func only(n int, options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	return func(i int, pod *corev1.Pod) {
 		if i == n {
-			every(options...)(i, pod)
+			sidecarsettest.Every(options...)(i, pod)
 		}
 	}
 }
@@ -125,9 +58,9 @@ func containerReady(container string, is bool) func(*corev1.Pod) {
 }
 
 func TestWhichPodsAreUpgraded(t *testing.T) {
-	two := imageNow("proxy", "proxy:2")
+	two := sidecarsettest.Image("proxy", "proxy:2")
 	rolling := func(change func(*appsv1beta1.SidecarSetUpdateStrategy)) *appsv1beta1.SidecarSet {
-		return makeSet(two, strategy(change))
+		return sidecarsettest.Set(two, sidecarsettest.Strategy(change))
 	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "yes"}}
 	tests := map[string]struct {
@@ -136,89 +69,92 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 		options []func(int, *corev1.Pod)
 		want    []string
 	}{
-		"SS-218 one at a time by default": {makeSet(two), 3, nil,
+		"SS-218 one at a time by default": {sidecarsettest.Set(two), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
-		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("34%") }), 3, nil,
+		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("34%") }), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
-		"SS-219 not ready pods are free of charge": {makeSet(two), 3, []func(int, *corev1.Pod){only(2, notReady)},
+		"SS-219 not ready pods are free of charge": {sidecarsettest.Set(two), 3, []func(int, *corev1.Pod){only(2, sidecarsettest.NotReady)},
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 upgrade Outdated"}},
-		"SS-219 with maxUnavailable 0 only not ready pods": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) }), 2, []func(int, *corev1.Pod){only(1, notReady)},
+		"SS-219 with maxUnavailable 0 only not ready pods": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) }), 2, []func(int, *corev1.Pod){only(1, sidecarsettest.NotReady)},
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 		"SS-217 partition keeps the last": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Partition,
-				u.MaxUnavailable = number(2), number(9)
+				u.MaxUnavailable = kindtest.Number(2), kindtest.Number(9)
 		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
 		"SS-217 a percentage leaves one to move": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Partition,
-				u.MaxUnavailable = text("99%"), number(9)
+				u.MaxUnavailable = kindtest.Text("99%"), kindtest.Number(9)
 		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
-		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = text("100%") }), 2, nil,
+		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Text("100%") }), 2, nil,
 			[]string{"p0 wait Partition", "p1 wait Partition"}},
-		"SS-217, SS-D23 what waits does not fill the partition": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) }), 2,
-			[]func(int, *corev1.Pod){only(0, annotated(pub.SidecarSetHashWithoutImage,
+		"SS-217, SS-D23 what waits does not fill the partition": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) }), 2,
+			[]func(int, *corev1.Pod){only(0, sidecarsettest.Annotated(pub.SidecarSetHashWithoutImage,
 				`{"mesh":"other"}`))}, []string{"p0 wait NotUpgradable", "p1 wait Partition"}},
 		"SS-210 the selector of updates": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 2,
-			[]func(int, *corev1.Pod){only(1, labelled("canary", "yes"))},
+			[]func(int, *corev1.Pod){only(1, sidecarsettest.Labelled("canary", "yes"))},
 			[]string{"p0 wait NotSelected", "p1 upgrade Outdated"}},
 		"SS-210 one that cannot be used selects none": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 		}), 1, nil, []string{"p0 wait NotSelected"}},
 		"SS-211 pods outside the selector are not examined": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 1,
-			[]func(int, *corev1.Pod){every(annotated(pub.SidecarSetHashWithoutImage,
+			[]func(int, *corev1.Pod){sidecarsettest.Every(sidecarsettest.Annotated(pub.SidecarSetHashWithoutImage,
 				`{"mesh":"other"}`))}, []string{"p0 wait NotSelected"}},
 		"SS-220 paused": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true }), 1, nil,
 			[]string{"p0 wait Paused"}},
 		"SS-192 NotUpdate": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Type = appsv1beta1.NotUpdateSidecarSetStrategyType }), 1, nil, []string{"p0 wait NotUpdate"}},
-		"SS-212 an earlier upgrade under way": {makeSet(two), 1, []func(int, *corev1.Pod){every(
-			annotated(pub.SidecarSetInPlaceUpdateState,
+		"SS-212 an earlier upgrade under way": {sidecarsettest.Set(two), 1, []func(int, *corev1.Pod){sidecarsettest.Every(
+			sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 				`{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 wait Upgrading"}},
-		"SS-212 a failing one is rolled over": {makeSet(two), 1, []func(int, *corev1.Pod){every(notReady, containerReady("proxy", false),
-			annotated(pub.SidecarSetInPlaceUpdateState,
-				`{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
+		"SS-212 a failing one is rolled over": {sidecarsettest.Set(two), 1,
+			[]func(int, *corev1.Pod){sidecarsettest.Every(sidecarsettest.NotReady, containerReady("proxy", false),
+				sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
+					`{"mesh":{"lastContainerStatuses":{"proxy":{"imageID":"id:proxy:1"}}}}`), statusImage("proxy:0"))},
 			[]string{"p0 upgrade Outdated"}},
-		"SS-182 records of old releases are read": {makeSet(two), 1, []func(int, *corev1.Pod){func(_ int, pod *corev1.Pod) {
+		"SS-182 records of old releases are read": {sidecarsettest.Set(two), 1, []func(int, *corev1.Pod){func(_ int, pod *corev1.Pod) {
 			for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
-				records, _ := ReadRecords(pod.Annotations[key])
+				records, _ := sidecarset.ReadRecords(pod.Annotations[key])
 				pod.Annotations[key] = fmt.Sprintf(`{"mesh":%q}`, records["mesh"].Hash)
 			}
 		}}, []string{"p0 upgrade Outdated"}},
-		"SS-D07 records that nobody can read": {makeSet(two), 1, []func(int, *corev1.Pod){every(annotated(pub.SidecarSetHash, `{`))},
+		"SS-D07 records that nobody can read": {sidecarsettest.Set(two), 1,
+			[]func(int, *corev1.Pod){sidecarsettest.Every(sidecarsettest.Annotated(pub.SidecarSetHash, `{`))},
 			[]string{"p0 wait UnreadableRecord"}},
-		"SS-D07 metadata that cannot be merged": {makeSet(two, func(set *appsv1beta1.SidecarSet) {
+		"SS-D07 metadata that cannot be merged": {sidecarsettest.Set(two, func(set *appsv1beta1.SidecarSet) {
 			set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy, Annotations: map[string]string{"j": `{"a":1}`}}}
-		}), 1, []func(int, *corev1.Pod){every(annotated("j", "text"))}, []string{"p0 wait MetadataNotMergeable"}},
-		"SS-256 the sidecar of a job that is done": {makeSet(two), 2,
-			[]func(int, *corev1.Pod){every(func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }),
+		}), 1, []func(int, *corev1.Pod){sidecarsettest.Every(sidecarsettest.Annotated("j", "text"))}, []string{"p0 wait MetadataNotMergeable"}},
+		"SS-256 the sidecar of a job that is done": {sidecarsettest.Set(two), 2,
+			[]func(int, *corev1.Pod){sidecarsettest.Every(func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyNever }),
 				only(0, func(pod *corev1.Pod) {
 					pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 				})}, []string{"p0 wait Finished", "p1 upgrade Outdated"}},
-		"SS-083, SS-200 only active and matching pods that have the containers": {makeSet(two), 5, []func(int, *corev1.Pod){
-			only(0, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime} }), only(1,
+		"SS-083, SS-200 only active and matching pods that have the containers": {sidecarsettest.Set(two), 5, []func(int, *corev1.Pod){
+			only(0, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: sidecarsettest.Now} }), only(1,
 				func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
-			only(2, labelled("app", "other")), only(3,
+			only(2, sidecarsettest.Labelled("app", "other")), only(3,
 				func(pod *corev1.Pod) { pod.Spec.Containers[0].Name = "renamed" })}, []string{"p4 upgrade Outdated"}},
-		"SS-006 a pod that was never injected": {makeSet(two), 1,
-			[]func(int, *corev1.Pod){every(func(pod *corev1.Pod) { delete(pod.Annotations, pub.SidecarSetInjectedList) })}, nil},
+		"SS-006 a pod that was never injected": {sidecarsettest.Set(two), 1,
+			[]func(int, *corev1.Pod){sidecarsettest.Every(func(pod *corev1.Pod) { delete(pod.Annotations, pub.SidecarSetInjectedList) })}, nil},
 		"SS-213 by weight": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{{Weight: 9,
 				MatchSelector: *selector}}}
-		}), 2, []func(int, *corev1.Pod){only(1, labelled("canary", "yes"))}, []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		}), 2, []func(int, *corev1.Pod){only(1, sidecarsettest.Labelled("canary", "yes"))},
+			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 		"a SidecarSet that did not pass the webhook": {nil, 1, nil, []string{"p0 wait NoHash"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			now := tt.now
 			if now == nil {
-				now = makeSet(two)
+				now = sidecarsettest.Set(two)
 			}
-			s := at(now, makeSet(), tt.pods, tt.options...)
+			s := sidecarsettest.Snapshot(now, sidecarsettest.Set(), tt.pods, tt.options...)
 			if tt.now == nil {
 				now.Annotations = nil
 			}
-			plan := Make(s)
+			plan := sidecarset.Make(s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
 				t.Errorf("%s%s", diff, plan)
 			}
@@ -239,11 +175,11 @@ func TestNamespaceSelector(t *testing.T) {
 	}{"matches": {map[string]map[string]string{"default": {"team": "a"}},
 		1}, "does not": {map[string]map[string]string{"default": {"team": "b"}}, 0}, "unknown": {nil, 0}} {
 		t.Run(name, func(t *testing.T) {
-			s := at(makeSet(func(set *appsv1beta1.SidecarSet) {
+			s := sidecarsettest.Snapshot(sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) {
 				set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			}), makeSet(), 1)
+			}), sidecarsettest.Set(), 1)
 			s.Namespaces = tt.known
-			if got := Make(s).Status.MatchedPods; got != tt.want {
+			if got := sidecarset.Make(s).Status.MatchedPods; got != tt.want {
 				t.Errorf("%d pods", got)
 			}
 		})
@@ -253,18 +189,17 @@ func TestNamespaceSelector(t *testing.T) {
 // TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value (SS-214 (part)).
 func TestScatter(t *testing.T) {
 	for _, value := range []string{"a", "*"} {
-		s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
-			u.ScatterStrategy = []pub.UpdateScatterTerm{{Key: "zone", Value: value}}
-		})), makeSet(), 10, func(i int, pod *corev1.Pod) {
+		s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
+			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+				u.ScatterStrategy = []pub.UpdateScatterTerm{{Key: "zone", Value: value}}
+			})), sidecarsettest.Set(), 10, func(i int, pod *corev1.Pod) {
 			if i < 3 {
 				pod.Labels["zone"] = "a"
 			}
 		})
-		plan := Make(s)
-		p := plan.planner
 		var places []int
-		for i, pod := range p.inOrder(p.matched) {
-			if pod.Pod.Labels["zone"] == "a" {
+		for i, pod := range sidecarset.Make(s).InOrder() {
+			if pod.Labels["zone"] == "a" {
 				places = append(places, i+1)
 			}
 		}
@@ -275,13 +210,13 @@ func TestScatter(t *testing.T) {
 }
 
 // patched applies the patches of the only verdict, and returns what they say.
-func patched(t *testing.T, s Snapshot) (document map[string]any, annotations map[string]string) {
+func patched(t *testing.T, s sidecarset.Snapshot) (document map[string]any, annotations map[string]string) {
 	t.Helper()
-	plan := Make(s)
+	plan := sidecarset.Make(s)
 	if len(plan.Verdicts) != 1 || plan.Verdicts[0].Change == nil {
 		t.Fatalf("no change: %s", plan)
 	}
-	patches, err := plan.Verdicts[0].Change(s.Pods[0], planTime)
+	patches, err := plan.Verdicts[0].Change(s.Pods[0], sidecarsettest.Now)
 	if err != nil || len(patches) != 1 {
 		t.Fatal(patches, err)
 	}
@@ -307,39 +242,40 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 			"added": "x"}},
 			{PatchPolicy: appsv1beta1.SidecarSetOverwritePatchPolicy, Annotations: map[string]string{"over": "new"}}}
 	}
-	others := every(annotated("retained", "theirs"), func(pod *corev1.Pod) {
-		records, _ := ReadRecords(pod.Annotations[pub.SidecarSetHash])
+	others := sidecarsettest.Every(sidecarsettest.Annotated("retained", "theirs"), func(pod *corev1.Pod) {
+		records, _ := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
 		records["other"] = pub.SidecarSetRecord{Hash: "h"}
 		pod.Annotations[pub.SidecarSetHash] = records.String()
 		pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"old","updateTimestamp":"2029-01-01T00:00:00Z","lastContainerStatuses":{"agent":{"imageID":"former"}}},"other":{"revision":"kept"}}`
 	})
 	both := func(image string) *appsv1beta1.SidecarSet {
-		return makeSet(metadata, containers(cold("agent", "agent:1"), cold("proxy", image)),
-			inits(nativeSidecar("net:"+image[len(image)-1:]), cold("boot", "boot:1")))
+		return sidecarsettest.Set(metadata, sidecarsettest.Containers(sidecarsettest.Cold("agent", "agent:1"),
+			sidecarsettest.Cold("proxy", image)),
+			sidecarsettest.Inits(sidecarsettest.NativeSidecar("net:"+image[len(image)-1:]), sidecarsettest.Cold("boot", "boot:1")))
 	}
-	s := at(both("proxy:2"), both("proxy:1"), 1, others)
+	s := sidecarsettest.Snapshot(both("proxy:2"), both("proxy:1"), 1, others)
 	spec, annotations := patched(t, s)
 	entry := func(name, image string) []any { return []any{map[string]any{"name": name, "image": image}} }
 	if diff := cmp.Diff(map[string]any{"containers": entry("proxy", "proxy:2"), "initContainers": entry("net", "net:2")},
 		spec); diff != "" {
 		t.Error(diff)
 	}
-	records, err := ReadRecords(annotations[pub.SidecarSetHash])
+	records, err := sidecarset.ReadRecords(annotations[pub.SidecarSetHash])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Records{"other": {Hash: "h"}, "mesh": {Hash: s.Set.Annotations[pub.SidecarSetHash], SidecarSetName: "mesh",
+	want := sidecarset.Records{"other": {Hash: "h"}, "mesh": {Hash: s.Set.Annotations[pub.SidecarSetHash], SidecarSetName: "mesh",
 		SidecarList:        []string{"agent", "net", "proxy"},
-		ControllerRevision: Make(s).Status.LatestRevision, UpdateTimestamp: metav1.NewTime(planTime)}}
+		ControllerRevision: sidecarset.Make(s).Status.LatestRevision, UpdateTimestamp: metav1.NewTime(sidecarsettest.Now)}}
 	if diff := cmp.Diff(want.String(), records.String()); diff != "" {
 		t.Error(diff)
 	}
-	states, err := ReadStates(annotations[pub.SidecarSetInPlaceUpdateState])
+	states, err := sidecarset.ReadStates(annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
 		t.Fatal(err)
 	}
 	mesh := states["mesh"]
-	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] || !mesh.UpdateTimestamp.Time.Equal(planTime) ||
+	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] || !mesh.UpdateTimestamp.Time.Equal(sidecarsettest.Now) ||
 		states["other"].Revision != "kept" ||
 		mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" || mesh.LastContainerStatuses["net"].ImageID != "id:net:1" ||
 		mesh.LastContainerStatuses["agent"].ImageID != "former" {
@@ -352,13 +288,14 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 		}
 	}
 
-	already := at(makeSet(imageNow("proxy", "proxy:2")), makeSet(), 1,
-		every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, running))
+	already := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(), 1,
+		sidecarsettest.Every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, sidecarsettest.Running))
 	if spec, annotations := patched(t, already); len(spec) != 0 || !strings.Contains(annotations[pub.SidecarSetHash],
 		already.Set.Annotations[pub.SidecarSetHash]) {
 		t.Errorf("SS-227: %v %v", spec, annotations)
 	}
-	if plan := Make(at(makeSet(metadata), makeSet(), 1)); len(plan.Verdicts) != 1 || plan.Verdicts[0].Change != nil {
+	if plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(metadata), sidecarsettest.Set(), 1)); len(plan.Verdicts) != 1 ||
+		plan.Verdicts[0].Change != nil {
 		t.Errorf("SS-227: metadata alone is rolled out: %s", plan)
 	}
 }
@@ -367,7 +304,7 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 func TestConsistency(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	record := func(entry string) func(*corev1.Pod) {
-		return annotated(pub.SidecarSetInPlaceUpdateState,
+		return sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 			`{"mesh":{"updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{"proxy":`+entry+`}}}`)
 	}
 	spec := func(image string) func(*corev1.Pod) {
@@ -384,7 +321,7 @@ func TestConsistency(t *testing.T) {
 		want    bool
 	}{
 		"no upgrade":                            {nil, true},
-		"a state that nobody can read":          {[]func(*corev1.Pod){annotated(pub.SidecarSetInPlaceUpdateState, "{")}, false},
+		"a state that nobody can read":          {[]func(*corev1.Pod){sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState, "{")}, false},
 		"a status is missing":                   {[]func(*corev1.Pod){func(pod *corev1.Pod) { pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1] }}, false},
 		"the reference's record, still the old": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`)}, false},
 		"the reference's record, the new runs": {[]func(*corev1.Pod){spec("proxy:2"), record(`{"imageID":"id:proxy:1"}`), id("new")},
@@ -412,41 +349,42 @@ func TestConsistency(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			set := makeSet()
-			stamp(set)
-			pod := makePod(set, "p", running)
+			set := sidecarsettest.Set()
+			sidecarsettest.Stamp(set)
+			pod := sidecarsettest.Pod(set, "p", sidecarsettest.Running)
 			for _, option := range tt.options {
 				option(pod)
 			}
-			if behind, busy := consistency(pod, "mesh", []string{"proxy"}, false); (behind == "") != tt.want || (busy == "") != tt.want {
+			if behind, busy := sidecarset.Consistency(pod, "mesh", []string{"proxy"}, false); (behind == "") != tt.want || (busy == "") != tt.want {
 				t.Errorf("behind %q, busy %q", behind, busy)
 			}
 		})
 	}
-	set := makeSet(inits(nativeSidecar("net:1")))
-	stamp(set)
-	pod := makePod(set, "p", running)
-	if behind, _ := consistency(pod, "mesh", PodNames(&set.Spec), true); behind != "" {
+	set := sidecarsettest.Set(sidecarsettest.Inits(sidecarsettest.NativeSidecar("net:1")))
+	sidecarsettest.Stamp(set)
+	pod := sidecarsettest.Pod(set, "p", sidecarsettest.Running)
+	if behind, _ := sidecarset.Consistency(pod, "mesh", sidecarset.PodNames(&set.Spec), true); behind != "" {
 		t.Error(behind)
 	}
 	pod.Status.InitContainerStatuses = nil
-	if behind, _ := consistency(pod, "mesh", PodNames(&set.Spec), true); behind == "" {
+	if behind, _ := sidecarset.Consistency(pod, "mesh", sidecarset.PodNames(&set.Spec), true); behind == "" {
 		t.Error("a native sidecar without status is consistent")
 	}
 	pod.Spec.InitContainers = nil
-	if missing := lacking(&set.Spec, pod, nil); missing == "" {
+	if missing := sidecarset.Lacking(&set.Spec, pod, nil); missing == "" {
 		t.Error("a pod without the native sidecar has all")
 	}
 }
 
 // TestStatus counts; there is nothing else in the status (SS-204, SS-205, SS-216, SS-263).
 func TestStatus(t *testing.T) {
-	s := at(makeSet(imageNow("proxy", "proxy:2"), func(set *appsv1beta1.SidecarSet) { set.Generation = 7 }), makeSet(), 3,
-		only(1, notReady))
-	now := makePod(s.Set, "new", running)
-	late := makePod(s.Set, "late", running, notReady)
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
+		func(set *appsv1beta1.SidecarSet) { set.Generation = 7 }), sidecarsettest.Set(), 3,
+		only(1, sidecarsettest.NotReady))
+	now := sidecarsettest.Pod(s.Set, "new", sidecarsettest.Running)
+	late := sidecarsettest.Pod(s.Set, "late", sidecarsettest.Running, sidecarsettest.NotReady)
 	s.Pods = append(s.Pods, now, late)
-	got := Make(s).Status
+	got := sidecarset.Make(s).Status
 	want := appsv1beta1.SidecarSetStatus{ObservedGeneration: 7, MatchedPods: 5, UpdatedPods: 2, ReadyPods: 3, UpdatedReadyPods: 1,
 		LatestRevision: got.LatestRevision}
 	if diff := cmp.Diff(want, got); diff != "" || got.LatestRevision == "" {
@@ -457,14 +395,14 @@ func TestStatus(t *testing.T) {
 // TestResources: values of cpu and memory change in place where that is switched on and possible (SS-W02).
 func TestResources(t *testing.T) {
 	sized := func(cpu string, more ...func(*appsv1beta1.SidecarContainer)) *appsv1beta1.SidecarSet {
-		c := cold("proxy", "proxy:1")
+		c := sidecarsettest.Cold("proxy", "proxy:1")
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 		for _, change := range more {
 			change(&c)
 		}
-		return makeSet(containers(c))
+		return sidecarsettest.Set(sidecarsettest.Containers(c))
 	}
-	has := every(func(pod *corev1.Pod) {
+	has := sidecarsettest.Every(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	})
 	limited := func(c *appsv1beta1.SidecarContainer) {
@@ -487,16 +425,16 @@ func TestResources(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := at(tt.now, sized("1"), 1, has)
+			s := sidecarsettest.Snapshot(tt.now, sized("1"), 1, has)
 			s.Features.Resize = tt.resize
-			plan := Make(s)
+			plan := sidecarset.Make(s)
 			if diff := cmp.Diff([]string{tt.want}, words(plan)); diff != "" {
 				t.Fatalf("%s%s", diff, plan)
 			}
 			if plan.Verdicts[0].Change == nil {
 				return
 			}
-			patches, err := plan.Verdicts[0].Change(s.Pods[0], planTime)
+			patches, err := plan.Verdicts[0].Change(s.Pods[0], sidecarsettest.Now)
 			if err != nil || len(patches) != 3 || patches[1].Subresource() != "resize" {
 				t.Fatal(patches, err)
 			}
@@ -505,23 +443,14 @@ func TestResources(t *testing.T) {
 			}
 		})
 	}
-	s := at(sized("1"), sized("1"), 1, has)
+	s := sidecarsettest.Snapshot(sized("1"), sized("1"), 1, has)
 	s.Features.Resize = true
 	pod := s.Pods[0]
 	pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
 		Reason: corev1.PodReasonInfeasible, Message: "too big"},
 		corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
-	if v := Make(s).Verdicts[0]; v.Reason != ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
+	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
 		t.Errorf("a resize that never fits: %+v", v)
 	}
 }
-
-// Writes tells whether the plan changes anything.
-func (p *Plan) Writes() bool {
-	return p.NewRevision != nil || p.ChangeRevision != nil || len(p.History) > 0 ||
-		slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Change != nil || v.Upgradable != nil || v.Forget })
-}
-
-// String prints the plan as sentences with numbers.
-func (p *Plan) String() string { return p.told(p.Verdicts).String() }

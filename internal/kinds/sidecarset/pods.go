@@ -323,8 +323,8 @@ func standbyOf(name string, working WorkingContainers) string {
 	return first
 }
 
-// upgradableOf reads the pod's condition: which SidecarSets can be upgraded there; nil if there is none, or none that can be read.
-func upgradableOf(pod *corev1.Pod) map[string]bool {
+// UpgradableOf reads the pod's condition: which SidecarSets can be upgraded there; nil if there is none, or none that can be read.
+func UpgradableOf(pod *corev1.Pod) map[string]bool {
 	c := readiness.Condition(pod, pub.SidecarSetUpgradable)
 	if c == nil {
 		return nil
@@ -336,9 +336,9 @@ func upgradableOf(pod *corev1.Pod) map[string]bool {
 	return entries
 }
 
-// lists tells whether the pod's condition says anything of the SidecarSet.
-func lists(pod *corev1.Pod, set string) bool {
-	_, listed := upgradableOf(pod)[set]
+// Lists tells whether the pod's condition says anything of the SidecarSet.
+func Lists(pod *corev1.Pod, set string) bool {
+	_, listed := UpgradableOf(pod)[set]
 	return listed
 }
 

@@ -1,4 +1,4 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"encoding/json"
@@ -6,191 +6,25 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
-
-// list reads quantities by pairs of name and value.
-func list(pairs ...string) corev1.ResourceList {
-	if len(pairs) == 0 {
-		return nil
-	}
-	out := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return out
-}
-
-// asks gives the first sidecar requests and limits.
-func asks(requests, limits corev1.ResourceList) func(*appsv1beta1.SidecarSet) {
-	return func(set *appsv1beta1.SidecarSet) {
-		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
-	}
-}
-
-// given is what the pod's sidecar has.
-func given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
-	return every(func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
-	})
-}
-
-// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the
-// QoS class (SS-W02).
-func TestResizesOfSidecars(t *testing.T) {
-	guaranteed := every(func(pod *corev1.Pod) {
-		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "1Gi"),
-			Limits: list("cpu", "1", "memory", "1Gi")}
-	})
-	for name, tt := range map[string]struct {
-		former, now func(*appsv1beta1.SidecarSet)
-		has         func(int, *corev1.Pod)
-		more        func(int, *corev1.Pod)
-		// want are the new resources of the sidecar; nil if it cannot be resized.
-		want *corev1.ResourceRequirements
-	}{
-		"a limit alone, up": {asks(nil, list("cpu", "1")), asks(nil, list("cpu", "2")), given(list("cpu", "1"), list("cpu", "1")), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "2"), Limits: list("cpu", "2")}},
-		"a limit alone, down": {asks(nil, list("cpu", "1")), asks(nil, list("cpu", "500m")), given(list("cpu", "1"), list("cpu", "1")), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "500m"), Limits: list("cpu", "500m")}},
-		"limits alone of a Guaranteed pod": {asks(nil, list("cpu", "1", "memory", "1Gi")), asks(nil, list("cpu", "2", "memory", "1Gi")),
-			given(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")), guaranteed,
-			&corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi"), Limits: list("cpu", "2", "memory", "1Gi")}},
-		"a Guaranteed pod stays so": {asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")),
-			asks(list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "1Gi")),
-			given(list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi")), guaranteed, nil},
-		"memory alone, and an autoscaler gave cpu": {asks(list("cpu", "100m", "memory", "1Gi"), nil), asks(list("cpu", "100m", "memory",
-			"2Gi"), nil), given(list("cpu", "500m", "memory", "1Gi"), nil), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "2Gi")}},
-		"memory alone, and an autoscaler gave cpu and its limit": {asks(nil, list("cpu", "1", "memory", "1Gi")),
-			asks(nil, list("cpu", "1", "memory", "2Gi")),
-			given(list("cpu", "3", "memory", "1Gi"), list("cpu", "3", "memory", "1Gi")), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "3", "memory", "2Gi"), Limits: list("cpu", "3", "memory", "2Gi")}},
-		"cpu, and an autoscaler gave cpu": {asks(list("cpu", "100m"), nil), asks(list("cpu", "200m"), nil), given(list("cpu", "500m"), nil),
-			nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "200m")}},
-		"a limit below the request that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "100m"),
-			list("cpu", "500m")), given(list("cpu", "800m"), list("cpu", "1")), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "100m"), Limits: list("cpu", "500m")}},
-		"a request above the limit that an autoscaler gave": {asks(list("cpu", "100m"), list("cpu", "1")), asks(list("cpu", "600m"),
-			list("cpu", "1")), given(list("cpu", "100m"), list("cpu", "500m")), nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "600m"), Limits: list("cpu", "1")}},
-		"nothing that the pod has not": {asks(list("cpu", "100m"), nil), asks(list("cpu", "500m"), nil), given(list("cpu", "500m"), nil),
-			nil,
-			&corev1.ResourceRequirements{Requests: list("cpu", "500m")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			options := []func(int, *corev1.Pod){tt.has}
-			if tt.more != nil {
-				options = append(options, tt.more)
-			}
-			s := at(makeSet(tt.now, imageNow("proxy", "proxy:2")), makeSet(tt.former), 1, options...)
-			s.Features.Resize = true
-			plan := Make(s)
-			v := plan.Verdicts[0]
-			if tt.want == nil || v.Action != Upgrade {
-				if v.Reason != ReasonNotUpgradable || tt.want != nil {
-					t.Errorf("%s %s %s", v.Action, v.Reason, v.Message)
-				}
-				return
-			}
-			patches, err := v.Change(v.Pod, planTime)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := resized(t, v.Pod, patches); !cmp.Equal(*tt.want, got) {
-				t.Error(cmp.Diff(*tt.want, got))
-			}
-		})
-	}
-}
-
-// resized is the sidecar after the patches.
-func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.ResourceRequirements {
-	t.Helper()
-	s := simulate(1, makeSet(), 0)
-	pod = pod.DeepCopy()
-	pod.UID = ""
-	s.Store(podKey(pod.Name), pod)
-	for _, patch := range patches {
-		if patch.Empty() {
-			continue
-		}
-		now := s.pods()[0]
-		body, err := patch.JSON(now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Patch(podKey(pod.Name), body, patch.Subresource()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if image := imageOf(s.pods()[0], "proxy"); image != "proxy:2" {
-		t.Errorf("the image is held back: %s", image)
-	}
-	return s.pods()[0].Spec.Containers[0].Resources
-}
-
-// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources
-// (SS-231, SS-242).
-func TestAResetForgetsNoResize(t *testing.T) {
-	s := simulate(1, makeSet(allAtOnce, containers(hot("proxy", "proxy:1"))), 1)
-	if err := s.Settle(50); err != nil {
-		t.Fatal(err)
-	}
-	refused := true
-	s.Refused = func(w simulation.Write) bool { // the reset
-		return refused && w.Key.Name == "web-0" && w.Subresource == "" && imageOf(s.pods()[0], "proxy-2") == "proxy:2"
-	}
-	s.change(imageNow("proxy", "proxy:2"))
-	for range 20 {
-		s.Round()
-	}
-	s.Change(podKey("web-0"), func(o client.Object) {
-		states, err := ReadStates(o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState])
-		if err != nil {
-			t.Fatal(err)
-		}
-		state := states["mesh"]
-		state.Resizing = []string{"overtaken"}
-		states["mesh"] = state
-		o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState] = states.String()
-	})
-	s.change(strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
-		u.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "pod"}}
-	}))
-	refused = false
-	for range 20 {
-		s.Round()
-		s.Pass(time.Second)
-	}
-	pod := s.pods()[0]
-	if imageOf(pod, "proxy-1") != "empty:1" || !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
-		t.Error(s.describe())
-	}
-}
 
 // TestManyResizesThatWereOvertaken are remembered as such, and in bounded space: then all quantities are given (SS-231).
 func TestManyResizesThatWereOvertaken(t *testing.T) {
-	s := at(makeSet(sized("1")), makeSet(sized("1")), 1, given(list("cpu", "9"), nil))
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("1")), sidecarsettest.Set(sidecarsettest.Sized("1")), 1,
+		sidecarsettest.Given(sidecarsettest.Resources("cpu", "9"), nil))
 	s.Features.Resize = true
 	pod := s.Pods[0]
 	for i := range 30 {
-		p := &planner{Snapshot: Snapshot{Set: makeSet(sized(fmt.Sprint(2 + i)))}}
-		stamp(p.Set)
-		p.prepare()
-		body, err := p.noteResize(pod, planTime).JSON(pod)
+		set := sidecarsettest.Set(sidecarsettest.Sized(fmt.Sprint(2 + i)))
+		sidecarsettest.Stamp(set)
+		body, err := sidecarset.NoteResize(set, pod, sidecarsettest.Now).JSON(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,11 +34,11 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 		}
 		maps.Copy(pod.Annotations, patch.Metadata.Annotations)
 	}
-	v := Make(s).Verdicts[0]
-	if n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); v.Action != Upgrade || n > 1000 {
+	v := sidecarset.Make(s).Verdicts[0]
+	if n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); v.Action != sidecarset.Upgrade || n > 1000 {
 		t.Fatal(v, n)
 	}
-	patches, err := v.Change(pod, planTime)
+	patches, err := v.Change(pod, sidecarsettest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,26 +52,23 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 // (SS-187).
 func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	of := func(memory string) func(*appsv1beta1.SidecarSet) {
-		return asks(list("cpu", "100m", "memory", memory), nil)
+		return sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m", "memory", memory), nil)
 	}
-	half := makeSet(of("2Gi"))
-	stamp(half)
-	s := at(makeSet(of("1Gi")), makeSet(of("1Gi")), 1, given(list("cpu", "500m", "memory", "2Gi"), nil),
-		every(annotated(pub.SidecarSetInPlaceUpdateState,
+	half := sidecarsettest.Set(of("2Gi"))
+	sidecarsettest.Stamp(half)
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(of("1Gi")), sidecarsettest.Set(of("1Gi")), 1,
+		sidecarsettest.Given(sidecarsettest.Resources("cpu", "500m", "memory", "2Gi"), nil),
+		sidecarsettest.Every(sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 			`{"mesh":{"resizing":["`+half.Annotations[pub.SidecarSetHash]+`"],"updateTimestamp":"2030-01-01T00:00:00Z"}}`)))
 	s.Set.Spec.RevisionHistoryLimit = new(int32(1))
-	p := &planner{Snapshot: Snapshot{Set: half, RevisionNamespace: "kruise-system"}}
-	if err := p.revisions(); err != nil {
-		t.Fatal(err)
-	}
-	s.Revisions = append(s.Revisions, p.NewRevision)
+	s.Revisions = append(s.Revisions, sidecarsettest.Revision(half, "kruise-system"))
 	s.Features.Resize = true
-	plan := Make(s)
+	plan := sidecarset.Make(s)
 	v := plan.Verdicts[0]
-	if v.Action != Upgrade || len(plan.History) > 0 {
+	if v.Action != sidecarset.Upgrade || len(plan.History) > 0 {
 		t.Fatal(plan)
 	}
-	patches, err := v.Change(v.Pod, planTime)
+	patches, err := v.Change(v.Pod, sidecarsettest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-const kind = "SidecarSet"
+// Kind is the name of the kind in references to it.
+const Kind = "SidecarSet"
 
 // SameContent tells whether two contents of revisions mean the same, whoever wrote them (SS-184).
 func SameContent(a, b []byte) bool {
@@ -97,7 +98,7 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.RevisionNamespace, Name: name, Labels: labels, Annotations: maps.Clone(p.Set.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(kind))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: content},
 		Revision: history.Next(),
@@ -167,4 +168,17 @@ func (p *planner) history() {
 	if excess > 0 {
 		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
 	}
+}
+
+// revisionOf is the revision that a pod has: by its record, or else by its hash.
+func (p *planner) revisionOf(pod *podInfo) string {
+	switch r := p.recorded(pod.record); {
+	case r != nil:
+		return r.Name
+	case pod.record.ControllerRevision != "":
+		return pod.record.ControllerRevision
+	case pod.updated:
+		return p.Status.LatestRevision
+	}
+	return "unknown"
 }

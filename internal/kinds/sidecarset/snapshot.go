@@ -44,8 +44,8 @@ type Knowledge struct {
 	retries retries.Retries
 }
 
-// learn keeps what came of a plan.
-func (k *Knowledge) learn(plan *Plan, result Result, now time.Time) {
+// Learn keeps what came of a plan: what was tried to be written, with the errors of what could not be.
+func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) {
 	present := map[types.UID]bool{plan.SidecarSet.UID: true}
 	for _, v := range plan.Verdicts {
 		present[v.Pod.UID] = true
@@ -54,13 +54,18 @@ func (k *Knowledge) learn(plan *Plan, result Result, now time.Time) {
 		present[r.UID] = true
 	}
 	k.retries.Keep(func(uid types.UID) bool { return present[uid] })
-	for uid, err := range result.Tried {
+	for uid, err := range tried {
 		if err == nil {
 			k.retries.Done(uid)
 		} else {
 			k.retries.Failed(uid, aboutOf(plan.SidecarSet), err, now)
 		}
 	}
+}
+
+// Refused tells whether the pod could not be written when it was tried last, with what the SidecarSet says now.
+func (k *Knowledge) Refused(set *appsv1beta1.SidecarSet, pod types.UID) bool {
+	return k.retries.Has(pod, aboutOf(set))
 }
 
 // aboutOf is what pods are tried to be given.

@@ -24,7 +24,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if !p.Features.NativeSidecars {
 		for i := range p.Set.Spec.InitContainers {
 			c := &p.Set.Spec.InitContainers[i]
-			if IsNative(&c.Container) && imageOf(pod.Pod, c.Name) != c.Image {
+			if IsNative(&c.Container) && ImageOf(pod.Pod, c.Name) != c.Image {
 				p.verdict(pod, Wait, ReasonNativeSidecars,
 					"native sidecar %s is not upgraded in place: the gate SidecarSetInPlaceUpdateNativeSidecar is off, "+
 						"or the server is too old", c.Name)
@@ -50,7 +50,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	p.NotUpgradable++
 	blocked[why]++
 	v := p.verdict(pod, Wait, ReasonNotUpgradable, "more than images differs from what it was injected with: %s", why)
-	if entry, listed := upgradableOf(pod.Pod)[p.Set.Name]; !listed || entry {
+	if entry, listed := UpgradableOf(pod.Pod)[p.Set.Name]; !listed || entry {
 		v.Upgradable = &isFalse
 	}
 	return false

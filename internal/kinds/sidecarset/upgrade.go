@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// errChanged says that the pod is not any more what was decided about.
-var errChanged = errors.New("the pod changed meanwhile")
+// ErrChanged says that the pod is not any more what was decided about.
+var ErrChanged = errors.New("the pod changed meanwhile")
 
 var (
 	isTrue  = true
@@ -98,7 +98,7 @@ func (p *planner) current(pod *podInfo) {
 	default:
 		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.Status.LatestRevision)
 	}
-	entries := upgradableOf(pod.Pod)
+	entries := UpgradableOf(pod.Pod)
 	entry, listed := entries[p.Set.Name]
 	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	upgraded := err == nil && states[p.Set.Name].Revision == p.hash // and the manager died before it said so
@@ -145,11 +145,11 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
 		if !Active(now) || !fresh.matched || mainFinished(now) {
-			return nil, errChanged
+			return nil, ErrChanged
 		}
 		changes := again(fresh)
 		if len(changes) == 0 {
-			return nil, errChanged
+			return nil, ErrChanged
 		}
 		patch := &podpatch.Patch{}
 		return []*podpatch.Patch{patch}, p.images(patch, now, nil, changes,
@@ -293,7 +293,7 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash ||
 				fresh.upgradable != decided.upgradable ||
 				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
-				return nil, errChanged
+				return nil, ErrChanged
 			}
 		}
 		return p.patchesFor(pod, now)
@@ -381,12 +381,12 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 			if change, _ := p.hotUpgrade(pod, c, working); change != nil {
 				hot = append(hot, change)
 			}
-		} else if imageOf(pod, c.Name) != c.Image {
+		} else if ImageOf(pod, c.Name) != c.Image {
 			images[c.Name] = c.Image
 		}
 	}
 	for i := range p.Set.Spec.InitContainers {
-		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) && imageOf(pod, c.Name) != c.Image {
+		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
 			images[c.Name] = c.Image
 		}
 	}
@@ -409,7 +409,7 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 	}
 	before := working.String()
 	for _, change := range hot {
-		if imageOf(pod, change.container) != change.image {
+		if ImageOf(pod, change.container) != change.image {
 			changed[change.container] = change.image
 		}
 		for key, value := range change.annotations {
@@ -463,7 +463,7 @@ func (p *planner) changeWords(pod *corev1.Pod) string {
 	}
 	words := ""
 	for _, name := range slices.Sorted(maps.Keys(images)) {
-		words += fmt.Sprintf("%s from %s to %s, ", name, imageOf(pod, name), images[name])
+		words += fmt.Sprintf("%s from %s to %s, ", name, ImageOf(pod, name), images[name])
 	}
 	if resize := p.resize(pod); !resize.Empty() {
 		words += resize.String() + ", "

@@ -3,7 +3,6 @@ package sidecarset
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,22 +62,4 @@ func (p *planner) waits() *waiting.Wait {
 		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
 	return wait
-}
-
-// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while (OPS-099). It returns when a pass is
-// due for that.
-func (p *Pass) stillness(plan *Plan, result Result) time.Duration {
-	status := &plan.Status
-	progress := waiting.Progress{
-		Generation: plan.SidecarSet.Generation,
-		Arrived:    int(status.UpdatedReadyPods),
-		Complete:   status.UpdatedReadyPods == status.MatchedPods,
-		Moved:      result.Done[Upgrade]+result.Done[Reset] > 0,
-		Wait:       plan.Waiting,
-	}
-	tell, after := p.memory.Of(plan.SidecarSet.UID).waits.Passed(progress, p.Kube.Now())
-	if tell != "" {
-		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
-	}
-	return after
 }

@@ -1,4 +1,4 @@
-package sidecarset
+package sidecarset_test
 
 import (
 	"errors"
@@ -9,16 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/kinds/kindtest"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // TestPodsThatAFormerUpgradeLeftUnavailable take up the budget already: they are upgraded in their turn, whoever comes before them,
 // or nothing would ever be again (SS-213, SS-218, SS-219).
 func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
-	begun := annotated(pub.SidecarSetInPlaceUpdateState,
+	begun := sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 		`{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)
 	first := func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
@@ -29,33 +32,40 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 		pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	}
 	for name, tt := range map[string]struct {
-		s    Snapshot
+		s    sidecarset.Snapshot
 		want []string
 	}{
-		"behind a ready one by priority": {at(makeSet(first, imageNow("proxy", "proxy:3")), makeSet(), 3, only(0, notReady, begun),
-			only(1, labelled("first", "yes"))),
+		"behind a ready one by priority": {sidecarsettest.Snapshot(sidecarsettest.Set(first, sidecarsettest.Image("proxy", "proxy:3")),
+			sidecarsettest.Set(), 3, only(0, sidecarsettest.NotReady, begun),
+			only(1, sidecarsettest.Labelled("first", "yes"))),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
-		"partition does not keep it": {at(makeSet(first, imageNow("proxy", "proxy:3"),
-			strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(), 2,
-			only(0, notReady, begun), only(1, labelled("first", "yes"))), []string{"p0 upgrade Outdated", "p1 wait Partition"}},
-		"six that are ready wait for their resources, and get another image": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")),
-			makeSet(sized("9")), 6, every(unfit, begun)),
+		"partition does not keep it": {sidecarsettest.Snapshot(sidecarsettest.Set(first, sidecarsettest.Image("proxy", "proxy:3"),
+			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) })), sidecarsettest.Set(), 2,
+			only(0, sidecarsettest.NotReady, begun), only(1, sidecarsettest.Labelled("first", "yes"))),
+			[]string{"p0 upgrade Outdated", "p1 wait Partition"}},
+		"six that are ready wait for their resources, and get another image": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"), sidecarsettest.Image("proxy", "proxy:2")),
+			sidecarsettest.Set(sidecarsettest.Sized("9")), 6, sidecarsettest.Every(unfit, begun)),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable", "p3 wait MaxUnavailable",
 				"p4 wait MaxUnavailable", "p5 wait MaxUnavailable"}},
-		"one of them is out of service": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")), makeSet(sized("9")), 3, every(unfit, begun),
-			only(1, notReady)),
+		"one of them is out of service": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"),
+			sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(sidecarsettest.Sized("9")), 3, sidecarsettest.Every(unfit, begun),
+			only(1, sidecarsettest.NotReady)),
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
-		"one of them stays behind partition": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2"),
-			strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = number(1) })), makeSet(sized("9")), 2,
-			every(unfit, begun), only(1, notReady)), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
-		"they come before those that would make more unavailable": {at(makeSet(sized("9"), imageNow("proxy", "proxy:2")),
-			makeSet(sized("9")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
-		"for want of resources": {at(makeSet(sized("4")), makeSet(sized("1")), 2, only(1, unfit, begun)),
+		"one of them stays behind partition": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"),
+			sidecarsettest.Image("proxy", "proxy:2"),
+			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) })),
+			sidecarsettest.Set(sidecarsettest.Sized("9")), 2,
+			sidecarsettest.Every(unfit, begun), only(1, sidecarsettest.NotReady)), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
+		"they come before those that would make more unavailable": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"),
+			sidecarsettest.Image("proxy", "proxy:2")),
+			sidecarsettest.Set(sidecarsettest.Sized("9")), 2, only(1, unfit, begun)), []string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
+		"for want of resources": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("4")),
+			sidecarsettest.Set(sidecarsettest.Sized("1")), 2, only(1, unfit, begun)),
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.s.Features.Resize = true
-			plan := Make(tt.s)
+			plan := sidecarset.Make(tt.s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
 				t.Errorf("%s%s", diff, plan)
 			}
@@ -63,59 +73,15 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne: pods whose node has not given a sidecar its resources yet serve all the same. A new
-// image restarts their sidecar within maxUnavailable, not in all of them at once (SS-219, SS-W02).
-func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
-	s := simulate(1, makeSet(sized("1"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = text("100%") })), 6)
-	s.features.Resize, s.node.Unfit = true, map[string]bool{}
-	s.startManager()
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range s.pods() {
-		s.node.Unfit[string(pod.UID)] = true
-	}
-	s.change(sized("9"))
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range s.pods() {
-		if !podReady(pod) || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "9" {
-			t.Fatal(s.describe())
-		}
-	}
-	most := 0
-	s.AfterWrite = func(simulation.Write) {
-		out := 0
-		for _, pod := range s.pods() {
-			if !podReady(pod) || pod.Status.ContainerStatuses[0].Image != imageOf(pod, "proxy") {
-				out++
-			}
-		}
-		most = max(most, out)
-	}
-	s.change(imageNow("proxy", "proxy:2"), sized("2"),
-		strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(1) }))
-	for range 20 {
-		s.Round()
-	}
-	s.node.Unfit = nil
-	if err := s.Settle(300); err != nil {
-		t.Fatal(err)
-	}
-	if status := s.set().Status; most != 1 || status.UpdatedReadyPods != 6 {
-		t.Errorf("%d pods at once, maxUnavailable 1; %+v", most, status)
-	}
-}
-
 // TestRefusedPodsThatAreNotReady are free of charge and keep their place (SS-219, SS-230).
 func TestRefusedPodsThatAreNotReady(t *testing.T) {
-	s := at(makeSet(imageNow("proxy", "proxy:2"), strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = number(0) })),
-		makeSet(), 2, only(1, notReady))
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
+		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) })),
+		sidecarsettest.Set(), 2, only(1, sidecarsettest.NotReady))
 	s.Pods[1].UID = "refused"
-	s.Known = &Knowledge{}
-	s.Known.retries.Failed("refused", aboutOf(s.Set), errors.New("no"), planTime.Add(-time.Hour))
-	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(Make(s))); diff != "" {
+	s.Known = &sidecarset.Knowledge{}
+	s.Known.Learn(sidecarset.Make(s), map[types.UID]error{"refused": errors.New("no")}, sidecarsettest.Now.Add(-time.Hour))
+	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(sidecarset.Make(s))); diff != "" {
 		t.Error(diff)
 	}
 }

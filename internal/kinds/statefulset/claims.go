@@ -132,7 +132,7 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 	}
 	withSet, scaled := policy.WhenDeleted == appsv1beta1.DeleteStatefulSetClaims, p.deletesScaled()
 	var owners []metav1.OwnerReference
-	if withSet && !(scaled && condemned) {
+	if withSet && (!scaled || !condemned) {
 		owner := p.Workload.Owner
 		owners = append(owners, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID})
 	}

@@ -84,9 +84,11 @@ func TestDefaults(t *testing.T) {
 			`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"},"volumeClaimUpdateStrategy":{"type":""}}}`,
 			`{"spec":{` + plain + `,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Retain"},"volumeClaimUpdateStrategy":{"type":"OnDelete"}}}`,
 			Gates{AutoDeletePVC: true, AutoResizePVC: true}},
-		"ASTS-017, ASTS-018 without the gates": {"v1beta1", `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"},"volumeClaimUpdateStrategy":{}}}`,
+		"ASTS-017, ASTS-018 without the gates": {"v1beta1",
+			`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"},"volumeClaimUpdateStrategy":{}}}`,
 			`{"spec":{` + plain + `,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"},"volumeClaimUpdateStrategy":{}}}`, Gates{}},
-		"v1alpha1, an annotation that cannot be read": {"v1alpha1", `{"metadata":{"annotations":{"apps.kruise.io/v1beta1-only-fields":"[]"}},"spec":{}}`,
+		"v1alpha1, an annotation that cannot be read": {"v1alpha1",
+			`{"metadata":{"annotations":{"apps.kruise.io/v1beta1-only-fields":"[]"}},"spec":{}}`,
 			`{"metadata":{"annotations":{"apps.kruise.io/v1beta1-only-fields":"[]"}},"spec":{` + plain + `}}`, Gates{AutoDeletePVC: true}},
 		"v1alpha1, numbers in the annotation stay": {"v1alpha1",
 			`{"metadata":{"annotations":{"apps.kruise.io/v1beta1-only-fields":"{\"future\":12345678901234567890}"}},"spec":{}}`,
@@ -116,10 +118,12 @@ func TestDefaultsAreTheSameInBothVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			inAlpha := document(t, mustJSON(t, appsv1alpha1.StatefulSetFromV1beta1(alpha)))
-			if err := json.Unmarshal([]byte(completed(t, DefaultRequest{Gates: gates, Version: "v1alpha1", New: inAlpha})), converted); err != nil {
+			if err := json.Unmarshal([]byte(completed(t, DefaultRequest{Gates: gates, Version: "v1alpha1", New: inAlpha})),
+				converted); err != nil {
 				t.Fatal(err)
 			}
-			if err := json.Unmarshal([]byte(completed(t, DefaultRequest{Gates: gates, Version: "v1beta1", New: document(t, given)})), beta); err != nil {
+			if err := json.Unmarshal([]byte(completed(t, DefaultRequest{Gates: gates, Version: "v1beta1", New: document(t, given)})),
+				beta); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(mustJSON(t, beta), mustJSON(t, converted.ToV1beta1())); diff != "" {
@@ -134,7 +138,8 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	given := document(t, `{"spec":{"template":{"spec":{"hostNetwork":true,"containers":[{"name":"a","ports":[{"containerPort":80}]}]}},"volumeClaimTemplates":[{"metadata":{"name":"d"},"spec":{}}]}}`)
 	away := func(Document) (Document, error) { return nil, errors.New("server is away") }
 	for _, hostPorts := range []bool{false, true} {
-		operations, err := Default(DefaultRequest{Request: podtemplate.Request{Complete: away, HostPorts: hostPorts}, Version: "v1beta1", New: given})
+		operations, err := Default(DefaultRequest{Request: podtemplate.Request{Complete: away, HostPorts: hostPorts}, Version: "v1beta1",
+			New: given})
 		paths := map[string]bool{}
 		for _, op := range operations {
 			paths[op.Path] = true

@@ -128,7 +128,8 @@ func TestLongRangesCostNothing(t *testing.T) {
 
 // There are no ordinals above 2147483647, so that a set may have fewer slots than it wants.
 func TestThereAreNoSlotsAboveTheLastOrdinal(t *testing.T) {
-	for _, spec := range []*appsv1beta1.StatefulSetSpec{wanting(5, math.MaxInt32-1), wanting(5, 0, "0-2147483645"), wanting(2, 2147483646, 3)} {
+	for _, spec := range []*appsv1beta1.StatefulSetSpec{wanting(5, math.MaxInt32-1), wanting(5, 0, "0-2147483645"), wanting(2, 2147483646,
+		3)} {
 		s := slots(t, spec)
 		if got := slices.Collect(s.All()); !slices.Equal(got, []int32{math.MaxInt32 - 1, math.MaxInt32}) {
 			t.Errorf("%v", got)
@@ -147,7 +148,8 @@ func TestThereAreNoSlotsAboveTheLastOrdinal(t *testing.T) {
 
 // ASTS-032, ASTS-033, ASTS-095 (part): what cannot be read is an error with its index, and no slots are known.
 func TestReservedOrdinalsThatCannotBeRead(t *testing.T) {
-	for _, bad := range []any{-1, "5", "a-b", "1-2-3", "5-2", "", "-", "1-", "-1", " 1-2", "1-+2", "0x1-2", "1-2147483648", "99999999999999999999-1"} {
+	for _, bad := range []any{-1, "5", "a-b", "1-2-3", "5-2", "", "-", "1-", "-1", " 1-2", "1-+2", "0x1-2", "1-2147483648",
+		"99999999999999999999-1"} {
 		_, err := SlotsOf(wanting(3, 0, 1, "2-3", bad), true)
 		if err == nil || !strings.Contains(err.Error(), "spec.reserveOrdinals[2]") {
 			t.Errorf("%v: %v", bad, err)

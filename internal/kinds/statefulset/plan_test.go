@@ -130,11 +130,11 @@ func newWorld(t *testing.T, replicas int32, options ...option) *world {
 	return w
 }
 
-// at stores the revision of an image, and returns its name. The set has the image from now on.
-func (w *world) at(image string) string {
+// at stores the revision of an image. The set has the image from now on.
+func (w *world) at(image string) {
 	setTemplate(w.Set, image)
-	if name := w.revisions[image]; name != "" {
-		return name
+	if w.revisions[image] != "" {
+		return
 	}
 	revision := Make(w.Snapshot).NewRevision
 	if revision == nil {
@@ -145,7 +145,6 @@ func (w *world) at(image string) string {
 	if w.Set.Status.CurrentRevision == "" {
 		w.Set.Status.CurrentRevision = revision.Name
 	}
-	return revision.Name
 }
 
 // state changes a pod.
@@ -171,7 +170,7 @@ func in(s pub.LifecycleStateType) state {
 }
 
 // pod adds an available pod of the image.
-func (w *world) pod(ordinal int, image string, states ...state) *corev1.Pod {
+func (w *world) pod(ordinal int, image string, states ...state) {
 	name := podName("web", ordinal)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), ResourceVersion: "1",
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind(kind))},
@@ -190,7 +189,6 @@ func (w *world) pod(ordinal int, image string, states ...state) *corev1.Pod {
 		state(pod)
 	}
 	w.Pods = append(w.Pods, pod)
-	return pod
 }
 
 // claim adds the PVC of the template data, with the size that the template asks for.

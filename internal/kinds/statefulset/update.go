@@ -153,7 +153,7 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	}
 	_, wanted := s.pod.Labels[specifiedDelete]
 	switch {
-	case s.info.Preparing && !wanted && !(candidate && p.outdated(s) != "" && !onDelete(p.Set)):
+	case s.info.Preparing && !wanted && (!candidate || p.outdated(s) == "" || onDelete(p.Set)):
 		p.restore(s.info)
 	case s.info.Preparing:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
@@ -200,7 +200,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		case len(c.growth) > 0:
 			p.Growth = append(p.Growth, c.growth...)
 			budget.Take(s.info)
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name, c.growth[0].Storage.String())
+			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
+				c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "" && what != "":
 			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s has not the size yet that it asks for", c.growing)

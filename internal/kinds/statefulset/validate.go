@@ -118,7 +118,8 @@ func (w *Written) validate(gates Gates) field.ErrorList {
 func validateOptions(spec *appsv1beta1.StatefulSetSpec, gates Gates, specPath, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if scale := spec.ScaleStrategy; scale != nil {
-		errs = append(errs, validateMaxUnavailable(scale.MaxUnavailable, spec.PodManagementPolicy, path.Child("scaleStrategy", "maxUnavailable"))...)
+		errs = append(errs, validateMaxUnavailable(scale.MaxUnavailable, spec.PodManagementPolicy, path.Child("scaleStrategy",
+			"maxUnavailable"))...)
 	}
 	if spec.Ordinals != nil {
 		errs = append(errs, fieldcheck.NotNegative(&spec.Ordinals.Start, path.Child("ordinals", "start"))...) // ASTS-045
@@ -195,7 +196,8 @@ func validateStrategy(spec *appsv1beta1.StatefulSetSpec, path *field.Path) field
 }
 
 // validateMaxUnavailable checks a number of pods, or a percentage, that must leave one pod to work on (ASTS-034, ASTS-035).
-func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.StatefulSetPodManagementPolicy, path *field.Path) field.ErrorList {
+func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.StatefulSetPodManagementPolicy,
+	path *field.Path) field.ErrorList {
 	if value == nil {
 		return nil
 	}

@@ -112,32 +112,38 @@ func TestValidate(t *testing.T) {
 		"ASTS-038":           {`{` + strategy(`"maxUnavailable":null`) + `}`, []string{"Required " + in + "maxUnavailable"}},
 		"ASTS-039":           {`{` + strategy(`"podUpdatePolicy":"Any"`) + `}`, []string{"Invalid " + in + "podUpdatePolicy"}},
 		"ASTS-039 the readiness gate is not asked for": {`{` + strategy(`"podUpdatePolicy":"InPlaceOnly"`) + `}`, nil},
-		"ASTS-040 in order":                            {`{` + strategy(`"unorderedUpdate":{}`) + `}`, []string{"Required " + in + "unorderedUpdate"}},
+		"ASTS-040 in order": {`{` + strategy(`"unorderedUpdate":{}`) + `}`, []string{"Required " + in +
+			"unorderedUpdate"}},
 		"ASTS-040 good": {`{` + parallel + `,` +
 			strategy(`"unorderedUpdate":{"priorityStrategy":{"weightPriority":[{"weight":0,"matchSelector":{"matchLabels":{"a":"b"}}},{"weight":100,"matchSelector":{"matchLabels":{"a":"c"}}}]}}`) + `}`, nil},
 		"ASTS-040 bad": {`{` + parallel + `,` +
 			strategy(`"unorderedUpdate":{"priorityStrategy":{"orderPriority":[{"orderedKey":""}],"weightPriority":[{"weight":101,"matchSelector":{}},{"weight":-1,"matchSelector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}]}}`) + `}`,
-			[]string{"Invalid " + in + "unorderedUpdate.priorityStrategy", "Invalid " + in + "unorderedUpdate.priorityStrategy.weightPriority[0].weight",
+			[]string{"Invalid " + in + "unorderedUpdate.priorityStrategy", "Invalid " + in +
+				"unorderedUpdate.priorityStrategy.weightPriority[0].weight",
 				"Invalid " + in + "unorderedUpdate.priorityStrategy.weightPriority[1].matchSelector.matchExpressions[0].operator",
 				"Invalid " + in + "unorderedUpdate.priorityStrategy.weightPriority[1].weight",
 				"Required " + in + "unorderedUpdate.priorityStrategy.orderPriority[0].orderedKey",
 				"Required " + in + "unorderedUpdate.priorityStrategy.weightPriority[0].matchSelector"}},
 		"ASTS-041": {`{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Keep"}}`,
-			[]string{"NotSupported persistentVolumeClaimRetentionPolicy.whenDeleted", "NotSupported persistentVolumeClaimRetentionPolicy.whenScaled"}},
-		"ASTS-041 good":           {`{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}`, nil},
-		"ASTS-042":                {`{"replicas":-1}`, []string{"Invalid spec.replicas"}},
-		"ASTS-043 none":           {`{"selector":null}`, []string{"Required spec.selector"}},
-		"ASTS-043 empty":          {`{"selector":{}}`, []string{"Invalid spec.selector"}},
-		"ASTS-043 malformed":      {`{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`, []string{"Invalid spec.selector.matchExpressions[0].operator"}},
+			[]string{"NotSupported persistentVolumeClaimRetentionPolicy.whenDeleted",
+				"NotSupported persistentVolumeClaimRetentionPolicy.whenScaled"}},
+		"ASTS-041 good":  {`{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Retain"}}`, nil},
+		"ASTS-042":       {`{"replicas":-1}`, []string{"Invalid spec.replicas"}},
+		"ASTS-043 none":  {`{"selector":null}`, []string{"Required spec.selector"}},
+		"ASTS-043 empty": {`{"selector":{}}`, []string{"Invalid spec.selector"}},
+		"ASTS-043 malformed": {`{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}`,
+			[]string{"Invalid spec.selector.matchExpressions[0].operator"}},
 		"ASTS-043 does not match": {`{"selector":{"matchLabels":{"app":"x"}}}`, []string{"Invalid spec.template.metadata.labels"}},
 		"ASTS-044 pods that end": {`{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","activeDeadlineSeconds":5}}}`,
 			[]string{"Forbidden spec.template.spec.activeDeadlineSeconds", "NotSupported spec.template.spec.restartPolicy"}},
 		"ASTS-045": {`{"revisionHistoryLimit":-1,"ordinals":{"start":-1},"volumeClaimUpdateStrategy":{"type":"Any"},` +
-			strategy(`"inPlaceUpdateStrategy":{"gracePeriodSeconds":-1}`) + `,"volumeClaimTemplates":[{"metadata":{"name":"d"}},{"metadata":{"name":"d"}},{}]}`,
+			strategy(`"inPlaceUpdateStrategy":{"gracePeriodSeconds":-1}`) +
+			`,"volumeClaimTemplates":[{"metadata":{"name":"d"}},{"metadata":{"name":"d"}},{}]}`,
 			[]string{"Duplicate spec.volumeClaimTemplates[1].metadata.name", "Invalid ordinals.start", "Invalid spec.revisionHistoryLimit",
 				"Invalid " + in + "inPlaceUpdateStrategy.gracePeriodSeconds", "NotSupported volumeClaimUpdateStrategy.type",
 				"Required spec.volumeClaimTemplates[2].metadata.name"}},
-		"ASTS-045 more replicas than ordinals": {`{"replicas":3,"ordinals":{"start":2147483645},"reserveOrdinals":[2147483646]}`, []string{"Invalid spec.replicas"}},
+		"ASTS-045 more replicas than ordinals": {`{"replicas":3,"ordinals":{"start":2147483645},"reserveOrdinals":[2147483646]}`,
+			[]string{"Invalid spec.replicas"}},
 		"ASTS-101 (part) a claim may replace a volume": {
 			`{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"volumes":[{"name":"d"}]}},"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`, nil},
 		"a template that does not fit": {`{"template":{"spec":5}}`, []string{"Invalid spec.template"}},
@@ -161,7 +167,8 @@ func TestValidate(t *testing.T) {
 				}
 				// What is stored does not stop an update.
 				scaled := strings.Replace(strings.Replace(test.members, "{", `{"lifecycle":{"preDelete":{}},`, 1), ",}", "}", 1)
-				if got := summary(Validate(written(t, version, scaled), written(t, version, test.members), gates, unasked(t))); len(got) > 0 {
+				if got := summary(Validate(written(t, version, scaled), written(t, version, test.members), gates,
+					unasked(t))); len(got) > 0 {
 					t.Errorf("on update: %v", got)
 				}
 			})
@@ -214,7 +221,8 @@ func TestListsAreBounded(t *testing.T) {
 	}{
 		{10_000, `7`, `"reserveOrdinals":%s`},
 		{200, `{"orderedKey":"k"}`, strategy(`"unorderedUpdate":{"priorityStrategy":{"orderPriority":%s}}`)},
-		{200, `{"weight":1,"matchSelector":{"matchLabels":{"a":"v"}}}`, strategy(`"unorderedUpdate":{"priorityStrategy":{"weightPriority":%s}}`)},
+		{200, `{"weight":1,"matchSelector":{"matchLabels":{"a":"v"}}}`,
+			strategy(`"unorderedUpdate":{"priorityStrategy":{"weightPriority":%s}}`)},
 	} {
 		of := func(n int) *Written {
 			return written(t, "v1beta1", `{`+parallel+`,`+fmt.Sprintf(test.member, list(n, test.item))+`}`)
@@ -222,7 +230,8 @@ func TestListsAreBounded(t *testing.T) {
 		if errs := Validate(of(test.most), nil, Gates{}, unasked(t)); len(errs) > 0 {
 			t.Errorf("%d: %v", test.most, errs)
 		}
-		if got := summary(Validate(of(test.most+1), nil, Gates{}, unasked(t))); len(got) != 1 || !strings.HasPrefix(got[0], "TooMany spec.") {
+		if got := summary(Validate(of(test.most+1), nil, Gates{}, unasked(t))); len(got) != 1 || !strings.HasPrefix(got[0],
+			"TooMany spec.") {
 			t.Errorf("%d: %v", test.most+1, got)
 		}
 		if errs := Validate(of(test.most+1), of(test.most+1), Gates{}, unasked(t)); len(errs) > 0 {
@@ -244,21 +253,30 @@ func TestValidateUpdate(t *testing.T) {
 	}{
 		"ASTS-050 mutable": {old: `{}`, updated: `{"replicas":3,` + template(`"image":"j","env":[{"name":"E"}]`) +
 			`,"updateStrategy":{"type":"OnDelete"},"scaleStrategy":{"maxUnavailable":1},"reserveOrdinals":[1],"ordinals":{"start":2},"lifecycle":{},"revisionHistoryLimit":3,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete","whenScaled":"Delete"},"volumeClaimTemplates":[{"metadata":{"name":"d"}}],"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"}}`},
-		"ASTS-050 selector":                   {old: `{}`, updated: `{"selector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}`, want: []string{"Forbidden spec"}},
+		"ASTS-050 selector": {old: `{}`, updated: `{"selector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}`,
+			want: []string{"Forbidden spec"}},
 		"ASTS-050 service":                    {old: `{}`, updated: `{"serviceName":"other"}`, want: []string{"Forbidden spec"}},
 		"ASTS-050 policy":                     {old: `{}`, updated: `{` + parallel + `}`, want: []string{"Forbidden spec"}},
 		"ASTS-050 a default that was missing": {old: `{"podManagementPolicy":null}`, updated: `{}`},
 		"ASTS-051 image and metadata":         {old: `{}`, updated: `{` + template(`"image":"j"`) + `,` + only + `}`},
-		"ASTS-051 env":                        {old: `{}`, updated: `{` + template(`"image":"j","env":[{"name":"E"}]`) + `,` + only + `}`, want: []string{"Forbidden spec"}},
-		"ASTS-051 another container":          {old: `{}`, updated: `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i:1"},{"name":"b","image":"i"}]}},` + only + `}`, want: []string{"Forbidden spec"}},
-		"ASTS-052 pull policy":                {old: `{` + template(`"image":"i:1","imagePullPolicy":"Always"`) + `}`, updated: `{` + template(`"image":"i:1","imagePullPolicy":"Never"`) + `,` + only + `}`, want: []string{"Forbidden spec"}},
+		"ASTS-051 env": {old: `{}`, updated: `{` + template(`"image":"j","env":[{"name":"E"}]`) + `,` + only + `}`,
+			want: []string{"Forbidden spec"}},
+		"ASTS-051 another container": {old: `{}`,
+			updated: `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i:1"},{"name":"b","image":"i"}]}},` + only + `}`, want: []string{"Forbidden spec"}},
+		"ASTS-052 pull policy": {old: `{` + template(`"image":"i:1","imagePullPolicy":"Always"`) + `}`, updated: `{` +
+			template(`"image":"i:1","imagePullPolicy":"Never"`) + `,` + only + `}`, want: []string{"Forbidden spec"}},
 		"ASTS-052 init container": {old: `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i:1"}],"containers":[{"name":"a","image":"i:1"}]}}}`,
 			updated: `{"template":{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i:2"}],"containers":[{"name":"a","image":"i:1"}]}},` + only + `}`, want: []string{"Forbidden spec"}},
-		"ASTS-052 resources":                    {old: `{` + cpu("1") + `}`, updated: `{` + cpu("2") + `,` + only + `}`, want: []string{"Forbidden spec"}},
-		"ASTS-052 resources with the gate":      {old: `{` + cpu("1") + `}`, updated: `{` + cpu("2") + `,` + only + `}`, gates: Gates{InPlace: inplace.Options{Resize: true}}},
-		"ASTS-051 OnDelete does not use it":     {old: `{}`, updated: `{` + template(`"image":"j","env":[{"name":"E"}]`) + `,` + strings.Replace(only, "RollingUpdate", "OnDelete", 1) + `}`},
-		"what is wrong may not get worse":       {old: `{"revisionHistoryLimit":-1}`, updated: `{"revisionHistoryLimit":-2}`, want: []string{"Invalid spec.revisionHistoryLimit"}},
-		"ASTS-056 claims change without a gate": {old: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`, updated: `{"volumeClaimTemplates":[],"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"}}`},
+		"ASTS-052 resources": {old: `{` + cpu("1") + `}`, updated: `{` + cpu("2") + `,` + only + `}`,
+			want: []string{"Forbidden spec"}},
+		"ASTS-052 resources with the gate": {old: `{` + cpu("1") + `}`, updated: `{` + cpu("2") + `,` + only + `}`,
+			gates: Gates{InPlace: inplace.Options{Resize: true}}},
+		"ASTS-051 OnDelete does not use it": {old: `{}`, updated: `{` + template(`"image":"j","env":[{"name":"E"}]`) + `,` +
+			strings.Replace(only, "RollingUpdate", "OnDelete", 1) + `}`},
+		"what is wrong may not get worse": {old: `{"revisionHistoryLimit":-1}`, updated: `{"revisionHistoryLimit":-2}`,
+			want: []string{"Invalid spec.revisionHistoryLimit"}},
+		"ASTS-056 claims change without a gate": {old: `{"volumeClaimTemplates":[{"metadata":{"name":"d"}}]}`,
+			updated: `{"volumeClaimTemplates":[],"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"}}`},
 	}
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -283,7 +301,8 @@ func TestValidateUpdate(t *testing.T) {
 // claims is a set whose claims follow their templates.
 func claims(t *testing.T, follow string, templates ...string) *Written {
 	t.Helper()
-	return written(t, "v1beta1", `{"volumeClaimUpdateStrategy":{"type":"`+follow+`"},"volumeClaimTemplates":[`+strings.Join(templates, ",")+`]}`)
+	return written(t, "v1beta1", `{"volumeClaimUpdateStrategy":{"type":"`+follow+`"},"volumeClaimTemplates":[`+strings.Join(templates,
+		",")+`]}`)
 }
 
 // claim is a claim template with a size, and more in its spec.
@@ -302,26 +321,41 @@ func TestChangesOfClaims(t *testing.T) {
 		noDefault    bool
 		want         []string
 	}{
-		"ASTS-053 one more":          {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", ""), claim("b", "1Gi", "")}, false, []string{"Forbidden spec.volumeClaimTemplates", "Invalid spec.volumeClaimTemplates[1].metadata.name"}},
-		"ASTS-053 one less":          {[]string{claim("a", "1Gi", ""), claim("b", "1Gi", "")}, []string{claim("a", "1Gi", "")}, false, []string{"Forbidden spec.volumeClaimTemplates"}},
-		"ASTS-053 another name":      {[]string{claim("a", "1Gi", "")}, []string{claim("b", "1Gi", "")}, false, []string{"Invalid spec.volumeClaimTemplates[0].metadata.name"}},
-		"ASTS-053 another order":     {[]string{claim("a", "1Gi", ""), claim("b", "2Gi", "")}, []string{claim("b", "2Gi", ""), claim("a", "1Gi", "")}, false, nil},
-		"ASTS-053 another class":     {[]string{claim("a", "1Gi", of("grows"))}, []string{claim("a", "1Gi", of("fixed"))}, false, []string{"Forbidden spec.volumeClaimTemplates[0].spec.storageClassName"}},
-		"ASTS-053 a class is named":  {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", of("fixed"))}, false, nil},
-		"ASTS-053 other modes":       {[]string{claim("a", "1Gi", "")}, []string{strings.Replace(claim("a", "1Gi", ""), `"ReadWriteOnce","ReadOnlyMany"`, `"ReadOnlyMany","ReadWriteOnce"`, 1)}, false, []string{"Forbidden spec.volumeClaimTemplates[0].spec.accessModes"}},
-		"ASTS-053 something else":    {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", `,"volumeMode":"Block"`)}, false, []string{"Forbidden spec.volumeClaimTemplates[0].spec"}},
-		"ASTS-053 a default":         {[]string{claim("a", "1Gi", `,"volumeMode":"Filesystem"`)}, []string{claim("a", "1024Mi", ``)}, false, nil},
-		"ASTS-053 the limit":         {[]string{claim("a", "1Gi", "")}, []string{strings.Replace(claim("a", "1Gi", ""), `"requests"`, `"limits":{"storage":"9Gi"},"requests"`, 1)}, false, nil},
-		"ASTS-054 grows":             {[]string{claim("a", "1Gi", of("grows"))}, []string{claim("a", "2Gi", of("grows"))}, false, nil},
-		"ASTS-054 fixed":             {[]string{claim("a", "1Gi", of("fixed"))}, []string{claim("a", "2Gi", of("fixed"))}, false, []string{"Forbidden " + size}},
-		"ASTS-054 unset":             {[]string{claim("a", "1Gi", of("unset"))}, []string{claim("a", "2Gi", of("unset"))}, false, []string{"Forbidden " + size}},
-		"ASTS-054 not there":         {[]string{claim("a", "1Gi", of("gone"))}, []string{claim("a", "2Gi", of("gone"))}, false, []string{"Invalid spec.volumeClaimTemplates[0].spec.storageClassName"}},
-		"ASTS-054 none":              {[]string{claim("a", "1Gi", of(""))}, []string{claim("a", "2Gi", of(""))}, false, []string{"Invalid spec.volumeClaimTemplates[0].spec.storageClassName"}},
-		"ASTS-054 nobody knows":      {[]string{claim("a", "1Gi", of("away"))}, []string{claim("a", "2Gi", of("away"))}, false, []string{"InternalError spec.volumeClaimTemplates[0].spec.storageClassName"}},
-		"ASTS-054 the default":       {[]string{claim("a", "1Gi", "")}, []string{claim("a", "2Gi", "")}, false, nil},
-		"ASTS-054 no default":        {[]string{claim("a", "1Gi", "")}, []string{claim("a", "2Gi", "")}, true, nil},
-		"ASTS-055 smaller":           {[]string{claim("a", "2Gi", "")}, []string{claim("a", "1Gi", "")}, false, nil},
-		"ASTS-055 smaller but fixed": {[]string{claim("a", "2Gi", of("fixed"))}, []string{claim("a", "1Gi", of("fixed"))}, false, []string{"Forbidden " + size}},
+		"ASTS-053 one more": {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", ""), claim("b", "1Gi", "")}, false,
+			[]string{"Forbidden spec.volumeClaimTemplates", "Invalid spec.volumeClaimTemplates[1].metadata.name"}},
+		"ASTS-053 one less": {[]string{claim("a", "1Gi", ""), claim("b", "1Gi", "")}, []string{claim("a", "1Gi", "")}, false,
+			[]string{"Forbidden spec.volumeClaimTemplates"}},
+		"ASTS-053 another name": {[]string{claim("a", "1Gi", "")}, []string{claim("b", "1Gi", "")}, false,
+			[]string{"Invalid spec.volumeClaimTemplates[0].metadata.name"}},
+		"ASTS-053 another order": {[]string{claim("a", "1Gi", ""), claim("b", "2Gi", "")}, []string{claim("b", "2Gi", ""),
+			claim("a", "1Gi", "")}, false, nil},
+		"ASTS-053 another class": {[]string{claim("a", "1Gi", of("grows"))}, []string{claim("a", "1Gi", of("fixed"))}, false,
+			[]string{"Forbidden spec.volumeClaimTemplates[0].spec.storageClassName"}},
+		"ASTS-053 a class is named": {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", of("fixed"))}, false, nil},
+		"ASTS-053 other modes": {[]string{claim("a", "1Gi", "")}, []string{strings.Replace(claim("a", "1Gi", ""),
+			`"ReadWriteOnce","ReadOnlyMany"`, `"ReadOnlyMany","ReadWriteOnce"`, 1)}, false, []string{"Forbidden spec.volumeClaimTemplates[0].spec.accessModes"}},
+		"ASTS-053 something else": {[]string{claim("a", "1Gi", "")}, []string{claim("a", "1Gi", `,"volumeMode":"Block"`)}, false,
+			[]string{"Forbidden spec.volumeClaimTemplates[0].spec"}},
+		"ASTS-053 a default": {[]string{claim("a", "1Gi", `,"volumeMode":"Filesystem"`)}, []string{claim("a", "1024Mi", ``)}, false,
+			nil},
+		"ASTS-053 the limit": {[]string{claim("a", "1Gi", "")}, []string{strings.Replace(claim("a", "1Gi", ""), `"requests"`,
+			`"limits":{"storage":"9Gi"},"requests"`, 1)}, false, nil},
+		"ASTS-054 grows": {[]string{claim("a", "1Gi", of("grows"))}, []string{claim("a", "2Gi", of("grows"))}, false, nil},
+		"ASTS-054 fixed": {[]string{claim("a", "1Gi", of("fixed"))}, []string{claim("a", "2Gi", of("fixed"))}, false,
+			[]string{"Forbidden " + size}},
+		"ASTS-054 unset": {[]string{claim("a", "1Gi", of("unset"))}, []string{claim("a", "2Gi", of("unset"))}, false,
+			[]string{"Forbidden " + size}},
+		"ASTS-054 not there": {[]string{claim("a", "1Gi", of("gone"))}, []string{claim("a", "2Gi", of("gone"))}, false,
+			[]string{"Invalid spec.volumeClaimTemplates[0].spec.storageClassName"}},
+		"ASTS-054 none": {[]string{claim("a", "1Gi", of(""))}, []string{claim("a", "2Gi", of(""))}, false,
+			[]string{"Invalid spec.volumeClaimTemplates[0].spec.storageClassName"}},
+		"ASTS-054 nobody knows": {[]string{claim("a", "1Gi", of("away"))}, []string{claim("a", "2Gi", of("away"))}, false,
+			[]string{"InternalError spec.volumeClaimTemplates[0].spec.storageClassName"}},
+		"ASTS-054 the default": {[]string{claim("a", "1Gi", "")}, []string{claim("a", "2Gi", "")}, false, nil},
+		"ASTS-054 no default":  {[]string{claim("a", "1Gi", "")}, []string{claim("a", "2Gi", "")}, true, nil},
+		"ASTS-055 smaller":     {[]string{claim("a", "2Gi", "")}, []string{claim("a", "1Gi", "")}, false, nil},
+		"ASTS-055 smaller but fixed": {[]string{claim("a", "2Gi", of("fixed"))}, []string{claim("a", "1Gi", of("fixed"))}, false,
+			[]string{"Forbidden " + size}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -346,8 +380,10 @@ func TestChangesOfClaims(t *testing.T) {
 			// ASTS-056: without the gate, or with OnDelete, or without a strategy, all of this is free.
 			for _, free := range []field.ErrorList{
 				Validate(updated, claims(t, "OnDelete", test.old...), Gates{}, unasked(t)),
-				Validate(claims(t, "OnDelete", test.updated...), claims(t, "OnPodRollingUpdate", test.old...), Gates{AutoResizePVC: true}, unasked(t)),
-				Validate(claims(t, "", test.updated...), claims(t, "OnPodRollingUpdate", test.old...), Gates{AutoResizePVC: true}, unasked(t)),
+				Validate(claims(t, "OnDelete", test.updated...), claims(t, "OnPodRollingUpdate", test.old...), Gates{AutoResizePVC: true},
+					unasked(t)),
+				Validate(claims(t, "", test.updated...), claims(t, "OnPodRollingUpdate", test.old...), Gates{AutoResizePVC: true},
+					unasked(t)),
 			} {
 				if len(free) > 0 {
 					t.Errorf("refused: %v", free)

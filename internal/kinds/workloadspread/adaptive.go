@@ -19,8 +19,8 @@ const (
 	ReasonUnschedulable = "PodUnschedulable"
 )
 
-// critical is for how long a pod may be unschedulable; false if pods are not rescheduled (WS-170).
-func critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
+// Critical is for how long a pod may be unschedulable; false if pods are not rescheduled (WS-170).
+func Critical(spread *appsv1beta1.WorkloadSpread) (time.Duration, bool) {
 	s := spread.Spec.ScheduleStrategy
 	if s.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType || s.Adaptive == nil ||
 		s.Adaptive.RescheduleCriticalSeconds == nil ||
@@ -75,8 +75,8 @@ func nextCondition(old *metav1.Condition, last bool, stuck int, patience, window
 	return c, was, time.Time{}
 }
 
-// conditionOf is condition Schedulable of a subset, nil if there is none.
-func conditionOf(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Condition {
+// Schedulable is condition Schedulable of a subset, nil if there is none.
+func Schedulable(status *appsv1beta1.WorkloadSpreadSubsetStatus) *metav1.Condition {
 	if status == nil {
 		return nil
 	}

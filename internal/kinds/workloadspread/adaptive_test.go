@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 func TestCritical(t *testing.T) {
@@ -32,9 +33,9 @@ func TestCritical(t *testing.T) {
 			5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spread := makeSpread()
+			spread := workloadspreadtest.Spread()
 			spread.Spec.ScheduleStrategy = test.strategy
-			if got, on := critical(spread); got != test.want || on != (test.want > 0) {
+			if got, on := Critical(spread); got != test.want || on != (test.want > 0) {
 				t.Error(got, on)
 			}
 		})
@@ -42,7 +43,7 @@ func TestCritical(t *testing.T) {
 }
 
 func TestUnscheduled(t *testing.T) {
-	condition := func(status corev1.ConditionStatus, reason string) podOption {
+	condition := func(status corev1.ConditionStatus, reason string) workloadspreadtest.PodOption {
 		return func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: status, Reason: reason}}
 		}
@@ -52,21 +53,31 @@ func TestUnscheduled(t *testing.T) {
 		want  bool
 		again time.Time
 	}{
-		"WS-171 too long":                     {makePod("p", born(-61), unschedulable), true, time.Time{}},
-		"WS-171 not longer than":              {makePod("p", born(-60), unschedulable), false, at(0).Add(moment)},
-		"WS-171 checked again at that moment": {makePod("p", born(-20), homeless), false, at(40).Add(moment)},
-		"WS-171 no condition yet":             {makePod("p", born(-61), homeless), false, time.Time{}},
-		"WS-171 scheduling goes on": {makePod("p", born(-61), homeless, condition("False", "SchedulingGated")), false,
+		"WS-171 too long": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Unschedulable), true,
 			time.Time{}},
-		"WS-171 it has a node": {makePod("p", born(-61), unschedulable, func(p *corev1.Pod) { p.Spec.NodeName = "n" }),
+		"WS-171 not longer than": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-60), workloadspreadtest.Unschedulable),
+			false, workloadspreadtest.At(0).Add(moment)},
+		"WS-171 checked again at that moment": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-20), workloadspreadtest.Homeless), false,
+			workloadspreadtest.At(40).Add(moment)},
+		"WS-171 no condition yet": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Homeless), false,
+			time.Time{}},
+		"WS-171 scheduling goes on": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Homeless,
+			condition("False", "SchedulingGated")), false,
+			time.Time{}},
+		"WS-171 it has a node": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Unschedulable,
+			func(p *corev1.Pod) { p.Spec.NodeName = "n" }),
 			false, time.Time{}},
-		"WS-171 it is ending":                     {makePod("p", born(-61), unschedulable, ending), false, time.Time{}},
-		"WS-171 it runs":                          {makePod("p", born(-61), unschedulable, phase(corev1.PodRunning)), false, time.Time{}},
-		"WS-171 it failed":                        {makePod("p", born(-61), unschedulable, phase(corev1.PodFailed)), false, time.Time{}},
-		"WS-171 scheduled, its node not seen yet": {makePod("p", born(-61), homeless, condition("True", "")), false, time.Time{}},
+		"WS-171 it is ending": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Unschedulable,
+			workloadspreadtest.Ending), false, time.Time{}},
+		"WS-171 it runs": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Unschedulable,
+			workloadspreadtest.Phase(corev1.PodRunning)), false, time.Time{}},
+		"WS-171 it failed": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Unschedulable,
+			workloadspreadtest.Phase(corev1.PodFailed)), false, time.Time{}},
+		"WS-171 scheduled, its node not seen yet": {workloadspreadtest.Pod("p", workloadspreadtest.Born(-61), workloadspreadtest.Homeless,
+			condition("True", "")), false, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, again := unscheduled(test.pod, time.Minute, clock)
+			got, again := unscheduled(test.pod, time.Minute, workloadspreadtest.Clock)
 			if got != test.want || !again.Equal(test.again) {
 				t.Error(got, again)
 			}
@@ -76,7 +87,7 @@ func TestUnscheduled(t *testing.T) {
 
 func TestNextCondition(t *testing.T) {
 	condition := func(status metav1.ConditionStatus, reason string, since int) *metav1.Condition {
-		return &metav1.Condition{Type: "Schedulable", Status: status, Reason: reason, LastTransitionTime: at(since)}
+		return &metav1.Condition{Type: "Schedulable", Status: status, Reason: reason, LastTransitionTime: workloadspreadtest.At(since)}
 	}
 	for name, test := range map[string]struct {
 		old       *metav1.Condition
@@ -88,17 +99,17 @@ func TestNextCondition(t *testing.T) {
 		until     time.Time
 	}{
 		"WS-173 none before, nothing stuck": {want: condition("True", "Sufficient", 0)},
-		"WS-173 none before, one stuck":     {stuck: 1, want: condition("False", "PodUnschedulable", 0), until: at(300).Time},
+		"WS-173 none before, one stuck":     {stuck: 1, want: condition("False", "PodUnschedulable", 0), until: workloadspreadtest.At(300).Time},
 		"WS-173 WS-179 stays true": {old: condition("True", "Sufficient", -50),
 			want: condition("True", "Sufficient", -50)},
 		"WS-173 becomes false": {old: condition("True", "Sufficient", -50), stuck: 2, want: condition("False",
-			"PodUnschedulable", 0), until: at(300).Time},
+			"PodUnschedulable", 0), until: workloadspreadtest.At(300).Time},
 		"WS-204 the window never ends early": {old: condition("True", "Sufficient", -50), stuck: 2, now: 1,
-			want: condition("False", "PodUnschedulable", 1), until: at(301).Time},
+			want: condition("False", "PodUnschedulable", 1), until: workloadspreadtest.At(301).Time},
 		"WS-174 stays false though nothing is stuck": {old: condition("False", "PodUnschedulable", -299), want: condition("False",
-			"PodUnschedulable", -299), until: at(1).Time},
+			"PodUnschedulable", -299), until: workloadspreadtest.At(1).Time},
 		"WS-174 is not prolonged": {old: condition("False", "PodUnschedulable", -100), stuck: 3,
-			want: condition("False", "PodUnschedulable", -100), until: at(200).Time},
+			want: condition("False", "PodUnschedulable", -100), until: workloadspreadtest.At(200).Time},
 		"WS-174 the end of the window": {old: condition("False", "PodUnschedulable", -300), want: condition("True",
 			"Sufficient", 0), recovered: true},
 		"WS-174 not while a pod is stuck": {old: condition("False", "PodUnschedulable", -400), stuck: 1,
@@ -109,7 +120,8 @@ func TestNextCondition(t *testing.T) {
 		"WS-179 another writer's state counts as none": {old: condition("Unknown", "x", -10), want: condition("True", "Sufficient", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, UnschedulableWindow, clock.Add(test.now))
+			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, UnschedulableWindow,
+				workloadspreadtest.Clock.Add(test.now))
 			if (got.Message != "") != (test.want.Status == "False" && (test.old == nil || test.old.Status != "False")) {
 				t.Errorf("message %q", got.Message)
 			}
@@ -121,7 +133,7 @@ func TestNextCondition(t *testing.T) {
 	}
 	// WS-199: the window is an option.
 	if c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour,
-		clock); c.Status != "False" || recovered {
+		workloadspreadtest.Clock); c.Status != "False" || recovered {
 		t.Error(c)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// advanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it leaves out (WS-021, WS-061).
-func advanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
+// ReadAdvanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it leaves out (WS-021, WS-061).
+func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
 	desired = 1
 	if replicas, found, _ := unstructured.NestedInt64(object, "spec", "replicas"); found {
 		desired = int32(replicas)

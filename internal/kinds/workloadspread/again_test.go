@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // follow writes what a decision says, as the Booker does.
@@ -31,14 +32,14 @@ func TestPodsOfFixedNamesReturnToTheirSubset(t *testing.T) {
 		for name, order := range orders {
 			t.Run(most+", "+name, func(t *testing.T) {
 				target := &Target{Exists: true, Desired: 10}
-				spread := bookedSpread(t, fmt.Sprintf(`{spec: {subsets: [{name: a, maxReplicas: %s}, {name: b, maxReplicas: %s}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+				spread := workloadspreadtest.Read(t, fmt.Sprintf(`{spec: {subsets: [{name: a, maxReplicas: %s}, {name: b, maxReplicas: %s}]}, status: {versionedSubsetStatuses: {versionIgnored: [
 					{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 5, missingReplicas: 0}]}}}`, most, most))
 				var cached []Seen
 				for i := range 10 {
 					cached = append(cached, Seen{Name: fmt.Sprintf("w%d", i), Version: VersionIgnored, Subset: []string{"a", "b"}[i/5],
-						Active: true, Created: bookingTime.Add(-time.Hour)})
+						Active: true, Created: workloadspreadtest.BookingTime.Add(-time.Hour)})
 				}
-				now := bookingTime
+				now := workloadspreadtest.BookingTime
 				for _, step := range order {
 					now = now.Add(10 * time.Millisecond)
 					switch step[0] {

@@ -15,21 +15,21 @@ import (
 // Create chooses the subset of a pod by the counters, and books it (WS-070 to WS-076). Nothing that spread holds is changed. target may be
 // nil if it cannot be read: quotas that depend on it count 0 (WS-133).
 func Create(spread *appsv1beta1.WorkloadSpread, target *Target, pod Creation, now time.Time) Decision {
-	return alone(spread, target, pod.Version, now, func(l *ledger) (Decision, func()) { return l.create(pod) })
+	return alone(spread, target, pod.Version, now, func(l *Ledger) (Decision, func()) { return l.Create(pod) })
 }
 
 // Delete books the deletion of a pod (WS-102, WS-103).
 func Delete(spread *appsv1beta1.WorkloadSpread, target *Target, pod Deletion, now time.Time) Decision {
-	return alone(spread, target, pod.Version, now, func(l *ledger) (Decision, func()) { return l.delete(pod) })
+	return alone(spread, target, pod.Version, now, func(l *Ledger) (Decision, func()) { return l.Delete(pod) })
 }
 
 // alone makes one decision about a pod of that version.
 func alone(spread *appsv1beta1.WorkloadSpread, target *Target, version string, now time.Time,
-	decide func(*ledger) (Decision, func())) Decision {
-	l := newLedger(spread, target, now)
+	decide func(*Ledger) (Decision, func())) Decision {
+	l := NewLedger(spread, target, now)
 	decision, commit := decide(l)
 	commit()
-	decision.List = l.changed()[version]
+	decision.List = l.Changed()[version]
 	return decision
 }
 

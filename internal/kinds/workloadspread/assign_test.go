@@ -12,9 +12,10 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
-func requires(terms ...corev1.NodeSelectorTerm) podOption {
+func requires(terms ...corev1.NodeSelectorTerm) workloadspreadtest.PodOption {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
 	}
@@ -41,53 +42,66 @@ func TestFits(t *testing.T) {
 		raw     string // added to the document of the pod
 		want    []Fit
 	}{
-		"WS-142 no selector fits any node": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"),
+		"WS-142 no selector fits any node": {subsets: subsets(workloadspreadtest.Subset("a", nil)), node: workloadspreadtest.Node("x"),
 			want: []Fit{{0, 0}}},
-		"WS-142 the selector alone": {subsets: subsets(makeSubset("a", nil, zone("x")), makeSubset("b", nil,
-			zone("y"))), node: makeNode("y"), want: []Fit{{1, 0}}},
-		"WS-142 a selector without requirements is none": {subsets: subsets(makeSubset("a", nil,
-			func(s *appsv1beta1.WorkloadSpreadSubset) { s.RequiredNodeSelector = &corev1.NodeSelectorTerm{} })), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-142 taints": {subsets: subsets(makeSubset("a", nil), makeSubset("b", nil, tolerates("burst"))),
-			node: makeNode("x", taint), want: []Fit{{1, 0}}},
-		"WS-142 tolerated by pod and subset together": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))), node: makeNode("x",
-			taint, other), pod: makePod("p", func(p *corev1.Pod) {
+		"WS-142 the selector alone": {subsets: subsets(workloadspreadtest.Subset("a", nil, workloadspreadtest.Zone("x")),
+			workloadspreadtest.Subset("b", nil,
+				workloadspreadtest.Zone("y"))), node: workloadspreadtest.Node("y"), want: []Fit{{1, 0}}},
+		"WS-142 a selector without requirements is none": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			func(s *appsv1beta1.WorkloadSpreadSubset) { s.RequiredNodeSelector = &corev1.NodeSelectorTerm{} })), node: workloadspreadtest.Node("x"),
+			want: []Fit{{0, 0}}},
+		"WS-142 taints": {subsets: subsets(workloadspreadtest.Subset("a", nil),
+			workloadspreadtest.Subset("b", nil, workloadspreadtest.Tolerates("burst"))),
+			node: workloadspreadtest.Node("x", taint), want: []Fit{{1, 0}}},
+		"WS-142 tolerated by pod and subset together": {subsets: subsets(workloadspreadtest.Subset("b", nil,
+			workloadspreadtest.Tolerates("burst"))), node: workloadspreadtest.Node("x",
+			taint, other), pod: workloadspreadtest.Pod("p", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "disk", Operator: corev1.TolerationOpExists}}
 		}), want: []Fit{{0, 0}}},
-		"WS-142 one taint too many": {subsets: subsets(makeSubset("b", nil, tolerates("burst"))),
-			node: makeNode("x", taint, other)},
-		"WS-142 soft taints and cordons do not count": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x", soft, cordon),
+		"WS-142 one taint too many": {subsets: subsets(workloadspreadtest.Subset("b", nil, workloadspreadtest.Tolerates("burst"))),
+			node: workloadspreadtest.Node("x", taint, other)},
+		"WS-142 soft taints and cordons do not count": {subsets: subsets(workloadspreadtest.Subset("a", nil)),
+			node: workloadspreadtest.Node("x", soft, cordon),
 			want: []Fit{{0, 0}}},
-		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"),
-			pod: makePod("p", requires(nodesIn("y"), nodesIn("x", "z"))), want: []Fit{{0, 0}}},
-		"WS-142 no term is fulfilled together with it": {subsets: subsets(makeSubset("a", nil, zone("x"))), node: makeNode("x"),
-			pod: makePod("p", requires(nodesIn("y")))},
-		"WS-142 own terms alone do not count": {subsets: subsets(makeSubset("a", nil)), node: makeNode("x"),
-			pod: makePod("p", requires(nodesIn("y"))), want: []Fit{{0, 0}}},
-		"WS-142 fields too": {subsets: subsets(makeSubset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) {
+		"WS-142 each of the pod's own terms with the subset": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Zone("x"))), node: workloadspreadtest.Node("x"),
+			pod: workloadspreadtest.Pod("p", requires(nodesIn("y"), nodesIn("x", "z"))), want: []Fit{{0, 0}}},
+		"WS-142 no term is fulfilled together with it": {subsets: subsets(workloadspreadtest.Subset("a", nil, workloadspreadtest.Zone("x"))),
+			node: workloadspreadtest.Node("x"),
+			pod:  workloadspreadtest.Pod("p", requires(nodesIn("y")))},
+		"WS-142 own terms alone do not count": {subsets: subsets(workloadspreadtest.Subset("a", nil)), node: workloadspreadtest.Node("x"),
+			pod: workloadspreadtest.Pod("p", requires(nodesIn("y"))), want: []Fit{{0, 0}}},
+		"WS-142 fields too": {subsets: subsets(workloadspreadtest.Subset("a", nil, func(s *appsv1beta1.WorkloadSpreadSubset) {
 			s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name",
 				Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}}
-		})), node: makeNode("x"), pod: makePod("p", requires(nodesIn("x"))), want: []Fit{{0, 0}}},
-		"WS-143 weights of the preferred terms that match": {subsets: subsets(makeSubset("a", nil, prefers(3, "x"), prefers(4, "x"),
-			prefers(50, "y"))), node: makeNode("x"), want: []Fit{{0, 700}}},
-		"WS-143 a patch that changes nothing": {subsets: subsets(makeSubset("a", nil,
-			patches(`{"metadata":{"labels":{"app":"web"},"annotations":{"k":"v"}}}`))), node: makeNode("x"), want: []Fit{{0, 10}}},
-		"WS-143 a patch that changes a label": {subsets: subsets(makeSubset("a", nil,
-			patches(`{"metadata":{"labels":{"app":"api"}}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-143 the same quantity in other words": {subsets: subsets(makeSubset("a", nil,
-			patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1000m"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 10}}},
-		"WS-143 another quantity": {subsets: subsets(makeSubset("a", nil,
-			patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"2"}}}]}}`))), node: makeNode("x"), pod: makePod("p", limits), want: []Fit{{0, 0}}},
-		"WS-143 a field that our types do not know": {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))),
-			node: makeNode("x"), want: []Fit{{0, 0}}},
-		"WS-143 and one that the pod has": {subsets: subsets(makeSubset("a", nil, patches(`{"spec":{"future":1}}`))),
-			node: makeNode("x"), raw: `"future":1,`, want: []Fit{{0, 10}}},
-		"WS-143 a patch that cannot be applied": {subsets: subsets(makeSubset("a", nil,
-			patches(`{"spec":{"containers":[{"image":"x"}]}}`))), node: makeNode("x"), want: []Fit{{0, 0}}},
+		})), node: workloadspreadtest.Node("x"), pod: workloadspreadtest.Pod("p", requires(nodesIn("x"))), want: []Fit{{0, 0}}},
+		"WS-143 weights of the preferred terms that match": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Prefers(3, "x"), workloadspreadtest.Prefers(4, "x"),
+			workloadspreadtest.Prefers(50, "y"))), node: workloadspreadtest.Node("x"), want: []Fit{{0, 700}}},
+		"WS-143 a patch that changes nothing": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"metadata":{"labels":{"app":"web"},"annotations":{"k":"v"}}}`))), node: workloadspreadtest.Node("x"),
+			want: []Fit{{0, 10}}},
+		"WS-143 a patch that changes a label": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"metadata":{"labels":{"app":"api"}}}`))), node: workloadspreadtest.Node("x"), want: []Fit{{0, 0}}},
+		"WS-143 the same quantity in other words": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1000m"}}}]}}`))),
+			node: workloadspreadtest.Node("x"), pod: workloadspreadtest.Pod("p", limits), want: []Fit{{0, 10}}},
+		"WS-143 another quantity": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"2"}}}]}}`))),
+			node: workloadspreadtest.Node("x"), pod: workloadspreadtest.Pod("p", limits), want: []Fit{{0, 0}}},
+		"WS-143 a field that our types do not know": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"spec":{"future":1}}`))),
+			node: workloadspreadtest.Node("x"), want: []Fit{{0, 0}}},
+		"WS-143 and one that the pod has": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"spec":{"future":1}}`))),
+			node: workloadspreadtest.Node("x"), raw: `"future":1,`, want: []Fit{{0, 10}}},
+		"WS-143 a patch that cannot be applied": {subsets: subsets(workloadspreadtest.Subset("a", nil,
+			workloadspreadtest.Patches(`{"spec":{"containers":[{"image":"x"}]}}`))), node: workloadspreadtest.Node("x"), want: []Fit{{0, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := test.pod
 			if pod == nil {
-				pod = makePod("p")
+				pod = workloadspreadtest.Pod("p")
 			}
 			document, err := json.Marshal(pod)
 			if err != nil {
@@ -142,8 +156,8 @@ func TestAdoptedMetadata(t *testing.T) {
 			map[string]any{"labels": map[string]any{"pool": "a"}, "annotations": map[string]any{pub.MatchedWorkloadSpread: placed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			subset := makeSubset("a", nil, patches(test.patch))
-			spread := makeSpread(subset)
+			subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(test.patch))
+			spread := workloadspreadtest.Spread(subset)
 			spread.Annotations = map[string]string{pub.IgnorePatchExistingPods: test.ignore}
 			got, err := adoptedMetadata(spread, &subset)
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
@@ -151,8 +165,9 @@ func TestAdoptedMetadata(t *testing.T) {
 			}
 		})
 	}
-	if _, err := adoptedMetadata(makeSpread(), &appsv1beta1.WorkloadSpreadSubset{WorkloadSpreadSubsetRest: makeSubset("", nil,
-		patches(`[`)).WorkloadSpreadSubsetRest}); err == nil {
+	if _, err := adoptedMetadata(workloadspreadtest.Spread(),
+		&appsv1beta1.WorkloadSpreadSubset{WorkloadSpreadSubsetRest: workloadspreadtest.Subset("", nil,
+			workloadspreadtest.Patches(`[`)).WorkloadSpreadSubsetRest}); err == nil {
 		t.Error("a patch that cannot be read is none")
 	}
 }

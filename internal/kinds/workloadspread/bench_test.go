@@ -3,15 +3,20 @@ package workloadspread
 import (
 	"fmt"
 	"testing"
+
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // BenchmarkPlan is one pass of the planner over 5000 pods at rest, some of them beyond a quota.
 func BenchmarkPlan(b *testing.B) {
-	spread := makeSpread(makeSubset("a", 2000), makeSubset("b", 2000), makeSubset("c", nil))
-	snapshot := Snapshot{Spread: spread, Target: webTarget(5000), Versioned: versions, Window: UnschedulableWindow, Now: clock}
+	spread := workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2000), workloadspreadtest.Subset("b", 2000),
+		workloadspreadtest.Subset("c", nil))
+	snapshot := Snapshot{Spread: spread, Target: webTarget(5000), Versioned: versions, Window: UnschedulableWindow,
+		Now: workloadspreadtest.Clock}
 	for i := range 5000 {
-		snapshot.Pods = append(snapshot.Pods, makePod(fmt.Sprintf("p%d", i), booked([]string{"a", "a", "b"}[i%3], fmt.Sprint(i)), ready(-i),
-			born(-i-60)))
+		snapshot.Pods = append(snapshot.Pods, workloadspreadtest.Pod(fmt.Sprintf("p%d", i),
+			workloadspreadtest.Booked([]string{"a", "a", "b"}[i%3], fmt.Sprint(i)), workloadspreadtest.Ready(-i),
+			workloadspreadtest.Born(-i-60)))
 	}
 	costed := Make(snapshot)
 	byName := map[string]string{}
@@ -20,7 +25,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 	for i, pod := range snapshot.Pods {
 		next := pod.DeepCopy()
-		costs100(byName[pod.Name])(next)
+		workloadspreadtest.Cost(byName[pod.Name])(next)
 		snapshot.Pods[i] = next
 	}
 	spread.Status = costed.Status.Status
@@ -34,15 +39,16 @@ func BenchmarkPlan(b *testing.B) {
 
 // BenchmarkBurst is 10,000 pods that come at once, booked as many at a time as one write takes.
 func BenchmarkBurst(b *testing.B) {
+	const bookingBatch = 250
 	for b.Loop() {
-		spread := bookedSpread(b, `{spec: {subsets: [{name: a, maxReplicas: 100000}]}}`)
+		spread := workloadspreadtest.Read(b, `{spec: {subsets: [{name: a, maxReplicas: 100000}]}}`)
 		for i := 0; i < 10000; i += bookingBatch {
-			l := newLedger(spread, nil, bookingTime)
+			l := NewLedger(spread, nil, workloadspreadtest.BookingTime)
 			for j := range bookingBatch {
-				_, commit := l.create(Creation{Key: fmt.Sprintf("id-%d", i+j), Generated: true, Version: VersionIgnored})
+				_, commit := l.Create(Creation{Key: fmt.Sprintf("id-%d", i+j), Generated: true, Version: VersionIgnored})
 				commit()
 			}
-			spread.Status.VersionedSubsetStatuses = l.changed()
+			spread.Status.VersionedSubsetStatuses = l.Changed()
 		}
 	}
 }

@@ -63,15 +63,15 @@ func Alone(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset
 	return nil
 }
 
-// readsTarget tells whether decisions need the target: for the share of a percentage.
-func readsTarget(spread *appsv1beta1.WorkloadSpread) bool {
+// ReadsTarget tells whether decisions need the target: for the share of a percentage.
+func ReadsTarget(spread *appsv1beta1.WorkloadSpread) bool {
 	return slices.ContainsFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return isPercentage(s.MaxReplicas) })
 }
 
 func isPercentage(most *intstr.IntOrString) bool { return most != nil && most.Type == intstr.String }
 
-// create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it decided.
-func (l *ledger) create(pod Creation) (Decision, func()) {
+// Create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it decided.
+func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	if alone := Alone(l.spread); alone != nil {
 		return Decision{Subset: alone}, nothing
 	}
@@ -121,8 +121,8 @@ func (l *ledger) create(pod Creation) (Decision, func()) {
 
 func nothing() {}
 
-// release decides whether the place of a creation that was refused is given back; the other result does so.
-func (l *ledger) release(pod Creation) (Decision, func()) {
+// Release decides whether the place of a creation that was refused is given back; the other result does so.
+func (l *Ledger) Release(pod Creation) (Decision, func()) {
 	p := l.page(pod.Version)
 	i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key) // with both it holds no place
@@ -137,9 +137,9 @@ func (l *ledger) release(pod Creation) (Decision, func()) {
 	}
 }
 
-// delete decides about a deletion (WS-102, WS-103); the other result books it.
-func (l *ledger) delete(pod Deletion) (Decision, func()) {
-	if reason := unbookable(l.spread, pod.Subset); reason != "" {
+// Delete decides about a deletion (WS-102, WS-103); the other result books it.
+func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
+	if reason := Unbookable(l.spread, pod.Subset); reason != "" {
 		return Decision{Reason: reason}, nothing
 	}
 	i := indexOf(l.spread, pod.Subset)
@@ -169,7 +169,7 @@ func (l *ledger) delete(pod Deletion) (Decision, func()) {
 
 // free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the quota: of an
 // over-full subset the first that go free none.
-func (l *ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
+func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
 	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
 		status.MissingReplicas++
 	} else {
@@ -181,8 +181,8 @@ func indexOf(spread *appsv1beta1.WorkloadSpread, subset string) int {
 	return slices.IndexFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return s.Name == subset })
 }
 
-// unbookable says why deletions from the subset are never booked; empty if they are (WS-102).
-func unbookable(spread *appsv1beta1.WorkloadSpread, subset string) string {
+// Unbookable says why deletions from the subset are never booked; empty if they are (WS-102).
+func Unbookable(spread *appsv1beta1.WorkloadSpread, subset string) string {
 	i := indexOf(spread, subset)
 	switch {
 	case Ordinal(TargetOf(spread).GroupKind):

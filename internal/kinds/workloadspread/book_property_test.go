@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // bookedPod is a pod, or a creation that was admitted and has not ended yet.
@@ -143,7 +144,7 @@ func (b *bookings) finish(r *rapid.T, p *bookedPod) {
 // changes of the spec and counts from a cache that lags, no pod is put into a subset that has its quota already.
 func TestQuotasHoldProperty(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		b := &bookings{now: bookingTime, seen: map[*bookedPod]Seen{}, spec: map[string]int64{},
+		b := &bookings{now: workloadspreadtest.BookingTime, seen: map[*bookedPod]Seen{}, spec: map[string]int64{},
 			spread: &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Name: "ws", Generation: 1}}}
 		limits := func() (subsets []appsv1beta1.WorkloadSpreadSubset) {
 			for _, name := range rapid.Permutation([]string{"a", "b", "c"}).Draw(r, "order") {

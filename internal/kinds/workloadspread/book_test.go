@@ -3,34 +3,15 @@ package workloadspread
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
-
-var bookingTime = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// bookedSpread reads a WorkloadSpread; its target is a CloneSet if there is none.
-func bookedSpread(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
-	t.Helper()
-	spread := &appsv1beta1.WorkloadSpread{}
-	if err := yaml.UnmarshalStrict([]byte(text), spread); err != nil {
-		t.Fatal(err)
-	}
-	if spread.Name == "" {
-		spread.Name, spread.Namespace, spread.UID, spread.ResourceVersion = "ws", "d", "u-ws", "1"
-	}
-	if spread.Spec.TargetReference == nil {
-		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web"}
-	}
-	return spread
-}
 
 // outcome shows a decision: the subset, and the list that is written.
 func outcome(t testing.TB, d Decision) string {
@@ -41,22 +22,14 @@ func outcome(t testing.TB, d Decision) string {
 	}
 	for i := range d.List {
 		s := &d.List[i]
-		line, err := json.Marshal(map[string]any{"m": s.MissingReplicas, "r": s.Replicas, "c": keysOf(s.CreatingPods),
-			"d": keysOf(s.DeletingPods)})
+		line, err := json.Marshal(map[string]any{"m": s.MissingReplicas, "r": s.Replicas, "c": workloadspreadtest.Keys(s.CreatingPods),
+			"d": workloadspreadtest.Keys(s.DeletingPods)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		text += " " + s.Name + strings.NewReplacer(`"`, "", `null`, "-").Replace(string(line))
 	}
 	return text
-}
-
-func keysOf[V any](m map[string]V) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func TestCreate(t *testing.T) {
@@ -136,9 +109,9 @@ func TestCreate(t *testing.T) {
 		"no subsets": {`{spec: {}}`, nil, Creation{Key: "p", Version: "v"}, "none", "no subset has a free place: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spread := bookedSpread(t, test.spread)
+			spread := workloadspreadtest.Read(t, test.spread)
 			before := spread.DeepCopy()
-			got := Create(spread, test.target, test.pod, bookingTime)
+			got := Create(spread, test.target, test.pod, workloadspreadtest.BookingTime)
 			if text := outcome(t, got); text != test.want || got.Reason != test.reason {
 				t.Errorf("%s %q\n want %s %q", text, got.Reason, test.want, test.reason)
 			}
@@ -146,7 +119,7 @@ func TestCreate(t *testing.T) {
 				t.Errorf("the object was changed: %s", diff)
 			}
 			for i := range got.List {
-				if at, ok := got.List[i].CreatingPods[test.pod.Key]; ok && !at.Time.Equal(bookingTime) {
+				if at, ok := got.List[i].CreatingPods[test.pod.Key]; ok && !at.Time.Equal(workloadspreadtest.BookingTime) {
 					t.Errorf("booked at %s", at)
 				}
 			}
@@ -187,9 +160,9 @@ func TestDelete(t *testing.T) {
 			{name: a, replicas: 1, missingReplicas: 0}]}}}`, &Target{Exists: true, Desired: 10}, Deletion{Name: "p", Version: "v", Subset: "a"}, "a a{c:-,d:[p],m:1,r:1}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spread := bookedSpread(t, test.spread)
+			spread := workloadspreadtest.Read(t, test.spread)
 			before := spread.DeepCopy()
-			got := Delete(spread, test.target, test.pod, bookingTime)
+			got := Delete(spread, test.target, test.pod, workloadspreadtest.BookingTime)
 			if text := outcome(t, got); text != test.want || (got.Reason == "") != got.Booked {
 				t.Errorf("%s %q\n want %s", text, got.Reason, test.want)
 			}
@@ -222,7 +195,7 @@ func TestByOrdinal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
 			for pod := range test.want {
-				d := ByOrdinal(bookedSpread(t, test.spread), &test.target, pod)
+				d := ByOrdinal(workloadspreadtest.Read(t, test.spread), &test.target, pod)
 				if got[pod] = outcome(t, d); d.List != nil { // WS-064
 					t.Errorf("%s is booked", pod)
 				}
@@ -257,15 +230,15 @@ func TestPlacementOfDecision(t *testing.T) {
 // WS-105, WS-153: a deletion that was booked and did not happen, such as an eviction that a budget of Kubernetes refused
 // afterwards, frees its place for as long as it is waited for, and no longer.
 func TestRefusedEvictionExpires(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
-	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, bookingTime)
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [{name: a, replicas: 1, missingReplicas: 0}]}}}`)
+	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a"}, workloadspreadtest.BookingTime)
 	quotas, err := Quotas(spread.Spec.Subsets, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pods := []Seen{{Name: "p", Version: "v", Subset: "a", Active: true}}
 	for after, want := range map[time.Duration]int32{DeletionTimeout: 1, DeletionTimeout + time.Second: 0} {
-		if got := Count(quotas, d.List, "v", pods, bookingTime.Add(after)).Subsets[0].MissingReplicas; got != want {
+		if got := Count(quotas, d.List, "v", pods, workloadspreadtest.BookingTime.Add(after)).Subsets[0].MissingReplicas; got != want {
 			t.Errorf("%s later %d are missing, want %d", after, got, want)
 		}
 	}
@@ -273,21 +246,21 @@ func TestRefusedEvictionExpires(t *testing.T) {
 
 // WS-150, WS-151: a pod that was created and deleted before the cache showed it gives its place back with the deletion, and not after 30 s.
 func TestPodThatWasNeverSeen(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 1}]}, status: {versionedSubsetStatuses: {v: [
 		{name: a, replicas: 0, missingReplicas: 0, creatingPods: {id: "2026-01-01T11:59:59Z"}}]}}}`)
-	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a", Booking: "id"}, bookingTime)
+	d := Delete(spread, nil, Deletion{Name: "p", Version: "v", Subset: "a", Booking: "id"}, workloadspreadtest.BookingTime)
 	quotas, err := Quotas(spread.Spec.Subsets, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, pods := range map[string][]Seen{"never": nil,
-		"late":  {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true, Created: bookingTime}},
-		"ended": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Created: bookingTime}}} {
+		"late":  {{Name: "p", Booking: "id", Version: "v", Subset: "a", Active: true, Created: workloadspreadtest.BookingTime}},
+		"ended": {{Name: "p", Booking: "id", Version: "v", Subset: "a", Created: workloadspreadtest.BookingTime}}} {
 		waits := 0
 		if name == "never" { // the cache may still show it before it shows that it went
 			waits = 1
 		}
-		if got := Count(quotas, d.List, "v", pods, bookingTime); got.Subsets[0].MissingReplicas != 1 ||
+		if got := Count(quotas, d.List, "v", pods, workloadspreadtest.BookingTime); got.Subsets[0].MissingReplicas != 1 ||
 			len(got.Subsets[0].CreatingPods) != waits || len(got.Lost) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -6,12 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 func TestCosts(t *testing.T) {
 	many := func(n int) (pods []*corev1.Pod) {
 		for i := range n {
-			pods = append(pods, makePod(string(rune('a'+i)), ready(-10)))
+			pods = append(pods, workloadspreadtest.Pod(string(rune('a'+i)), workloadspreadtest.Ready(-10)))
 		}
 		return pods
 	}
@@ -47,16 +49,17 @@ func TestCosts(t *testing.T) {
 // WS-162: each pod goes before those behind it.
 func TestRemovalOrder(t *testing.T) {
 	want := []*corev1.Pod{
-		makePod("unassigned", homeless), // though its name is behind others
-		makePod("pending", phase(corev1.PodPending)),
-		makePod("unknown", phase(corev1.PodUnknown)),
-		makePod("not-ready", restarted(0)),
-		makePod("just-ready", ready(-1), restarted(0)),
-		makePod("ready-restarted", ready(-60), restarted(3)),
-		makePod("ready-newer", ready(-60), restarted(1), born(-100)),
-		makePod("a-ready-older", ready(-60), restarted(1), born(-200)),
-		makePod("b-ready-older", ready(-60), restarted(1), born(-200)),
-		makePod("ready-for-long", ready(-3600), restarted(9), costs100("-1000")),
+		workloadspreadtest.Pod("unassigned", workloadspreadtest.Homeless), // though its name is behind others
+		workloadspreadtest.Pod("pending", workloadspreadtest.Phase(corev1.PodPending)),
+		workloadspreadtest.Pod("unknown", workloadspreadtest.Phase(corev1.PodUnknown)),
+		workloadspreadtest.Pod("not-ready", workloadspreadtest.Restarted(0)),
+		workloadspreadtest.Pod("just-ready", workloadspreadtest.Ready(-1), workloadspreadtest.Restarted(0)),
+		workloadspreadtest.Pod("ready-restarted", workloadspreadtest.Ready(-60), workloadspreadtest.Restarted(3)),
+		workloadspreadtest.Pod("ready-newer", workloadspreadtest.Ready(-60), workloadspreadtest.Restarted(1), workloadspreadtest.Born(-100)),
+		workloadspreadtest.Pod("a-ready-older", workloadspreadtest.Ready(-60), workloadspreadtest.Restarted(1), workloadspreadtest.Born(-200)),
+		workloadspreadtest.Pod("b-ready-older", workloadspreadtest.Ready(-60), workloadspreadtest.Restarted(1), workloadspreadtest.Born(-200)),
+		workloadspreadtest.Pod("ready-for-long", workloadspreadtest.Ready(-3600), workloadspreadtest.Restarted(9),
+			workloadspreadtest.Cost("-1000")),
 	}
 	for shift := range want { // WS-162: stable, whatever order they come in
 		given := slices.Concat(want[shift:], want[:shift])

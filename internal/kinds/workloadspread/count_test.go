@@ -9,13 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
-
-type times = map[string]metav1.Time
 
 func TestCount(t *testing.T) {
 	pod := func(name string) Seen {
-		return Seen{Name: name, Version: "v1", Subset: "a", Active: true, Created: clock}
+		return Seen{Name: name, Version: "v1", Subset: "a", Active: true, Created: workloadspreadtest.Clock}
 	}
 	with := func(p Seen, change func(*Seen)) Seen { change(&p); return p }
 	gone := func(p *Seen) { p.Active = false }
@@ -26,8 +25,8 @@ func TestCount(t *testing.T) {
 		}
 		return all
 	}
-	one := func(missing, replicas int32, creating, deleting times) []appsv1beta1.WorkloadSpreadSubsetStatus {
-		return []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", replicas, missing, creating, deleting)}
+	one := func(missing, replicas int32, creating, deleting workloadspreadtest.Times) []appsv1beta1.WorkloadSpreadSubsetStatus {
+		return []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", replicas, missing, creating, deleting)}
 	}
 	quota := func(q int32) []SubsetQuota { return []SubsetQuota{{"a", q}} }
 	for name, test := range map[string]struct {
@@ -42,68 +41,97 @@ func TestCount(t *testing.T) {
 		"WS-150 as many as there may be": {quotas: quota(3), pods: pods(3), want: Counted{Subsets: one(0, 3, nil, nil)}},
 		"WS-150 never below zero":        {quotas: quota(3), pods: pods(5), want: Counted{Subsets: one(0, 5, nil, nil)}},
 		"WS-150 a quota of zero":         {quotas: quota(0), pods: pods(1), want: Counted{Subsets: one(0, 1, nil, nil)}},
-		"WS-150 unlimited stays so": {quotas: quota(Unlimited), pods: pods(5), before: one(7, 0, times{"x": at(0)}, nil),
-			want: Counted{Subsets: one(-1, 5, times{"x": at(0)}, nil), Next: at(30).Add(moment)}},
+		"WS-150 unlimited stays so": {quotas: quota(Unlimited), pods: pods(5),
+			before: one(7, 0, workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(-1, 5, workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
 		"WS-201 finished and ending pods": {quotas: quota(3), pods: []Seen{pod("a"), with(pod("b"), gone)},
 			want: Counted{Subsets: one(2, 1, nil, nil)}},
-		"WS-150 what comes takes places": {quotas: quota(3), pods: pods(1), before: one(0, 0, times{"x": at(0)}, nil),
-			want: Counted{Subsets: one(1, 1, times{"x": at(0)}, nil), Next: at(30).Add(moment)}},
-		"WS-150 what goes frees places": {quotas: quota(3), pods: pods(3), before: one(0, 3, nil, times{"a": at(0)}),
-			want: Counted{Subsets: one(1, 3, nil, times{"a": at(0)}), Next: at(15).Add(moment)}},
-		"WS-150 not in an over-full subset": {quotas: quota(3), pods: pods(5), before: one(0, 5, nil, times{"a": at(0)}),
-			want: Counted{Subsets: one(0, 5, nil, times{"a": at(0)}), Next: at(15).Add(moment)}},
-		"WS-150 more going than there is room": {quotas: quota(1), pods: pods(1), before: one(0, 1, nil, times{"a": at(0)}),
-			want: Counted{Subsets: one(1, 1, nil, times{"a": at(0)}), Next: at(15).Add(moment)}},
-		"WS-151 seen by name": {quotas: quota(3), pods: pods(1), before: one(2, 0, times{"a": at(0)}, nil),
+		"WS-150 what comes takes places": {quotas: quota(3), pods: pods(1),
+			before: one(0, 0, workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(1, 1, workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
+		"WS-150 what goes frees places": {quotas: quota(3), pods: pods(3),
+			before: one(0, 3, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+			want: Counted{Subsets: one(1, 3, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+				Next: workloadspreadtest.At(15).Add(moment)}},
+		"WS-150 not in an over-full subset": {quotas: quota(3), pods: pods(5),
+			before: one(0, 5, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+			want: Counted{Subsets: one(0, 5, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+				Next: workloadspreadtest.At(15).Add(moment)}},
+		"WS-150 more going than there is room": {quotas: quota(1), pods: pods(1),
+			before: one(0, 1, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+			want: Counted{Subsets: one(1, 1, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}),
+				Next: workloadspreadtest.At(15).Add(moment)}},
+		"WS-151 seen by name": {quotas: quota(3), pods: pods(1), before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
 			want: Counted{Subsets: one(2, 1, nil, nil)}},
 		"WS-151 seen by id": {quotas: quota(3), pods: []Seen{with(pod("a"), func(p *Seen) { p.Booking = "id" })},
-			before: one(2, 0, times{"id": at(0)}, nil), want: Counted{Subsets: one(2, 1, nil, nil)}},
+			before: one(2, 0, workloadspreadtest.Times{"id": workloadspreadtest.At(0)}, nil), want: Counted{Subsets: one(2, 1, nil, nil)}},
 		"WS-150 a young pod with an id of its own, too": {quotas: quota(3), pods: []Seen{with(pod("a"),
-			func(p *Seen) { p.Booking = "id" })}, before: one(2, 0, times{"a": at(0)}, nil),
-			want: Counted{Subsets: one(2, 0, times{"a": at(0)}, nil), Next: at(30).Add(moment)}},
+			func(p *Seen) { p.Booking = "id" })}, before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
 		"WS-151 the id goes before the name": {quotas: quota(3), pods: []Seen{with(pod("a"), func(p *Seen) { p.Booking = "id" }),
-			pod("id")}, before: one(2, 0, times{"id": at(0)}, nil),
+			pod("id")}, before: one(2, 0, workloadspreadtest.Times{"id": workloadspreadtest.At(0)}, nil),
 			want: Counted{Subsets: one(1, 2, nil, nil)}},
 		"WS-151 seen though at its end": {quotas: quota(3), pods: []Seen{with(pod("a"), gone)}, before: one(2, 0,
-			times{"a": at(0)}, nil), want: Counted{Subsets: one(3, 0, nil, nil)}},
+			workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil), want: Counted{Subsets: one(3, 0, nil, nil)}},
 		"WS-151 an old pod of that name at its end": {quotas: quota(3), pods: []Seen{with(pod("a"), func(p *Seen) {
 			p.Active,
-				p.Created = false, at(-31).Time
-		})}, before: one(2, 0, times{"a": at(0)}, nil), want: Counted{Subsets: one(2, 0, times{"a": at(0)}, nil), Next: at(30).Add(moment)}},
+				p.Created = false, workloadspreadtest.At(-31).Time
+		})}, before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
 		"WS-150 a pod that is made again has one place with the earlier one": {quotas: quota(3), pods: []Seen{pod("b"), with(pod("a"),
-			func(p *Seen) { p.Created = at(-31).Time })}, before: one(2, 0, times{"a": at(0)}, nil),
-			want: Counted{Subsets: one(1, 1, times{"a": at(0)}, nil), Next: at(30).Add(moment)}},
+			func(p *Seen) { p.Created = workloadspreadtest.At(-31).Time })},
+			before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(1, 1, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
 		"WS-152 an earlier pod that never went": {quotas: quota(3), pods: []Seen{with(pod("a"),
-			func(p *Seen) { p.Created = at(-90).Time })}, before: one(2, 0, times{"a": at(-31)}, nil),
-			want: Counted{Subsets: one(2, 1, nil, nil), Lost: []LostBooking{{"a", "a", false}}}},
+			func(p *Seen) { p.Created = workloadspreadtest.At(-90).Time })},
+			before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(-31)}, nil),
+			want:   Counted{Subsets: one(2, 1, nil, nil), Lost: []LostBooking{{"a", "a", false}}}},
 		"WS-151 an earlier pod of another subset": {quotas: quota(3), pods: []Seen{with(pod("a"), func(p *Seen) { p.Subset = "b" })},
-			before: one(2, 0, times{"a": at(0)}, nil), want: Counted{Subsets: one(2, 0, times{"a": at(0)}, nil), Next: at(30).Add(moment)}},
+			before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+				Next: workloadspreadtest.At(30).Add(moment)}},
 		"WS-151 WS-197 seen in another version": {quotas: quota(3), version: "v1", pods: []Seen{with(pod("a"),
-			func(p *Seen) { p.Version = "v2" })}, before: one(2, 0, times{"a": at(0)}, nil), want: Counted{Subsets: one(3, 0, nil, nil)}},
-		"WS-152 waited for 30 s": {quotas: quota(3), before: one(2, 0, times{"x": at(-30)}, nil),
-			want: Counted{Subsets: one(2, 0, times{"x": at(-30)}, nil), Next: at(0).Add(moment)}},
-		"WS-152 and not longer": {quotas: quota(3), before: one(2, 0, times{"y": at(-31), "x": at(-40)}, nil),
+			func(p *Seen) { p.Version = "v2" })}, before: one(2, 0, workloadspreadtest.Times{"a": workloadspreadtest.At(0)}, nil),
+			want: Counted{Subsets: one(3, 0, nil, nil)}},
+		"WS-152 waited for 30 s": {quotas: quota(3), before: one(2, 0, workloadspreadtest.Times{"x": workloadspreadtest.At(-30)}, nil),
+			want: Counted{Subsets: one(2, 0, workloadspreadtest.Times{"x": workloadspreadtest.At(-30)}, nil),
+				Next: workloadspreadtest.At(0).Add(moment)}},
+		"WS-152 and not longer": {quotas: quota(3), before: one(2, 0,
+			workloadspreadtest.Times{"y": workloadspreadtest.At(-31), "x": workloadspreadtest.At(-40)}, nil),
 			want: Counted{Subsets: one(3, 0, nil, nil), Lost: []LostBooking{{"a", "x", false}, {"a", "y", false}}}},
-		"WS-153 waited for 15 s": {quotas: quota(3), pods: pods(1), before: one(2, 0, nil, times{"a": at(-15)}),
-			want: Counted{Subsets: one(3, 1, nil, times{"a": at(-15)}), Next: at(0).Add(moment)}},
-		"WS-153 and not longer": {quotas: quota(3), pods: pods(1), before: one(2, 0, nil, times{"a": at(-16)}),
-			want: Counted{Subsets: one(2, 1, nil, nil), Lost: []LostBooking{{"a", "a", true}}}},
+		"WS-153 waited for 15 s": {quotas: quota(3), pods: pods(1),
+			before: one(2, 0, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(-15)}),
+			want: Counted{Subsets: one(3, 1, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(-15)}),
+				Next: workloadspreadtest.At(0).Add(moment)}},
+		"WS-153 and not longer": {quotas: quota(3), pods: pods(1),
+			before: one(2, 0, nil, workloadspreadtest.Times{"a": workloadspreadtest.At(-16)}),
+			want:   Counted{Subsets: one(2, 1, nil, nil), Lost: []LostBooking{{"a", "a", true}}}},
 		"WS-153 a pod that went is not missed": {quotas: quota(3), pods: []Seen{with(pod("a"), gone)}, before: one(2, 0, nil,
-			times{"a": at(-16), "b": at(-16)}), want: Counted{Subsets: one(3, 0, nil, nil)}},
+			workloadspreadtest.Times{"a": workloadspreadtest.At(-16), "b": workloadspreadtest.At(-16)}),
+			want: Counted{Subsets: one(3, 0, nil, nil)}},
 		"WS-080 a version has places of its own": {quotas: quota(3), version: "v2", pods: pods(3),
 			want: Counted{Subsets: one(3, 0, nil, nil)}},
 		"WS-154 all versions together": {quotas: quota(3), version: AllVersions, pods: []Seen{pod("a"), with(pod("b"),
 			func(p *Seen) { p.Version = "v2" })},
 			want: Counted{Subsets: one(1, 2, nil, nil)}},
 		"WS-156 in the order of the spec, found by name": {quotas: []SubsetQuota{{"b", 1}, {"new", 2}, {"a", 3}},
-			before: []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 0, times{"x": at(0)}, nil), subsetStatus("removed", 1, 0,
-				times{"z": at(-40)}, nil), subsetStatus("b", 0, 0, times{"y": at(-10)}, nil)},
-			want: Counted{Subsets: []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("b", 0, 0, times{"y": at(-10)}, nil),
-				subsetStatus("new", 0, 2, nil, nil), subsetStatus("a", 0, 2, times{"x": at(0)}, nil)},
-				Next: at(20).Add(moment)}},
+			before: []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 0, 0,
+				workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil), workloadspreadtest.Counted("removed", 1, 0,
+				workloadspreadtest.Times{"z": workloadspreadtest.At(-40)}, nil),
+				workloadspreadtest.Counted("b", 0, 0, workloadspreadtest.Times{"y": workloadspreadtest.At(-10)}, nil)},
+			want: Counted{Subsets: []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("b", 0, 0,
+				workloadspreadtest.Times{"y": workloadspreadtest.At(-10)}, nil),
+				workloadspreadtest.Counted("new", 0, 2, nil, nil),
+				workloadspreadtest.Counted("a", 0, 2, workloadspreadtest.Times{"x": workloadspreadtest.At(0)}, nil)},
+				Next: workloadspreadtest.At(20).Add(moment)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Count(test.quotas, test.before, test.version, test.pods, clock),
+			if diff := cmp.Diff(test.want, Count(test.quotas, test.before, test.version, test.pods, workloadspreadtest.Clock),
 				cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
@@ -115,14 +143,15 @@ func TestCount(t *testing.T) {
 // the pod, nor while it shows the pod and not yet that it went (WS-103, WS-150). Else pods that come then would find no place,
 // though there are some.
 func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
-	list := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 1, times{"p": at(-3)}, times{"p": at(-2)})}
-	seen := Seen{Name: "p", Version: "v1", Subset: "a", Active: true, Created: at(-3).Time, Booking: "id-of-p"}
+	list := []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 0, 1,
+		workloadspreadtest.Times{"p": workloadspreadtest.At(-3)}, workloadspreadtest.Times{"p": workloadspreadtest.At(-2)})}
+	seen := Seen{Name: "p", Version: "v1", Subset: "a", Active: true, Created: workloadspreadtest.At(-3).Time, Booking: "id-of-p"}
 	for i, step := range []struct {
 		pods            []Seen
 		coming, going   int
 		replicas, after int32
 	}{{nil, 1, 1, 0, 0}, {nil, 1, 1, 0, 1}, {[]Seen{seen}, 0, 1, 1, 2}, {nil, 0, 0, 0, 3}} {
-		counted := Count([]SubsetQuota{{"a", 1}}, list, "v1", step.pods, clock.Add(time.Duration(step.after)*time.Second))
+		counted := Count([]SubsetQuota{{"a", 1}}, list, "v1", step.pods, workloadspreadtest.Clock.Add(time.Duration(step.after)*time.Second))
 		list = counted.Subsets
 		if s := list[0]; s.MissingReplicas != 1 || s.Replicas != step.replicas || len(s.CreatingPods) != step.coming ||
 			len(s.DeletingPods) != step.going || len(counted.Lost) != 0 {
@@ -130,8 +159,9 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 		}
 	}
 	// One that is never shown is not remembered for ever.
-	list = []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 0, 1, times{"p": at(-17)}, times{"p": at(-16)})}
-	if s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, clock).Subsets[0]; s.MissingReplicas != 1 ||
+	list = []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 0, 1,
+		workloadspreadtest.Times{"p": workloadspreadtest.At(-17)}, workloadspreadtest.Times{"p": workloadspreadtest.At(-16)})}
+	if s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, workloadspreadtest.Clock).Subsets[0]; s.MissingReplicas != 1 ||
 		len(s.CreatingPods)+len(s.DeletingPods) != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -139,9 +169,9 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 
 // Conditions of a list are kept by counting.
 func TestCountKeepsConditions(t *testing.T) {
-	before := subsetStatus("a", 0, 0, nil, nil)
+	before := workloadspreadtest.Counted("a", 0, 0, nil, nil)
 	before.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False"}}
-	got := Count([]SubsetQuota{{"a", 1}}, []appsv1beta1.WorkloadSpreadSubsetStatus{before}, AllVersions, nil, clock)
+	got := Count([]SubsetQuota{{"a", 1}}, []appsv1beta1.WorkloadSpreadSubsetStatus{before}, AllVersions, nil, workloadspreadtest.Clock)
 	if diff := cmp.Diff(before.Conditions, got.Subsets[0].Conditions); diff != "" {
 		t.Error(diff)
 	}
@@ -158,7 +188,7 @@ func TestQuotas(t *testing.T) {
 		"no percentage": {"x", 0, true}, "negative": {-1, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Quotas([]appsv1beta1.WorkloadSpreadSubset{makeSubset("a", test.most)}, 10)
+			got, err := Quotas([]appsv1beta1.WorkloadSpreadSubset{workloadspreadtest.Subset("a", test.most)}, 10)
 			if test.invalid != (err != nil) || !test.invalid && got[0] != (SubsetQuota{"a", test.want}) {
 				t.Error(got, err)
 			}
@@ -167,8 +197,8 @@ func TestQuotas(t *testing.T) {
 }
 
 func TestSeenOf(t *testing.T) {
-	got := SeenOf(makePod("p", booked("a", "id"), phase("Failed")), "v1", "b")
-	want := Seen{Name: "p", Version: "v1", Subset: "b", Booking: "id", Created: clock.Add(-time.Hour)}
+	got := SeenOf(workloadspreadtest.Pod("p", workloadspreadtest.Booked("a", "id"), workloadspreadtest.Phase("Failed")), "v1", "b")
+	want := Seen{Name: "p", Version: "v1", Subset: "b", Booking: "id", Created: workloadspreadtest.Clock.Add(-time.Hour)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What
+// Ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those before it leave. What
 // the object holds is not changed: the bookings of a subset are copied before the first change of them, once for all decisions.
-type ledger struct {
+type Ledger struct {
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
 	now    time.Time
@@ -38,7 +38,7 @@ const (
 )
 
 // takes tells how many bytes a booking under that key takes, and whether there is room for it.
-func (l *ledger) takes(version, key string) (size int, ok bool) {
+func (l *Ledger) takes(version, key string) (size int, ok bool) {
 	if l.size == 0 {
 		for _, list := range l.spread.Status.VersionedSubsetStatuses {
 			l.size += len(list) * subsetSize
@@ -61,10 +61,10 @@ func (l *ledger) takes(version, key string) (size int, ok bool) {
 // noRoom is why a pod is not booked although its subset has a place.
 const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
-// newLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read: quotas that depend on it count
+// NewLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read: quotas that depend on it count
 // 0 (WS-133).
-func newLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *ledger {
-	return &ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
+func NewLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *Ledger {
+	return &Ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
 }
 
 // page is the list of one version. Subsets that have changed have bookings of their own.
@@ -74,7 +74,7 @@ type page struct {
 	changed bool
 }
 
-func (l *ledger) page(version string) *page {
+func (l *Ledger) page(version string) *page {
 	p := l.pages[version]
 	if p == nil {
 		list := align(l.spread, l.target, version)
@@ -122,8 +122,8 @@ func copied(bookings map[string]metav1.Time) map[string]metav1.Time {
 	return own
 }
 
-// changed returns the lists to be written, by version: nil for one that is to go.
-func (l *ledger) changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
+// Changed returns the lists to be written, by version: nil for one that is to go.
+func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	changed := map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
 	for version, p := range l.pages {
 		if p.changed {
@@ -277,10 +277,11 @@ func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string)
 	if i < len(list) && list[i].Name == name {
 		return &list[i]
 	}
-	return statusOf(list, name)
+	return SubsetStatus(list, name)
 }
 
-func statusOf(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+// SubsetStatus is the status of the subset of that name, nil if there is none.
+func SubsetStatus(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	for i := range list {
 		if list[i].Name == name {
 			return &list[i]

@@ -1,17 +1,13 @@
 package workloadspread
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
-
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
 
 // WS-045, WS-048, WS-094: a patch whose merge keys are no scalars is an error; the library panics.
@@ -21,31 +17,13 @@ func TestOddMergeKeys(t *testing.T) {
 		if err := tryPatch([]byte(patch)); err == nil || !strings.Contains(err.Error(), "cannot be applied") {
 			t.Error(err)
 		}
-		subset := makeSubset("a", nil, patches(patch))
+		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
 			t.Error("injected")
 		}
 		if unchanged([]byte(pod), []byte(patch)) {
 			t.Error("it cannot be applied")
 		}
-	}
-}
-
-// What panics while a pod is prepared fails that request; those that come later get the lock.
-func TestNoPanicKeepsTheLock(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 2}, {name: b}]}}`)
-	server := newBookServer(t, spread)
-	booker := NewBooker(server, server, func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil }, nil, logr.Discard(),
-		time.Now)
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = booker.Create(t.Context(), spread, Creation{Key: "one", Version: "v"}, func(Decision) error { panic("odd") })
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if decision, err := booker.Create(ctx, spread, Creation{Key: "two", Version: "v"}, func(Decision) error { return nil }); err != nil ||
-		!decision.Booked {
-		t.Errorf("%+v, %v", decision, err)
 	}
 }
 
@@ -66,7 +44,7 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 		"an order":     `{"spec":{"containers":[{"name":"c","$setElementOrder/env":[{"name":"V1"}]}]}}`,
 		"as many":      `{"spec":{"containers":[{"name":"c",` + env + `}]}}`,
 	} {
-		subset := makeSubset("a", nil, patches(patch))
+		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil ||
 			!strings.Contains(err.Error(), "spec.containers.env") {
 			t.Errorf("%s: %.200v", name, err)
@@ -78,7 +56,7 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 			t.Errorf("%s: %.200v", name, err)
 		}
 	}
-	subset := makeSubset("a", nil, patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
+	subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
 	if changes, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err != nil || len(changes) == 0 {
 		t.Errorf("%v, %v", changes, err)
 	}

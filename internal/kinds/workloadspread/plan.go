@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -60,8 +61,9 @@ type StatusChange struct {
 	// Lost are bookings whose time is over; Recovered are subsets that are not passed over any more.
 	Lost      []LostBooking
 	Recovered []string
-	again     time.Time
-	because   string
+	// Again is when the status changes although nothing happens; zero if it does not.
+	Again   time.Time
+	because string
 }
 
 // member is an active pod with the subset that it belongs to.
@@ -103,14 +105,14 @@ func Make(snapshot Snapshot) *Plan {
 		p.Problem, p.Reason = err, ReasonQuotaUnknown
 		return p
 	}
-	p.patience, _ = critical(s.Spread)
+	p.patience, _ = Critical(s.Spread)
 	p.assign()
 	p.reschedule()
 	p.rank()
 	p.Status = p.StatusOn(s.Spread)
-	p.look(p.Status.again, p.Status.because)
+	p.look(p.Status.Again, p.Status.because)
 	if len(s.Unseen) > 0 {
-		p.look(s.Now.Add(lookEvery), "pods that the cache does not show are looked for again")
+		p.look(s.Now.Add(LookEvery), "pods that the cache does not show are looked for again")
 	}
 	return p
 }
@@ -127,8 +129,28 @@ func (p *Plan) look(at time.Time, because string) {
 	}
 }
 
-// overdue are the keys of creations that are not waited for any more.
-func (p *Plan) overdue() []string {
+// Members are the active pods that were planned for.
+func (p *Plan) Members() map[types.UID]bool {
+	uids := make(map[types.UID]bool, len(p.members))
+	for _, m := range p.members {
+		uids[m.pod.UID] = true
+	}
+	return uids
+}
+
+// Unmatched is how many of them are in no subset.
+func (p *Plan) Unmatched() int {
+	n := 0
+	for _, m := range p.members {
+		if m.subset == unmatched {
+			n++
+		}
+	}
+	return n
+}
+
+// Overdue are the keys of creations that are not waited for any more.
+func (p *Plan) Overdue() []string {
 	var keys []string
 	for _, lost := range p.Status.Lost {
 		if !lost.Deletion {
@@ -138,14 +160,17 @@ func (p *Plan) overdue() []string {
 	return keys
 }
 
-// looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
+// Looked says that the API server was asked about these overdue creations, and about no others. The status may be written to a
 // version of the WorkloadSpread that has more of them than the cache showed.
-func (p *Plan) looked(keys []string) {
+func (p *Plan) Looked(keys []string) {
 	p.tally.only = make(map[string]bool, len(keys))
 	for _, key := range keys {
 		p.tally.only[key] = true
 	}
 }
+
+// LookEvery is how often the API server is asked for pods that the cache does not show.
+const LookEvery = 5 * time.Second
 
 // nodeAgain is when to look again for a node that is not known yet.
 const nodeAgain = 10 * time.Second
@@ -166,7 +191,7 @@ func (p *Plan) assign() {
 	seen := make([]Seen, 0, len(s.Pods))
 	for _, pod := range s.Pods {
 		version := s.Versioned.Of(pod)
-		placed, ok := placement(s.Spread, pod)
+		placed, ok := PlacementOf(s.Spread, pod)
 		index, known := indices[placed.Subset]
 		switch {
 		case !Active(pod):
@@ -437,7 +462,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 		if n := len(s.DeletingPods); n > 0 {
 			text += fmt.Sprintf(", %d going", n)
 		}
-		if c := conditionOf(s); c != nil && c.Status != "True" {
+		if c := Schedulable(s); c != nil && c.Status != "True" {
 			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)

@@ -14,17 +14,20 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // controlledBy gives a pod another controller.
-func controlledBy(kind string, labels map[string]string) podOption {
+func controlledBy(kind string, labels map[string]string) workloadspreadtest.PodOption {
 	return func(p *corev1.Pod) { p.OwnerReferences[0].Kind, p.Labels = kind, labels }
 }
 
 // TestPlan compares plans as they print themselves.
 func TestPlan(t *testing.T) {
-	ab := func() *appsv1beta1.WorkloadSpread { return makeSpread(makeSubset("a", 1), makeSubset("b", nil)) }
+	ab := func() *appsv1beta1.WorkloadSpread {
+		return workloadspreadtest.Spread(workloadspreadtest.Subset("a", 1), workloadspreadtest.Subset("b", nil))
+	}
 	target := func(change func(*Target)) *Target { target := webTarget(2); change(target); return target }
 	fits := func(pods ...string) map[types.UID][]Fit {
 		all := map[types.UID][]Fit{}
@@ -42,20 +45,29 @@ func TestPlan(t *testing.T) {
 		snapshot Snapshot
 		want     string
 	}{
-		"WS-131 it is being deleted": {Snapshot{Spread: func() *appsv1beta1.WorkloadSpread { s := ab(); now := at(0); s.DeletionTimestamp = &now; return s }(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a"))}},
+		"WS-131 it is being deleted": {Snapshot{Spread: func() *appsv1beta1.WorkloadSpread {
+			s := ab()
+			now := workloadspreadtest.At(0)
+			s.DeletionTimestamp = &now
+			return s
+		}(), Target: webTarget(2), Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"))}},
 			`WorkloadSpread default/ws: nothing is done: it is being deleted`},
 		"WS-133 replicas that cannot be told": {Snapshot{Spread: ab(),
 			Target: target(func(t *Target) { t.DesiredError = errors.New(`path spec.x: there is no "x"`) })},
 			`WorkloadSpread default/ws: nothing is done: the replicas of Deployment web: path spec.x: there is no "x"`},
-		"WS-157 a quota that cannot be computed": {Snapshot{Spread: makeSpread(makeSubset("a", "x%")), Target: webTarget(2)},
+		"WS-157 a quota that cannot be computed": {Snapshot{Spread: workloadspreadtest.Spread(workloadspreadtest.Subset("a", "x%")),
+			Target: webTarget(2)},
 			`WorkloadSpread default/ws: nothing is done: quota of subset "a": "x%" is not an integer percentage`},
-		"WS-023 no target": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)),
+		"WS-023 no target": {Snapshot{Spread: workloadspreadtest.Spread(workloadspreadtest.Subset("a", "50%"),
+			workloadspreadtest.Subset("b", nil)),
 			Target: &Target{Reference: Reference{Deployment, "web"}}},
 			`WorkloadSpread default/ws: Deployment web does not exist
   all versions, subset a: 0 pods of 0, 0 missing
   all versions, subset b: 0 pods`},
-		"WS-132 pods that are there while none shall be": {Snapshot{Spread: makeSpread(makeSubset("a", "50%"), makeSubset("b", nil)),
-			Target: webTarget(0), Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("b"))}},
+		"WS-132 pods that are there while none shall be": {Snapshot{Spread: workloadspreadtest.Spread(workloadspreadtest.Subset("a", "50%"),
+			workloadspreadtest.Subset("b", nil)),
+			Target: webTarget(0), Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a")),
+				workloadspreadtest.Pod("q", workloadspreadtest.In("b"))}},
 			`WorkloadSpread default/ws: Deployment web wants 0, has 2, 2 ranked
   all versions, subset a: 1 pod of 0, 0 missing
   all versions, subset b: 1 pod
@@ -64,7 +76,8 @@ func TestPlan(t *testing.T) {
   pod p: deletion cost -100, was "": more than the 0 of subset a
   pod q: deletion cost 100, was "": subset b is 2 of 2`},
 		"WS-160 costs that are right are not written, others are": {Snapshot{Spread: ab(), Target: webTarget(2),
-			Pods: []*corev1.Pod{makePod("p", in("a"), costs100("200")), makePod("q", in("b"), costs100("7"))}},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"), workloadspreadtest.Cost("200")),
+				workloadspreadtest.Pod("q", workloadspreadtest.In("b"), workloadspreadtest.Cost("7"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 2, 1 ranked
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 1 pod
@@ -72,7 +85,7 @@ func TestPlan(t *testing.T) {
   version v1, subset b: 1 pod
   pod q: deletion cost 100, was "7": subset b is 2 of 2`},
 		"WS-140 WS-146 WS-164 a subset that is none any more": {Snapshot{Spread: ab(), Target: webTarget(1),
-			Pods: []*corev1.Pod{makePod("p", in("removed"))}, Fits: fits("q")},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("removed"))}, Fits: fits("q")},
 			`WorkloadSpread default/ws: Deployment web wants 1, has 1, 1 ranked
   all versions, subset a: 0 pods of 1, 1 missing
   all versions, subset b: 0 pods
@@ -83,10 +96,13 @@ func TestPlan(t *testing.T) {
 		"WS-141 WS-143 WS-145 pods that were there before": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }),
 			Fits: map[types.UID][]Fit{"uid-old": {{0, 0}, {1, 0}}, "uid-new": {{0, 0}, {1, 0}}, "uid-third": {{0, 0}},
 				"uid-other": {{1, 0}}},
-			Pods: []*corev1.Pod{makePod("new", born(-10)), makePod("old", born(-20)), makePod("third", born(-5)), makePod("other", born(-4),
-				note(pub.MatchedWorkloadSpread, `{"name":"another","subset":"a"}`)),
-				makePod("broken", born(-3), note(pub.MatchedWorkloadSpread, "{")), makePod("homeless", born(-2), homeless), makePod("lost",
-					born(-1), func(p *corev1.Pod) { p.Spec.NodeName = "x" })},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("new", workloadspreadtest.Born(-10)),
+				workloadspreadtest.Pod("old", workloadspreadtest.Born(-20)), workloadspreadtest.Pod("third", workloadspreadtest.Born(-5)),
+				workloadspreadtest.Pod("other", workloadspreadtest.Born(-4),
+					workloadspreadtest.Note(pub.MatchedWorkloadSpread, `{"name":"another","subset":"a"}`)),
+				workloadspreadtest.Pod("broken", workloadspreadtest.Born(-3), workloadspreadtest.Note(pub.MatchedWorkloadSpread, "{")),
+				workloadspreadtest.Pod("homeless", workloadspreadtest.Born(-2), workloadspreadtest.Homeless), workloadspreadtest.Pod("lost",
+					workloadspreadtest.Born(-1), func(p *corev1.Pod) { p.Spec.NodeName = "x" })},
 			NodeUnknown: map[types.UID]bool{"uid-lost": true}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 7, 4 adopted
   all versions, subset a: 2 pods of 1, 0 missing
@@ -101,8 +117,11 @@ func TestPlan(t *testing.T) {
   pod third: adopted into subset a, which fits its node n
   pod other: adopted into subset b, which fits its node n
   again at 00:00:10.000: a node is looked for again`},
-		"WS-080 WS-084 WS-163 WS-196 two versions": {Snapshot{Spread: ab(), Target: webTarget(2), Pods: []*corev1.Pod{makePod("p", in("a")),
-			makePod("q", in("b")), makePod("r", in("a"), version("v0")), makePod("s", in("b"), version("v0"))}},
+		"WS-080 WS-084 WS-163 WS-196 two versions": {Snapshot{Spread: ab(), Target: webTarget(2),
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a")),
+				workloadspreadtest.Pod("q", workloadspreadtest.In("b")),
+				workloadspreadtest.Pod("r", workloadspreadtest.In("a"), workloadspreadtest.Version("v0")),
+				workloadspreadtest.Pod("s", workloadspreadtest.In("b"), workloadspreadtest.Version("v0"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 4, 4 ranked
   all versions, subset a: 2 pods of 1, 0 missing
   all versions, subset b: 2 pods
@@ -117,14 +136,14 @@ func TestPlan(t *testing.T) {
 		"WS-085 the latest version is not known yet": {Snapshot{Spread: ab(), Target: target(func(t *Target) {
 			t.Latest, t.LatestError = "",
 				errors.New("it has no ReplicaSet yet")
-		}), Pods: []*corev1.Pod{makePod("p", in("a"))}},
+		}), Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1: the latest version of Deployment web: it has no ReplicaSet yet
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
   version v1, subset a: 1 pod of 1, 0 missing
   version v1, subset b: 0 pods`},
 		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{StatefulSet, "web"}, Exists: true,
-			Desired: 1}, Pods: []*corev1.Pod{makePod("web-0", in("a"), controlledBy("StatefulSet", nil))}},
+			Desired: 1}, Pods: []*corev1.Pod{workloadspreadtest.Pod("web-0", workloadspreadtest.In("a"), controlledBy("StatefulSet", nil))}},
 			`WorkloadSpread default/ws: StatefulSet web wants 1, has 1
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
@@ -133,7 +152,8 @@ func TestPlan(t *testing.T) {
 		"WS-206 (part) a custom kind is ranked as one version": {Snapshot{Spread: ab(),
 			Target: &Target{Reference: Reference{schema.GroupKind{Group: "x.io", Kind: "Rollout"}, "web"}, Exists: true, Desired: 2,
 				Costs: true},
-			Pods: []*corev1.Pod{makePod("p", in("a")), makePod("q", in("a"), version("v2"), born(-10))}},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a")),
+				workloadspreadtest.Pod("q", workloadspreadtest.In("a"), workloadspreadtest.Version("v2"), workloadspreadtest.Born(-10))}},
 			`WorkloadSpread default/ws: Rollout web wants 2, has 2, 2 ranked
   all versions, subset a: 2 pods of 1, 0 missing
   all versions, subset b: 0 pods
@@ -145,7 +165,8 @@ func TestPlan(t *testing.T) {
   pod q: deletion cost -100, was "": more than the 1 of subset a`},
 		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(),
 			Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
-			Pods:   []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"),
+				controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 1, 1 ranked
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
@@ -153,12 +174,14 @@ func TestPlan(t *testing.T) {
   version versionIgnored, subset b: 0 pods
   pod p: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-197 a CloneSet with versions, one pod updated in place": {Snapshot{Spread: lists(ab(),
-			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {subsetStatus("a", 2, 0, nil, nil),
-				subsetStatus("b", 0, -1, nil, nil)}}),
+			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {workloadspreadtest.Counted("a", 2, 0, nil, nil),
+				workloadspreadtest.Counted("b", 0, -1, nil, nil)}}),
 			Versioned: ParseVersioned("cloneset"),
 			Target:    &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
-			Pods: []*corev1.Pod{makePod("p", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})),
-				makePod("q", in("a"), controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"),
+				controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})),
+				workloadspreadtest.Pod("q", workloadspreadtest.In("a"),
+					controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-2"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 2, 2 ranked
   all versions, subset a: 2 pods of 1, 0 missing
   all versions, subset b: 0 pods
@@ -169,8 +192,10 @@ func TestPlan(t *testing.T) {
   pod p: deletion cost 100, was "": subset a is 2 of 2, in mirrored order since 1 is not the latest version
   pod q: deletion cost 200, was "": subset a is 1 of 2`},
 		"WS-155 versions without pods": {Snapshot{Spread: lists(ab(), map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{
-			"creating": {subsetStatus("a", 0, 0, times{"x": at(-10)}, nil)}, "forgotten": {subsetStatus("a", 3, 0, nil,
-				times{"y": at(0)})}, "late": {subsetStatus("a", 0, 0, times{"z": at(-31)}, nil)}}),
+			"creating": {workloadspreadtest.Counted("a", 0, 0, workloadspreadtest.Times{"x": workloadspreadtest.At(-10)}, nil)},
+			"forgotten": {workloadspreadtest.Counted("a", 3, 0, nil,
+				workloadspreadtest.Times{"y": workloadspreadtest.At(0)})},
+			"late": {workloadspreadtest.Counted("a", 0, 0, workloadspreadtest.Times{"z": workloadspreadtest.At(-31)}, nil)}}),
 			Target: webTarget(2)},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 0
   all versions, subset a: 0 pods of 1, 1 missing
@@ -179,11 +204,14 @@ func TestPlan(t *testing.T) {
   version creating, subset b: 0 pods
   pod z of subset a was not seen within 30s of its admission
   again at 00:00:20.001: a booking expires`},
-		"WS-122 WS-171 WS-173 WS-175 pods that wait for a node": {Snapshot{Spread: adaptive(ab(), 60), Target: webTarget(4),
+		"WS-122 WS-171 WS-173 WS-175 pods that wait for a node": {Snapshot{Spread: workloadspreadtest.Adaptive(ab(), 60), Target: webTarget(4),
 			Pods: []*corev1.Pod{
-				makePod("stuck", in("a"), unschedulable, born(-61)), makePod("former", in("a"), unschedulable, born(-300),
-					version("v0")), makePod("waits", in("a"), unschedulable, born(-50)), makePod("last", in("b"), unschedulable, born(-300)),
-				makePod("nowhere", unschedulable, born(-300))}},
+				workloadspreadtest.Pod("stuck", workloadspreadtest.In("a"), workloadspreadtest.Unschedulable, workloadspreadtest.Born(-61)),
+				workloadspreadtest.Pod("former", workloadspreadtest.In("a"), workloadspreadtest.Unschedulable, workloadspreadtest.Born(-300),
+					workloadspreadtest.Version("v0")), workloadspreadtest.Pod("waits", workloadspreadtest.In("a"), workloadspreadtest.Unschedulable,
+					workloadspreadtest.Born(-50)), workloadspreadtest.Pod("last", workloadspreadtest.In("b"), workloadspreadtest.Unschedulable,
+					workloadspreadtest.Born(-300)),
+				workloadspreadtest.Pod("nowhere", workloadspreadtest.Unschedulable, workloadspreadtest.Born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 4, has 5, 3 ranked, 2 given up
   all versions, subset a: 3 pods of 1, 0 missing, passed over (PodUnschedulable since 00:00:00)
   all versions, subset b: 1 pod
@@ -199,7 +227,8 @@ func TestPlan(t *testing.T) {
   pod waits: deletion cost -100, was "": more than the 1 of subset a
   again at 00:00:10.001: pod waits will have waited long enough for a node`},
 		"WS-170 not adaptive": {Snapshot{Spread: ab(), Target: target(func(t *Target) { t.Costs = false }),
-			Pods: []*corev1.Pod{makePod("stuck", in("a"), unschedulable, born(-300))}},
+			Pods: []*corev1.Pod{workloadspreadtest.Pod("stuck", workloadspreadtest.In("a"), workloadspreadtest.Unschedulable,
+				workloadspreadtest.Born(-300))}},
 			`WorkloadSpread default/ws: Deployment web wants 2, has 1
   all versions, subset a: 1 pod of 1, 0 missing
   all versions, subset b: 0 pods
@@ -208,7 +237,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := test.snapshot
-			s.Now, s.Window = clock, UnschedulableWindow
+			s.Now, s.Window = workloadspreadtest.Clock, UnschedulableWindow
 			if s.Versioned == nil {
 				s.Versioned = versions
 			}
@@ -221,18 +250,21 @@ func TestPlan(t *testing.T) {
 
 // WS-150, WS-156, WS-170, WS-176, WS-177: what a status is made of, beside the numbers.
 func TestStatus(t *testing.T) {
-	spread := makeSpread(makeSubset("a", 2), makeSubset("b", nil))
+	spread := workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2), workloadspreadtest.Subset("b", nil))
 	spread.Generation = 7
-	old := subsetStatus("a", 1, 1, nil, nil)
-	old.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable, LastTransitionTime: at(-300)},
+	old := workloadspreadtest.Counted("a", 1, 1, nil, nil)
+	old.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False", Reason: ReasonUnschedulable,
+		LastTransitionTime: workloadspreadtest.At(-300)},
 		{Type: "Theirs"}}
 	spread.Status = appsv1beta1.WorkloadSpreadStatus{SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{old},
 		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {old}}}
-	snapshot := Snapshot{Spread: spread, Target: webTarget(3), Pods: []*corev1.Pod{makePod("p", in("a"))}, Versioned: versions,
-		Window: UnschedulableWindow, Now: clock}
+	snapshot := Snapshot{Spread: spread, Target: webTarget(3), Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"))},
+		Versioned: versions,
+		Window:    UnschedulableWindow, Now: workloadspreadtest.Clock}
 
 	plan := Make(snapshot)
-	without := []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 1, 1, nil, nil), subsetStatus("b", 0, -1, nil, nil)}
+	without := []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 1, 1, nil, nil),
+		workloadspreadtest.Counted("b", 0, -1, nil, nil)}
 	without[0].Conditions = []metav1.Condition{{Type: "Theirs"}}
 	want := appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 7, SubsetStatuses: without,
 		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": without}}
@@ -240,9 +272,9 @@ func TestStatus(t *testing.T) {
 		t.Errorf("not adaptive: %s", diff)
 	}
 
-	adaptive(spread, 60)
+	workloadspreadtest.Adaptive(spread, 60)
 	plan = Make(snapshot)
-	good := metav1.Condition{Type: "Schedulable", Status: "True", Reason: ReasonSufficient, LastTransitionTime: at(0)}
+	good := metav1.Condition{Type: "Schedulable", Status: "True", Reason: ReasonSufficient, LastTransitionTime: workloadspreadtest.At(0)}
 	for i, conditions := range [][]metav1.Condition{{{Type: "Theirs"}, good}, {good}} {
 		for of, list := range map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"all": plan.Status.Status.SubsetStatuses,
 			"v1": plan.Status.Status.VersionedSubsetStatuses["v1"]} {
@@ -258,8 +290,8 @@ func TestStatus(t *testing.T) {
 		t.Error("there is nothing to look at again", plan.Again, plan.Because)
 	}
 	// WS-204: the end of the window is an exact time.
-	spread.Status.SubsetStatuses[0].Conditions[0].LastTransitionTime = at(-299)
-	if plan = Make(snapshot); !plan.Again.Equal(clock.Add(time.Second)) {
+	spread.Status.SubsetStatuses[0].Conditions[0].LastTransitionTime = workloadspreadtest.At(-299)
+	if plan = Make(snapshot); !plan.Again.Equal(workloadspreadtest.Clock.Add(time.Second)) {
 		t.Error(plan.Again, plan.Because)
 	}
 	if len(spread.Status.SubsetStatuses[0].Conditions) != 2 || spread.Status.SubsetStatuses[0].Conditions[0].Status != "False" {
@@ -269,13 +301,13 @@ func TestStatus(t *testing.T) {
 
 // WS-178: the patch has what changed, guarded by uid and resourceVersion; there is none if nothing did.
 func TestStatusPatch(t *testing.T) {
-	spread := makeSpread()
+	spread := workloadspreadtest.Spread()
 	spread.Status = appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 1,
-		SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{subsetStatus("a", 1, 0, nil, nil)},
-		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {subsetStatus("a", 1, 0, nil, nil)},
-			"v2": {subsetStatus("a", 0, 1, nil, nil)}}}
+		SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 1, 0, nil, nil)},
+		VersionedSubsetStatuses: map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"v1": {workloadspreadtest.Counted("a", 1, 0, nil, nil)},
+			"v2": {workloadspreadtest.Counted("a", 0, 1, nil, nil)}}}
 	same := spread.Status.DeepCopy()
-	same.SubsetStatuses[0].CreatingPods = times{}
+	same.SubsetStatuses[0].CreatingPods = workloadspreadtest.Times{}
 	if body, err := reconcile.StatusPatch(spread, &spread.Status, same); body != nil || err != nil {
 		t.Errorf("%s %v", body, err)
 	}
@@ -288,3 +320,11 @@ func TestStatusPatch(t *testing.T) {
 		t.Error(err, diff)
 	}
 }
+
+// webTarget is Deployment web with that many replicas.
+func webTarget(desired int32) *Target {
+	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
+		Controllers: []types.UID{"uid-web-v1"}}
+}
+
+var versions = ParseVersioned("deployment")

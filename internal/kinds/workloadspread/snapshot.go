@@ -38,8 +38,8 @@ type Snapshot struct {
 	Now time.Time
 }
 
-// placement is what a pod says of its subset, false if it does not belong to this WorkloadSpread yet (WS-140, WS-141).
-func placement(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) (pub.Placement, bool) {
+// PlacementOf is what a pod says of its subset, false if it does not belong to this WorkloadSpread yet (WS-140, WS-141).
+func PlacementOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod) (pub.Placement, bool) {
 	p, ok := pub.ParsePlacement(pod.Annotations)
 	return p, ok && p.Name == spread.Name
 }

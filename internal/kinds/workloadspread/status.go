@@ -16,8 +16,8 @@ import (
 func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	var change StatusChange
 	look := func(at time.Time, because string) {
-		if !at.IsZero() && (change.again.IsZero() || at.Before(change.again)) {
-			change.again, change.because = at, because
+		if !at.IsZero() && (change.Again.IsZero() || at.Before(change.Again)) {
+			change.Again, change.because = at, because
 		}
 	}
 	now := p.snapshot.Now
@@ -26,7 +26,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		if p.patience == 0 {
 			continue // WS-170
 		}
-		c, recovered, until := nextCondition(conditionOf(statusAt(newest.Status.SubsetStatuses, i, q.Name)), i == len(p.quotas)-1,
+		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)), i == len(p.quotas)-1,
 			p.stuck[i], p.patience, p.snapshot.Window, now)
 		conditions[i] = &c
 		if recovered {

@@ -1,7 +1,6 @@
 package workloadspread
 
 import (
-	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,8 +72,8 @@ type Target struct {
 	// Selector limits the pods that have these controllers; nil selects all.
 	Selector labels.Selector
 	// Fallback finds the pods of a custom kind if Controllers have none: it returns a selector of pods of the namespace, nil if there is
-	// none (WS-020). It is nil for the other kinds.
-	Fallback func(ctx context.Context) (labels.Selector, error)
+	// none (WS-020). It is nil for the other kinds. It reads, and no plan calls it.
+	Fallback func() (labels.Selector, error)
 	// Costs: deletion costs are written (WS-160, WS-206).
 	Costs bool
 	// Latest is the version that its new pods have, empty where versions are not told apart or the target does not exist. LatestError is
@@ -100,20 +99,6 @@ func (t *Target) Rank(pod string) int {
 		rank -= max(min(r.Last, ordinal-1)-max(r.First, t.Start)+1, 0)
 	}
 	return rank
-}
-
-// Workloads reads targets.
-type Workloads interface {
-	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
-	// the caches, for what decides about new pods alone: how many it shall have, and its ordinals.
-	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*Target, error)
-	// Ready tells whether it is known what users list: before, only the supported kinds are.
-	Ready() bool
-	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
-	Known(kind schema.GroupKind) bool
-	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error
-	// (WS-052, WS-053).
-	Parent(ctx context.Context, namespace string, of Reference) (Reference, bool, error)
 }
 
 // Filter is the selector of a WorkloadSpread's targetFilter; it selects everything if there is none (WS-014).

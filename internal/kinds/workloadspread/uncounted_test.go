@@ -6,27 +6,19 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
-
-// bookings are how many entries a list has.
-func bookingsOf(list []appsv1beta1.WorkloadSpreadSubsetStatus) (n int) {
-	for i := range list {
-		n += len(list[i].CreatingPods) + len(list[i].DeletingPods)
-	}
-	return n
-}
 
 // TestBookingsThatNobodyCounts: pods come and go for days while no controller counts, since it cannot tell the replicas or no
 // manager leads. The status stays small, or no write would be taken in the end and pods be refused; and subsets are filled as if
 // every booking were there still (WS-150).
 func TestBookingsThatNobodyCounts(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 5}, {name: b}]}, status: {versionedSubsetStatuses: {versionIgnored: [
 		{name: a, replicas: 5, missingReplicas: 0}, {name: b, replicas: 0, missingReplicas: -1}]}}}`)
-	now, most := bookingTime, 0
+	now, most := workloadspreadtest.BookingTime, 0
 	type pod struct{ name, id string }
 	var pods []pod
 	for i := range 5 {
@@ -48,7 +40,7 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 		if follow(spread, d); d.Subset == nil || d.Subset.Name != "a" {
 			t.Fatalf("after %d pods %s gets %+v: %+v", i, creation.Key, d.Subset, spread.Status)
 		}
-		most = max(most, bookingsOf(spread.Status.VersionedSubsetStatuses[VersionIgnored]))
+		most = max(most, workloadspreadtest.Bookings(spread.Status.VersionedSubsetStatuses[VersionIgnored]))
 	}
 	if most > 100 {
 		t.Errorf("%d bookings", most)
@@ -60,52 +52,14 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 
 // TestFreshBookingsAreKept: what is booked in a burst stays until somebody had the time to count it (WS-152, WS-153).
 func TestFreshBookingsAreKept(t *testing.T) {
-	spread := bookedSpread(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
+	spread := workloadspreadtest.Read(t, `{spec: {subsets: [{name: a, maxReplicas: 900}]}, status: {versionedSubsetStatuses: {versionIgnored: [{name: a, replicas: 0, missingReplicas: 900}]}}}`)
 	for i := range 600 {
 		follow(spread, Create(spread, nil, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored},
-			bookingTime.Add(time.Duration(i)*500*time.Millisecond)))
+			workloadspreadtest.BookingTime.Add(time.Duration(i)*500*time.Millisecond)))
 	}
 	if a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]; len(a.CreatingPods) != 600 || a.MissingReplicas != 300 {
 		t.Errorf("%d bookings, %d missing", len(a.CreatingPods), a.MissingReplicas)
 	}
-}
-
-// TestVersionsThatNobodyCounts: nor do the lists of former versions stay for ever, each of which a rollout leaves behind (WS-155).
-func TestVersionsThatNobodyCounts(t *testing.T) {
-	s := newBookServer(t, bookedSpread(t, two))
-	b, spread := s.behind(t, &standing{})
-	now := bookingTime
-	b.now = func() time.Time { return now }
-	for version := range 40 {
-		now = now.Add(time.Hour)
-		for i := range 2 {
-			if version > 0 { // a rolling update: one pod of the former version goes for each that comes
-				former := Deletion{Name: fmt.Sprintf("web-%d-%d", version-1, i), Version: fmt.Sprint(version - 1), Subset: "a",
-					Booking: fmt.Sprintf("id-%d-%d", version-1, i)}
-				if _, err := b.Delete(t.Context(), spread, former); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d, err := b.Create(t.Context(), spread, Creation{Key: fmt.Sprintf("id-%d-%d", version, i), Generated: true,
-				Version: fmt.Sprint(version)}, prepared)
-			if err != nil || d.Subset == nil || d.Subset.Name != "a" {
-				t.Fatalf("%+v, %v", d, err)
-			}
-		}
-	}
-	lists := s.stored(t).Status.VersionedSubsetStatuses
-	if len(lists) > 5 || lists["other"] == nil {
-		t.Errorf("%d lists: %v", len(lists), keysOf(lists))
-	}
-	// What is there still has pods, although its bookings are old.
-	now = now.Add(24 * time.Hour)
-	if _, err := b.Create(t.Context(), spread, Creation{Key: "late", Version: "another"}, prepared); err != nil {
-		t.Fatal(err)
-	}
-	if list := s.stored(t).Status.VersionedSubsetStatuses["39"]; list == nil || len(list[0].CreatingPods) != 2 {
-		t.Errorf("%+v", list)
-	}
-	b.Forget(types.UID("u1"))
 }
 
 // TestSettledBookingsFreeNoPlace: whatever the bookings are, settling old ones leaves as many places as there were, and those that
@@ -116,7 +70,8 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 		draw := func(what string) map[string]metav1.Time {
 			bookings := map[string]metav1.Time{}
 			for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(names), rapid.ID[string]).Draw(r, what) {
-				bookings[name] = metav1.NewTime(bookingTime.Add(-time.Duration(rapid.IntRange(0, 20).Draw(r, "minutes")) * time.Minute))
+				bookings[name] = metav1.NewTime(workloadspreadtest.BookingTime.Add(-time.Duration(rapid.IntRange(0, 20).Draw(r,
+					"minutes")) * time.Minute))
 			}
 			return bookings
 		}
@@ -125,12 +80,12 @@ func TestSettledBookingsFreeNoPlace(t *testing.T) {
 		s.Replicas = rapid.Int32Range(int32(len(names)), 10).Draw(r, "replicas")
 		before := missing(&s.WorkloadSpreadSubsetCounters, 100)
 		most := rapid.IntRange(0, 3).Draw(r, "most")
-		settle(&s, most, bookingTime)
+		settle(&s, most, workloadspreadtest.BookingTime)
 		if after := missing(&s.WorkloadSpreadSubsetCounters, 100); after != before {
 			r.Errorf("%d were missing, %d are: %+v", before, after, s)
 		}
-		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, bookingTime)) + len(uncounted(s.DeletingPods, nil, most,
-			bookingTime)); n > 0 {
+		if n := len(uncounted(s.CreatingPods, s.DeletingPods, most, workloadspreadtest.BookingTime)) + len(uncounted(s.DeletingPods, nil, most,
+			workloadspreadtest.BookingTime)); n > 0 {
 			r.Errorf("%d old bookings stay: %+v", n, s)
 		}
 	})

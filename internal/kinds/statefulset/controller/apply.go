@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,9 +25,6 @@ func (p *Pass) applying(plan *statefulset.Plan) *application {
 	return a
 }
 
-// passTime bounds how long a pass goes on taking up pods, so that those that are complete do not wait for all others.
-const passTime = 500 * time.Millisecond
-
 // apply carries out all of the plan but the status. It goes on with other pods where one fails.
 func (a *application) apply(ctx context.Context) *podapply.Result {
 	result := &podapply.Result{}
@@ -42,7 +38,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))
 	a.GrowClaims(ctx, a.plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
 		Annotations: map[string]any{pub.OwnedByStatefulSet: a.plan.Set.Name}}, result)
-	a.Pods(ctx, a.Now().Add(passTime), result)
+	a.Pods(ctx, result)
 	a.History(ctx, result)
 	return result
 }

@@ -71,8 +71,11 @@ func newest[T client.Object](ctx context.Context, k *Kube, set *appsv1beta1.Stat
 // orphans finds pods that nobody controls and that have a name and labels of the set's (ASTS-070).
 func (k *Kube) orphans(set *appsv1beta1.StatefulSet) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil || selector.Empty() || set.DeletionTimestamp != nil {
-		return nil, nil // the plan says so
+	if err != nil {
+		selector = labels.Nothing() // the plan says so
+	}
+	if selector.Empty() || set.DeletionTimestamp != nil {
+		return nil, nil
 	}
 	pods, err := k.Pods.Uncontrolled(set.Namespace)
 	var orphans []*corev1.Pod

@@ -2,9 +2,7 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -40,7 +37,7 @@ func simulate(seed uint64, set *appsv1beta1.StatefulSet, features statefulset.Fe
 	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	s.Slim = slim.Any
-	if err := errors.Join(podapply.IndexRevisions(context.Background(), s.Cluster)); err != nil {
+	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
 		panic(err)
 	}
 	s.Store(simulation.Key{Kind: "Node", Name: "node"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
@@ -182,7 +179,8 @@ func (s *simulated) describe() string {
 		b.WriteString("\n" + statefulset.Make(*snapshot).String())
 	}
 	for _, pod := range s.pods() {
-		fmt.Fprintf(&b, "%s %s labels %v deleted %v phase %s", pod.Name, pod.UID, pod.Labels, pod.DeletionTimestamp != nil, pod.Status.Phase)
+		fmt.Fprintf(&b, "%s %s labels %v deleted %v phase %s", pod.Name, pod.UID, pod.Labels, pod.DeletionTimestamp != nil,
+			pod.Status.Phase)
 		for i, c := range pod.Spec.Containers {
 			fmt.Fprintf(&b, " %s", c.Image)
 			if i < len(pod.Status.ContainerStatuses) {
@@ -196,12 +194,3 @@ func (s *simulated) describe() string {
 	}
 	return b.String()
 }
-
-// said tells whether an event has all these words.
-func (s *simulated) said(words ...string) bool {
-	return slices.ContainsFunc(s.events, func(event string) bool {
-		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) })
-	})
-}
-
-var _ = pub.SpecifiedDelete

@@ -553,7 +553,9 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
-	r.others = func() bool { return slices.ContainsFunc(r.pods(), r.operate) || slices.ContainsFunc(r.pods(), r.giveUp) }
+	r.others = func() bool {
+		return slices.ContainsFunc(r.pods(), r.operate) || slices.ContainsFunc(r.pods(), r.giveUp)
+	}
 	if err := r.Settle(900); err != nil {
 		r.fail("%v", err)
 		return
@@ -597,7 +599,8 @@ func (r *rolloutRun) check() {
 		}
 		if pod.Labels[pub.ControllerRevisionHash] == r.newest() {
 			updated++
-			if got := pod.Spec.Containers[0].Image; got != r.image || r.node.Runs(pod, "nginx").Image != got || pod.Annotations["note"] != r.note {
+			if got := pod.Spec.Containers[0].Image; got != r.image || r.node.Runs(pod, "nginx").Image != got ||
+				pod.Annotations["note"] != r.note {
 				r.fail("pod %s has %s, runs %+v, note %q", pod.Name, got, r.node.Runs(pod, "nginx"), pod.Annotations["note"])
 			}
 		}

@@ -1,0 +1,124 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	reconcile.Options
+	Features cloneset.Features
+	// PullJobs are the ImagePullJobs that all controllers look at.
+	PullJobs *podapply.PullJobs
+}
+
+// Setup adds the controller to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	meters := newMeters()
+	if err := reconcile.Register(meters.all()...); err != nil {
+		return err
+	}
+	api := options.API(mgr)
+	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
+	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features, Random: rand.IntN,
+		Applier: podapply.Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller"))}}}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.CloneSet](api), Pass: r.run,
+		Forget: r.forget},
+		pauseAtMost, options.Limiter())
+	api.Own.Leaked = func(owner types.UID) {
+		if name := loop.NameOf(owner); name.Name != "" {
+			meters.leaked.WithLabelValues(name.Namespace, name.Name).Inc()
+		}
+	}
+	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
+	builder := ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.CloneSet{}).
+		Watches(&corev1.Pod{}, toOwner).
+		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
+		Watches(&appsv1.ControllerRevision{}, toOwner)
+	if options.Features.PreDownload {
+		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
+		kube.PullJobs = pulls.Served
+		builder = builder.WatchesRawSource(source.Func(pulls.Start))
+	}
+	return options.Complete("cloneset", loop, builder)
+}
+
+// Index adds the index that PVCs are found by; [podapply.IndexRevisions] adds that of revisions.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, podapply.OwnerIndex, indexByController); err != nil {
+		return fmt.Errorf("indexing PersistentVolumeClaims by controller: %w", err)
+	}
+	return nil
+}
+
+// ownerOf finds the CloneSet that controls an object by group and kind, whatever the version (CS-043). The library's handler asks the
+// REST mapper at every event.
+func ownerOf(_ context.Context, object client.Object) []ctrl.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != cloneset.Kind || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
+}
+
+type reconciler struct {
+	pass   *Pass
+	meters *meters
+}
+
+// pauseAtMost is the longest pause between the plans of a set.
+const pauseAtMost = time.Second
+
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	outcome, err := r.pass.Run(ctx, name, owner)
+	reconcile.Sooner(&outcome.After, outcome.Tell)
+	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning, More: outcome.Unfinished}
+	if outcome.Plan != nil {
+		r.meters.observe(outcome)
+		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
+	}
+	return done, err
+}
+
+func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
+	r.pass.Forget(uid)
+	r.meters.forget(name)
+}

@@ -1,0 +1,28 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// OPS-092 (part): the counter that dashboards for OpenKruise know, by its name and labels.
+func TestLeakedCreationsAreCounted(t *testing.T) {
+	m := newMeters()
+	m.leaked.WithLabelValues("shop", "web").Inc()
+	registry := prometheus.NewPedanticRegistry()
+	for _, c := range m.all() {
+		if err := registry.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `# HELP cloneset_scale_expectation_leakage Creations that the cache never showed and a live read had to settle.
+# TYPE cloneset_scale_expectation_leakage counter
+cloneset_scale_expectation_leakage{name="web",namespace="shop"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "cloneset_scale_expectation_leakage"); err != nil {
+		t.Error(err)
+	}
+}

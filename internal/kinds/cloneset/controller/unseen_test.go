@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestAPodThatGoesBeforeItIsShown: a set is scaled out and in again before the cache of pods shows the new pod, and shows it alive
+// then. The pod is deleted once, and never counted as one that stays (CS-073 (part)).
+func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
+	s := simulate(1, clonesettest.Set(3), cloneset.Features{})
+	if err := s.Settle(100); err != nil {
+		t.Fatal(err)
+	}
+	requests := 0
+	s.Answer = func(r *simulation.Request) error {
+		if r.Verb == "delete" && r.Key.Kind == "Pod" {
+			requests++
+		}
+		return nil
+	}
+	old := map[string]bool{}
+	for _, pod := range s.pods() {
+		old[pod.Name] = true
+	}
+	scale := func(replicas int32) {
+		s.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
+		s.Show(setKey, s.set())
+		if _, err := s.run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scale(4)
+	var alive *corev1.Pod
+	for _, pod := range s.pods() {
+		if !old[pod.Name] {
+			alive = pod.DeepCopy()
+		}
+	}
+	scale(3)
+	for range 3 {
+		if outcome, err := s.run(); err != nil || outcome.Plan.Status.Replicas != 3 {
+			t.Errorf("%d pods, %v", outcome.Plan.Status.Replicas, err)
+		}
+		s.Show(podKey(alive.Name), alive)
+	}
+	if requests != 1 {
+		t.Errorf("%d deletions", requests)
+	}
+	if err := s.Settle(100); err != nil || len(s.active()) != 3 {
+		t.Errorf("%d pods, %v", len(s.active()), err)
+	}
+}

@@ -1,0 +1,279 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
+	own "github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// CRR-080, CRR-083, CRR-057, CRR-137: a request takes its pod out of service, lets go of it at its end, and tells of it once. The manager
+// dies after every write there is, and goes on.
+func TestRequestFromHoldToRelease(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request, pod := containerrecreatetest.Request(containerrecreatetest.Grace), containerrecreatetest.Pod()
+	request.ResourceVersion, pod.ResourceVersion = "", ""
+	died, writes := true, 0
+	dies := func(err error) error { // every other write is the last thing that a manager does
+		writes++
+		if died = !died; died && err == nil {
+			return context.DeadlineExceeded
+		}
+		return err
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request, pod).WithStatusSubresource(request, pod).
+		WithIndex(request, unfinishedByPod, indexByPod).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return dies(c.Patch(ctx, o, p, opts...))
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
+			return dies(c.SubResource(sub).Patch(ctx, o, p, opts...))
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	now := containerrecreatetest.Noon.Add(time.Second)
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return now }}, Events: own.NewRecorder(recorder)}
+	key := client.ObjectKeyFromObject(request)
+	passes := func() {
+		t.Helper()
+		for range 10 {
+			_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}) // deaths are errors
+		}
+		for _, object := range []client.Object{request, pod} {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	passes()
+	gate := readiness.Condition(pod, pub.KruisePodReady)
+	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) || gate.Status != "False" || !strings.Contains(gate.Message,
+		"shop/restart") || len(request.Status.Conditions) != 1 {
+		t.Errorf("%v %+v %+v", request.Finalizers, gate, request.Status.Conditions)
+	}
+	before := writes
+	if passes(); writes != before {
+		t.Errorf("%d writes at rest", writes-before)
+	}
+	if got := r.ofPod(t.Context(), pod); len(got) != 1 || got[0].NamespacedName != key {
+		t.Errorf("CRR-055: %v", got)
+	}
+	containerrecreatetest.Succeeded(request)
+	request.Status.Phase, request.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: now}
+	if err := c.Status().Update(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	passes()
+	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 || request.Labels[pub.RecreateActive] != "" ||
+		gate.Status != "True" || gate.Message != "" {
+		t.Errorf("%v %v %+v", request.Finalizers, request.Labels, gate)
+	}
+	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
+		t.Errorf("CRR-055: a completed request is woken: %v", got)
+	}
+	if len(recorder.Events) != 1 {
+		t.Errorf("CRR-137: told %d times", len(recorder.Events))
+	}
+}
+
+// CRR-137, CRR-138: the end of a request is told and counted before the trace of it goes, so that it is not lost if the manager dies or the
+// answer does not come; and once, if the write is refused or the cache lags.
+func TestEndIsTold(t *testing.T) {
+	for name, answer := range map[string]func(write func() error) error{
+		"the answer is lost": func(write func() error) error {
+			_ = write()
+			return context.DeadlineExceeded
+		},
+		"it is refused": func(func() error) error { return apierrors.NewConflict(schema.GroupResource{}, "restart", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := appsv1beta1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			request, writes := containerrecreatetest.Request(containerrecreatetest.Succeeded), 0
+			request.ResourceVersion, request.Status.Phase, request.Status.CompletionTime = "", appsv1beta1.ContainerRecreateRequestCompleted,
+				&metav1.Time{Time: containerrecreatetest.Noon}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if writes++; writes == 1 {
+						return answer(func() error { return c.Patch(ctx, o, p, opts...) })
+					}
+					return c.Patch(ctx, o, p, opts...)
+				}}).Build()
+			recorder, m := events.NewFakeRecorder(10), newMeters()
+			r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return containerrecreatetest.Noon.Add(time.Second) }},
+				Events: own.NewRecorder(recorder), meters: m}
+			for range 4 {
+				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
+			}
+			if n := testutil.ToFloat64(m.completed.WithLabelValues(string(containerrecreate.Succeeded))); n != 1 || len(recorder.Events) != 1 {
+				t.Errorf("told %d times, counted %v times", len(recorder.Events), n)
+			}
+			told := 0
+			r.told.Range(func(any, any) bool { told++; return true })
+			if told > 0 || writes == 0 {
+				t.Errorf("%d requests are remembered for ever, %d writes", told, writes)
+			}
+		})
+	}
+}
+
+// CRR-055: which events of pods concern requests.
+func TestPodEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"nothing":           {func(*corev1.Pod) {}, false},
+		"a label":           {func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, false},
+		"a condition":       {func(p *corev1.Pod) { p.Status.Conditions = nil }, false},
+		"a container":       {containerrecreatetest.Restarted, true},
+		"an init container": {func(p *corev1.Pod) { p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "x"}} }, true},
+		"deletion":          {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: containerrecreatetest.Noon} }, true},
+		"another pod":       {func(p *corev1.Pod) { p.UID = "pod-2" }, true},
+	} {
+		after := containerrecreatetest.Pod(test.change)
+		if got := podEvents.Update(event.UpdateEvent{ObjectOld: containerrecreatetest.Pod(), ObjectNew: after}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// CRR-067, CRR-068: the manager's cache is behind: the daemon has completed the request since. Whatever the plan is, it is written for the
+// version that it was made from, so nothing changes, and there is another try.
+func TestStalePlansAreNotWritten(t *testing.T) {
+	for name, change := range map[string]func(*appsv1beta1.ContainerRecreateRequest){
+		"the deadline has passed": containerrecreatetest.Deadline,
+		"the pod is to be held":   containerrecreatetest.Grace,
+		// As a manager sees it that has just taken over: it has not written the finalizer itself.
+		"the pod is to be held, by a request that had its finalizer": func(r *appsv1beta1.ContainerRecreateRequest) {
+			containerrecreatetest.Grace(r)
+			containerrecreatetest.Held(r)
+		},
+		"no answer": containerrecreatetest.Phase(""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			request, pod := containerrecreatetest.Request(change), containerrecreatetest.Pod()
+			request.ResourceVersion, pod.ResourceVersion = "", ""
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request, pod).WithStatusSubresource(request, pod).Build()
+			stale := &appsv1beta1.ContainerRecreateRequest{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), stale); err != nil {
+				t.Fatal(err)
+			}
+			now := stale.DeepCopy()
+			if now.Finalizers != nil { // released, and nobody is left to release again
+				now.Finalizers = nil
+				if err := api.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			containerrecreatetest.Succeeded(now)
+			containerrecreatetest.Done(now)
+			if err := api.Status().Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			lagging := interceptor.NewClient(api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+				o client.Object, opts ...client.GetOption) error {
+				if r, ok := o.(*appsv1beta1.ContainerRecreateRequest); ok {
+					stale.DeepCopyInto(r)
+					return nil
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+			late := containerrecreatetest.Noon.Add(time.Hour)
+			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }},
+				Events: own.NewRecorder(events.NewFakeRecorder(10))}
+			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
+			if err != nil || result.RequeueAfter != own.RetrySoon {
+				t.Errorf("%v %v", result, err)
+			}
+			got := &appsv1beta1.ContainerRecreateRequest{}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil ||
+				got.ResourceVersion != now.ResourceVersion {
+				t.Errorf("written: %v %+v", err, got.Status)
+			}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || readiness.Condition(pod,
+				pub.KruisePodReady).Status != "True" {
+				t.Errorf("the pod is held: %v %+v", err, pod.Status.Conditions)
+			}
+		})
+	}
+}
+
+// CRR-138: completed requests by result, once each, and how long they took.
+func TestMetrics(t *testing.T) {
+	m := newMeters()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := containerrecreatetest.Request(containerrecreatetest.Succeeded, func(r *appsv1beta1.ContainerRecreateRequest) {
+		r.ResourceVersion, r.Status.Phase, r.Status.CompletionTime = "", "Completed",
+			&metav1.Time{Time: containerrecreatetest.Noon.Add(5 * time.Second)}
+	})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(request).WithStatusSubresource(request).Build()
+	r := &Reconciler{API: &own.API{Client: c, Live: c, Now: func() time.Time { return containerrecreatetest.Noon.Add(time.Minute) }},
+		Events: own.NewRecorder(events.NewFakeRecorder(10)), meters: m}
+	for range 3 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+# HELP afloat_container_recreate_requests_completed_total Completed ContainerRecreateRequests, by result.
+# TYPE afloat_container_recreate_requests_completed_total counter
+afloat_container_recreate_requests_completed_total{result="Succeeded"} 1
+`
+	if err := testutil.CollectAndCompare(m.completed, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.duration)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := families[0].GetMetric()[0].GetHistogram(); took.GetSampleCount() != 1 || took.GetSampleSum() != 5 {
+		t.Errorf("%v", took)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); apierrors.IsNotFound(err) {
+		t.Error("CRR-012: deleted without a TTL")
+	}
+}

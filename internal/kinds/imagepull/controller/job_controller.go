@@ -1,0 +1,442 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace of the node daemons the
+// copies are kept.
+//
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-pull-secrets-role,resources=secrets,verbs=get;list;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kruise-daemon-config,verbs=get
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs/finalizers,verbs=update
+
+const (
+	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
+	tries        = 5           // of one NodeImage that others write too (IMG-213)
+)
+
+// JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
+type JobReconciler struct {
+	*reconcile.API
+	Events  reconcile.Recorder
+	Secrets *Secrets
+	Options Options
+	Random  func() float64
+	meters  *meters
+	memory  reconcile.Memory[jobMemory]
+	rooms   imagepull.Rooms
+}
+
+// jobMemory is what is kept of a job from one pass to the next.
+type jobMemory struct {
+	synced syncedSecrets
+	// refused are the nodes whose NodeImages did not accept the job.
+	refused refusals
+}
+
+// refusals are what was refused when it was tried last.
+type refusals map[string]bool
+
+// took remembers whether something was accepted.
+func (r *refusals) took(name string, err error) {
+	switch {
+	case err == nil:
+		delete(*r, name)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), tooLarge(err):
+		if *r == nil {
+			*r = refusals{}
+		}
+		(*r)[name] = true
+	}
+}
+
+// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the connection to it, has no code
+// of its own.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
+		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "message larger than max"))
+}
+
+// syncedSecrets are the references that a job's secrets had when they were looked at last.
+type syncedSecrets struct {
+	refs     []appsv1beta1.ReferenceObject
+	problems []string
+	at       time.Time
+}
+
+func setupJobs(mgr ctrl.Manager, options Options) error {
+	meters, secrets := newMeters(), options.API(mgr)
+	secrets.Own = nil
+	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
+		Options: options,
+		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Random: rand.Float64, meters: meters}
+	if err := reconcile.Register(r.meters.all()...); err != nil {
+		return err
+	}
+	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
+	options.Workers = options.JobWorkers
+	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.ImagePullJob{}).
+		Watches(&appsv1beta1.NodeImage{}, mapping.ofNodeImages()).
+		Watches(&corev1.Pod{}, mapping.ofPods()))
+}
+
+func (r *JobReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImagePullJob](r.API), Pass: r.pass,
+		Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) }}, 0, limiter)
+}
+
+func (r *JobReconciler) forget(job types.UID) {
+	r.Own.Forget(job)
+	r.memory.Forget(job)
+}
+
+// pass brings a job a step further.
+func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		r.meters.forget(name)
+		return again(r.Secrets.Release(ctx, name)) // whatever a former life left (IMG-119)
+	}
+	job, err := reconcile.Begin[appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
+	if err != nil || job == nil {
+		return reconcile.Done{}, err
+	}
+	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
+	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
+	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
+	if running {
+		if err := r.complete(ctx, &s); err != nil {
+			return again(err)
+		}
+	}
+	plan := imagepull.PlanJob(s)
+	if !plan.Idle() {
+		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop",
+			len(plan.Drop))
+	}
+	r.meters.observe(job, plan, running)
+	if err := r.apply(ctx, &s, plan); err != nil {
+		return again(err)
+	}
+	if !running {
+		r.forget(owner)
+	}
+	after := plan.After
+	reconcile.Sooner(&after, r.Own.Again(job.UID))
+	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
+		after = sourcesEvery
+	}
+	return reconcile.Done{After: after}, nil
+}
+
+// again makes of a conflict another try, at once rather than after a back-off.
+func again(err error) (reconcile.Done, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Done{After: reconcile.RetrySoon}, nil
+	}
+	return reconcile.Done{}, err
+}
+
+// complete reads nodes and secrets of a running job.
+func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
+	job := s.Job
+	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release (IMG-082)
+		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
+		if job, err = reconcile.Merge(ctx, r.For(job.UID), job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
+			return fmt.Errorf("adding the finalizer: %w", err)
+		}
+		s.Job = job
+	}
+	if s.Nodes, err = r.nodes(ctx, job); err != nil {
+		return err
+	}
+	var owned appsv1beta1.NodeImageList
+	if err := r.Client.List(ctx, &owned, client.MatchingFields{ownersOf: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing NodeImages of the job: %w", err)
+	}
+	for i := range owned.Items {
+		s.Owned = append(s.Owned, &owned.Items[i])
+	}
+	s.Owned = reconcile.Laid(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool {
+		return slices.Contains(indexOwners(node),
+			string(job.UID))
+	})
+	for i, node := range s.Nodes {
+		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
+	}
+	s.Refused = r.memory.Of(job.UID).refused
+	s.Secrets, err = r.secrets(ctx, job)
+	return err
+}
+
+// secrets brings the copies of the job's secrets up to date, once in a while (IMG-116).
+func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]appsv1beta1.ReferenceObject, error) {
+	before := &r.memory.Of(job.UID).synced
+	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
+		return before.refs, nil
+	}
+	refs, problems, err := r.Secrets.Sync(ctx, job)
+	if err != nil {
+		if !apierrors.IsConflict(err) { // IMG-112
+			r.Events.Event(job, corev1.EventTypeWarning, "FailedSyncSecrets", err.Error())
+		}
+		return nil, err
+	}
+	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
+		r.Events.Event(job, corev1.EventTypeWarning, "MissingPullSecret",
+			strings.Join(problems, "; ")+"; the image is pulled without what is missing")
+	}
+	*before = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
+	return refs, nil
+}
+
+// nodes selects the NodeImages of a job, in the order in which they are to pull (IMG-070 to IMG-073).
+func (r *JobReconciler) nodes(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*appsv1beta1.NodeImage, error) {
+	var names []string
+	switch {
+	case job.Spec.PodSelector != nil:
+		pods, err := r.pods(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range pods {
+			names = append(names, pod.Spec.NodeName)
+		}
+	case job.Spec.Selector != nil && len(job.Spec.Selector.Names) > 0:
+		names = job.Spec.Selector.Names
+	default:
+		return r.labelled(ctx, job.Spec.Selector)
+	}
+	var nodes []*appsv1beta1.NodeImage
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		node := &appsv1beta1.NodeImage{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return nil, fmt.Errorf("reading NodeImage %s: %w", name, err)
+		}
+		if node.DeletionTimestamp == nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, nil
+}
+
+func (r *JobReconciler) labelled(ctx context.Context, selector *appsv1beta1.ImagePullJobNodeSelector) ([]*appsv1beta1.NodeImage, error) {
+	matching := labels.Everything()
+	if selector != nil {
+		var err error
+		if matching, err = metav1.LabelSelectorAsSelector(&selector.LabelSelector); err != nil {
+			return nil, fmt.Errorf("spec.selector: %w", err)
+		}
+	}
+	var list appsv1beta1.NodeImageList
+	if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: matching}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing NodeImages: %w", err)
+	}
+	var nodes []*appsv1beta1.NodeImage
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			nodes = append(nodes, &list.Items[i])
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *appsv1beta1.NodeImage) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// pods returns the pods that are selected and have a node, in the order of their update (IMG-070, IMG-071).
+func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*corev1.Pod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.podSelector: %w", err)
+	}
+	var list corev1.PodList
+	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var pods []rollout.Candidate
+	for i := range list.Items {
+		if hasNode(&list.Items[i]) {
+			pods = append(pods, rollout.Candidate{Pod: &list.Items[i], Ready: readiness.Ready(&list.Items[i])})
+		}
+	}
+	slices.SortFunc(pods, func(a, b rollout.Candidate) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })
+	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
+		appsv1beta1.GroupVersion.Group+"/") {
+		set := &appsv1beta1.CloneSet{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: owner.Name}, set,
+			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading CloneSet %s: %w", owner.Name, err)
+		}
+		rolling := set.Spec.UpdateStrategy.RollingUpdate
+		if rolling == nil {
+			rolling = &appsv1beta1.RollingUpdateCloneSetStrategy{}
+		}
+		pods = rollout.SortForUpdate(pods, pods, rolling.PriorityStrategy, rolling.ScatterStrategy)
+	} else if owner != nil && owner.Kind == "SidecarSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		set := &appsv1beta1.SidecarSet{}
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: owner.Name}, set,
+			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("reading SidecarSet %s: %w", owner.Name, err)
+		}
+		strategy := &set.Spec.UpdateStrategy
+		pods = rollout.SortForSidecars(pods, pods, strategy.PriorityStrategy, strategy.ScatterStrategy)
+	} else if owner != nil && owner.Kind == "StatefulSet" {
+		slices.SortStableFunc(pods, func(a, b rollout.Candidate) int { return ordinal(b.Pod.Name) - ordinal(a.Pod.Name) })
+	}
+	ordered := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		ordered = append(ordered, pod.Pod)
+	}
+	return ordered, nil
+}
+
+// ordinal is the number at the end of the name of a StatefulSet's pod, -1 if there is none.
+func ordinal(name string) int {
+	n := 0
+	digits := name[strings.LastIndex(name, "-")+1:]
+	if _, err := fmt.Sscanf(digits, "%d", &n); err != nil {
+		return -1
+	}
+	return n
+}
+
+func hasNode(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
+}
+
+func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, plan *imagepull.JobPlan) (err error) {
+	job, w := s.Job, r.For(s.Job.UID)
+	if plan.Finish {
+		if len(job.Spec.PullSecrets) > 0 {
+			if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {
+				return err
+			}
+		}
+		finalizers := slices.DeleteFunc(slices.Clone(job.Finalizers), func(f string) bool { return f == pub.PullJobProtection })
+		if job, err = reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	if plan.Delete {
+		if err := w.Delete(ctx, job); err != nil {
+			return fmt.Errorf("deleting the finished job: %w", err)
+		}
+		return nil
+	}
+	assigner := imagepull.Assigner{Job: job, Secrets: s.Secrets, ExtraTTL: r.Options.ExtraTTL, Now: s.Now, Random: r.Random}
+	drop := func(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) { //nolint:unparam // as assigner.Assign
+		return assigner.Drop(node), nil
+	}
+	known := map[string]*appsv1beta1.NodeImage{}
+	for _, node := range slices.Concat(s.Owned, s.Nodes) {
+		known[node.Name] = node
+	}
+	assigned := slices.Concat(plan.Assign, plan.Supply)
+	errs := w.Each(ctx, len(assigned)+len(plan.Drop), func(i int) error {
+		if i < len(assigned) {
+			return r.change(ctx, job.UID, known[assigned[i]], assigner.Assign)
+		}
+		return r.change(ctx, job.UID, known[plan.Drop[i-len(assigned)]], drop)
+	})
+	for i, name := range assigned {
+		r.memory.Of(job.UID).refused.took(name, errs[i])
+	}
+	err = errors.Join(errs...)
+	if plan.Status != nil {
+		status := map[string]any{"status": statusDocument(plan.Status)}
+		if _, e := reconcile.Merge(ctx, w, job, nil, status, "status"); client.IgnoreNotFound(e) != nil {
+			err = errors.Join(err, fmt.Errorf("writing the status: %w", e))
+			if apierrors.IsConflict(e) {
+				err = e
+			}
+		}
+	}
+	return err
+}
+
+// statusDocument is a status as a merge patch: what is empty goes.
+func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
+	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
+		"active":    status.Active,
+		"succeeded": status.Succeeded, "failed": status.Failed, "message": status.Message, "failedNodes": nil}
+	if len(status.FailedNodes) > 0 {
+		document["failedNodes"] = status.FailedNodes
+	}
+	return document
+}
+
+// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085, IMG-213).
+func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
+	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
+	w := r.For(job)
+	for try := 1; ; try++ {
+		images, err := decide(node)
+		if len(images) == 0 || err != nil {
+			if errors.Is(err, imagepull.ErrFull) {
+				err = nil // the next plan counts it
+			}
+			return err
+		}
+		_, err = reconcile.Merge(ctx, w, node, nil, map[string]any{"spec": imagesPatch(node, images)}, "")
+		switch {
+		case client.IgnoreNotFound(err) == nil: // else the node has gone
+			return nil
+		case !apierrors.IsConflict(err) || try == tries:
+			return fmt.Errorf("patching NodeImage %s: %w", node.Name, err)
+		}
+		fresh := &appsv1beta1.NodeImage{}
+		if err := w.Read(ctx, types.NamespacedName{Name: node.Name}, fresh); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		node = fresh
+	}
+}
+
+// notReadySince tells since when a node is not ready, if it is there and is not.
+func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Time, bool) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		return time.Time{}, false // nothing is known, or its NodeImage goes too
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status != corev1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
+}

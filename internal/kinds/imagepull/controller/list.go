@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagelistpulljobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;patch;delete
+
+const (
+	listWorkers = 3
+	// childrenOf indexes ImagePullJobs by the list that made them.
+	childrenOf = "imagepull.list"
+)
+
+// ListReconciler carries out plans of ImageListPullJobs. Its fields are for tests to fill in.
+type ListReconciler struct {
+	*reconcile.API
+	Events reconcile.Recorder
+	// refused are the images of each list whose jobs were refused.
+	refused reconcile.Memory[refusals]
+}
+
+// refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the others from being pulled.
+func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
+	var first, last []*appsv1beta1.ImagePullJob
+	for _, job := range jobs {
+		if r[job.Spec.Image] {
+			last = append(last, job)
+		} else {
+			first = append(first, job)
+		}
+	}
+	return append(first, last...)
+}
+
+// forget drops what is remembered of a list that is gone.
+func (r *ListReconciler) forget(_ types.NamespacedName, list types.UID) {
+	r.Own.Forget(list)
+	r.refused.Forget(list)
+}
+
+func indexChildren(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "ImageListPullJob" {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf, indexChildren); err != nil {
+		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
+	}
+	options.Workers = listWorkers
+	r := &ListReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagelistpulljob-controller"))}
+	return options.Complete("imagelistpulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.ImageListPullJob{}).
+		Owns(&appsv1beta1.ImagePullJob{}))
+}
+
+func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API), Pass: r.pass,
+		Forget: r.forget}, 0, limiter)
+}
+
+// pass brings a list a step further.
+func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	if owner == "" {
+		return reconcile.Done{}, nil
+	}
+	now := r.Now()
+	list, err := reconcile.Begin[appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
+	if err != nil || list == nil {
+		return reconcile.Done{}, err
+	}
+	var owned appsv1beta1.ImagePullJobList
+	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace),
+		client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
+		return reconcile.Done{}, fmt.Errorf("listing the jobs of the list: %w", err)
+	}
+	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
+	for i := range owned.Items {
+		children = append(children, &owned.Items[i])
+	}
+	children = reconcile.Laid(r.Own, list.UID, children,
+		func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
+	plan := imagepull.PlanList(list, children, now)
+	if err := r.apply(ctx, list, plan); err != nil {
+		return again(err)
+	}
+	reconcile.Sooner(&plan.After, r.Own.Again(list.UID))
+	return reconcile.Done{After: plan.After}, nil
+}
+
+func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *imagepull.ListPlan) error {
+	var err error
+	w := r.For(list.UID)
+	if len(plan.Create) == 0 {
+		r.refused.Forget(list.UID)
+	}
+	if plan.DeleteAll {
+		return w.Delete(ctx, list, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}
+	if plan.Relabel {
+		labels := map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}
+		if list, err = reconcile.Merge(ctx, w, list, labels, nil, ""); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	var errs []error
+	for _, child := range plan.Delete {
+		if err := w.Delete(ctx, child); err != nil {
+			err = fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
+			if errs = append(errs, err); !reconcile.Changed(err) {
+				r.Events.Event(list, corev1.EventTypeWarning, "FailedDelete", err.Error())
+			}
+			break
+		}
+		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete",
+			fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
+	}
+	if len(errs) == 0 {
+		errs = append(errs, r.create(ctx, list, plan.Create))
+	}
+	if plan.Status == nil {
+		return errors.Join(errs...)
+	}
+	status := plan.Status
+	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
+		"active":    status.Active,
+		"completed": status.Completed, "succeeded": status.Succeeded, "failedImageStatuses": nil}
+	if len(status.FailedImageStatuses) > 0 {
+		document["failedImageStatuses"] = status.FailedImageStatuses
+	}
+	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document}, "status"); client.IgnoreNotFound(err) != nil {
+		errs = append([]error{err}, errs...) // a conflict is tried again at once
+	}
+	return errors.Join(errs...)
+}
+
+// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was lost and took place is
+// found by the next plan, which deletes the younger of two.
+func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
+	w, refused := r.For(list.UID), r.refused.Of(list.UID)
+	jobs = refused.refusedLast(jobs)
+	for batch := 1; len(jobs) > 0; batch *= 2 {
+		n := min(batch, len(jobs))
+		errs := w.Each(ctx, n, func(i int) error {
+			err := w.CreateTyped(ctx, jobs[i])
+			if err != nil {
+				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
+			}
+			switch {
+			case reconcile.Ending(err):
+				return nil
+			case err != nil:
+				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
+				return err
+			}
+			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate",
+				fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
+			return nil
+		})
+		for i, err := range errs {
+			refused.took(jobs[i].Spec.Image, err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		jobs = jobs[n:]
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=nodeimages/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controllers.
+type Options struct {
+	reconcile.Options // Workers are those of NodeImages.
+	JobWorkers        int
+	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag --default-ttlseconds-for-always-nodeimage.
+	CreationDelay, ExtraTTL time.Duration
+	// Namespace is the one in which node daemons read secrets.
+	Namespace string
+	// Jobs is gate ImagePullJobGate.
+	Jobs bool
+}
+
+// ownersOf indexes NodeImages by the UIDs of the jobs that own tags in them.
+const ownersOf = "imagepull.owners"
+
+func indexOwners(object client.Object) []string {
+	node, ok := object.(*appsv1beta1.NodeImage)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	var uids []string
+	for _, image := range node.Spec.Images {
+		for _, tag := range image.Tags {
+			for _, ref := range tag.OwnerReferences {
+				if imagepull.IsJob(ref) && !seen[string(ref.UID)] {
+					seen[string(ref.UID)] = true
+					uids = append(uids, string(ref.UID))
+				}
+			}
+		}
+	}
+	return uids
+}
+
+// NodeReconciler carries out plans of NodeImages. Its fields are for tests to fill in.
+type NodeReconciler struct {
+	*reconcile.API
+	Events  events.EventRecorder
+	Options Options
+	Random  func() float64
+
+	mu   sync.Mutex
+	used map[string]inUse
+	gone map[types.UID]bool // jobs that do not exist any more
+}
+
+// Setup adds the controllers to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf, indexOwners); err != nil {
+		return fmt.Errorf("indexing NodeImages by job: %w", err)
+	}
+	r := &NodeReconciler{API: options.API(mgr), Events: mgr.GetEventRecorder("nodeimage-controller"), Options: options,
+		Random: rand.Float64}
+	r.Own = nil // jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
+	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.NodeImage{}).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
+		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.ofJob(ctx, e.Object, q)
+		}}))
+	if err != nil || !options.Jobs {
+		return err
+	}
+	if err := setupJobs(mgr, options); err != nil {
+		return err
+	}
+	return setupLists(ctx, mgr, options)
+}
+
+// nodeEvents are what a NodeImage waits for; nodes report to the API server all the time.
+var nodeEvents = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isNode := e.ObjectOld.(*corev1.Node)
+		after, same := e.ObjectNew.(*corev1.Node)
+		return isNode && same && (before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			fmt.Sprint(before.Labels) != fmt.Sprint(after.Labels) || readySince(before) != readySince(after))
+	},
+}
+
+func readySince(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return string(c.Status) + c.LastTransitionTime.UTC().String()
+		}
+	}
+	return ""
+}
+
+// ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
+func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) {
+	var list appsv1beta1.NodeImageList
+	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", client.ObjectKeyFromObject(job))
+		return
+	}
+	for i := range list.Items {
+		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+	}
+}
+
+// Reconcile implements the reconciler of the library.
+func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	s := imagepull.NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
+		JobUID: func(namespace, name string, wanted types.UID) (types.UID, bool) {
+			return r.jobUID(ctx, namespace, name, wanted)
+		},
+		Busy: func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
+		SecretUsers: func(namespace, name string, owners map[string]bool) ([]string, bool, bool) {
+			return r.secretUsers(ctx, namespace, name, owners)
+		}}
+	image, node := &appsv1beta1.NodeImage{}, &corev1.Node{}
+	for _, object := range []client.Object{image, node} {
+		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return ctrl.Result{}, fmt.Errorf("reading %T %s: %w", object, request.Name, err)
+		case err == nil && object == client.Object(image):
+			s.NodeImage = image
+		case err == nil:
+			s.Node = node
+		}
+	}
+	if s.NodeImage != nil && s.Node == nil {
+		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is none.
+		switch err := r.Live.Get(ctx, types.NamespacedName{Name: request.Name}, node); {
+		case err == nil:
+			s.Node = node
+		case !apierrors.IsNotFound(err):
+			return ctrl.Result{}, fmt.Errorf("reading the node: %w", err)
+		}
+	}
+	plan := imagepull.PlanNode(s)
+	if !plan.Idle() {
+		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why)
+	}
+	switch err := r.apply(ctx, &s, plan); {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: plan.After}, nil
+}
+
+func (r *NodeReconciler) apply(ctx context.Context, s *imagepull.NodeSnapshot, plan *imagepull.NodePlan) error {
+	var err error
+	w, present := r.For(""), s.NodeImage
+	switch {
+	case plan.Create:
+		if err := w.CreateTyped(ctx, &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}); err != nil {
+			return fmt.Errorf("creating the NodeImage: %w", err)
+		}
+		return nil
+	case plan.Delete:
+		if err := w.Delete(ctx, present); err != nil {
+			return fmt.Errorf("deleting the NodeImage: %w", err)
+		}
+		return nil
+	case plan.Relabel || len(plan.Images) > 0:
+		metadata, rest := map[string]any{}, map[string]any{}
+		if plan.Relabel {
+			metadata["labels"] = replacing(present.Labels, plan.Labels)
+		}
+		if len(plan.Images) > 0 {
+			rest["spec"] = imagesPatch(present, plan.Images)
+		}
+		if present, err = reconcile.Merge(ctx, w, present, metadata, rest, ""); err != nil {
+			return fmt.Errorf("patching the NodeImage: %w", err)
+		}
+	}
+	if plan.Status == nil {
+		return nil
+	}
+	if _, err := reconcile.Merge(ctx, w, present, nil, statusPatch(s.NodeImage, plan.Status), "status"); err != nil {
+		return fmt.Errorf("patching the status of the NodeImage: %w", err)
+	}
+	for _, g := range plan.GaveUp {
+		note := message.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
+		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
+			var on runtime.Object = &owner
+			if owner.UID == "" {
+				on = s.NodeImage
+			}
+			r.Events.Eventf(on, nil, corev1.EventTypeWarning, "PullImageFailed", "Pull", "%s", note)
+		}
+	}
+	return nil
+}
+
+// job reads a job. A job that the cache does not show may be too new for it: only the API server can say that there is none.
+func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*appsv1beta1.ImagePullJob, error) {
+	job := &appsv1beta1.ImagePullJob{}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = r.Live.Get(ctx, key, job)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return job, err
+}
+
+// jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that is not shown: the cache may
+// show an earlier job of that name. What is gone never comes again, so that it is looked up once for all nodes that had it.
+func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string, wanted types.UID) (types.UID, bool) {
+	job, key := &appsv1beta1.ImagePullJob{}, types.NamespacedName{Namespace: namespace, Name: name}
+	if err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy); err == nil && job.UID == wanted {
+		return wanted, true
+	} else if client.IgnoreNotFound(err) != nil {
+		return "", false
+	}
+	r.mu.Lock()
+	gone := r.gone[wanted]
+	r.mu.Unlock()
+	if gone {
+		return "", true
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(imagepull.JobKind))
+	if err := r.Live.Get(ctx, key, found); client.IgnoreNotFound(err) != nil {
+		return "", false
+	}
+	if found.UID != wanted {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.gone == nil || len(r.gone) >= maxGone {
+			r.gone = map[types.UID]bool{}
+		}
+		r.gone[wanted] = true
+	}
+	return found.UID, true
+}
+
+// maxGone bounds what is remembered of jobs that are gone.
+const maxGone = 1000
+
+func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
+	job, err := r.job(ctx, namespace, name)
+	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && job.Status.CompletionTime == nil &&
+		job.DeletionTimestamp == nil
+}
+
+// inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped is looked up.
+type inUse struct {
+	users []string
+	at    time.Time
+}
+
+const rememberUse = time.Minute
+
+// secretUsers reads a secret in the namespace of the node daemons; nothing is known of others.
+func (r *NodeReconciler) secretUsers(ctx context.Context, namespace, name string, owners map[string]bool) (using []string, exists,
+	known bool) {
+	if namespace != r.Options.Namespace || !r.Options.Jobs {
+		return nil, false, false
+	}
+	r.mu.Lock()
+	before, ok := r.used[name]
+	r.mu.Unlock()
+	if ok && r.Now().Sub(before.at) < rememberUse && slices.ContainsFunc(before.users, func(job string) bool { return owners[job] }) {
+		return before.users, true, true
+	}
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, true
+	case err != nil:
+		return nil, false, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used == nil {
+		r.used = map[string]inUse{}
+	}
+	r.used[name] = inUse{users: users(secret), at: r.Now()}
+	return users(secret), true, true
+}

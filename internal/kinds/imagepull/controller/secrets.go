@@ -1,0 +1,289 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs, or two tries, that make the
+// copy at the same time make the same one.
+
+// Secrets keeps the copies.
+type Secrets struct {
+	// API remembers no writes: no cache holds secrets.
+	*reconcile.API
+	// Namespace is the one that node daemons may read.
+	Namespace string
+	// Copies counts the copies; it may be nil (IMG-205).
+	Copies prometheus.Gauge
+}
+
+// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who may not read the
+// source, makes that nobody can find a copy by trying names: node daemons may get any copy whose name they know (ND-066).
+func copyName(source *corev1.Secret, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
+	const chars = 16
+	const most = 253 - 1 - chars
+	name := source.Name
+	if len(name) > most {
+		name = strings.TrimRight(name[:most], ".-")
+	}
+	return name + "-" + hex.EncodeToString(sum[:chars/2])
+}
+
+func users(secret client.Object) []string {
+	text := secret.GetAnnotations()[pub.SecretReferences]
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
+	return appsv1beta1.ReferenceObject{Namespace: secret.Namespace, Name: secret.Name, Mode: secret.Annotations[pub.SecretMode]}
+}
+
+// copies returns the copies of a source that there are; those that list the job first, then by name (IMG-114).
+func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
+	var found []*metav1.PartialObjectMetadata
+	for i := range all {
+		if all[i].Annotations[pub.SecretSource] == source && all[i].DeletionTimestamp == nil {
+			found = append(found, &all[i])
+		}
+	}
+	slices.SortFunc(found, func(a, b *metav1.PartialObjectMetadata) int {
+		x, y := slices.Contains(users(a), job), slices.Contains(users(b), job)
+		if x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return found
+}
+
+// Sync makes and updates the copies that the job needs, releases the others, and returns the references for NodeImages. problems tell of
+// pull secrets that the job has to do without (IMG-116, IMG-123).
+func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
+	err error) {
+	key := client.ObjectKeyFromObject(job).String()
+	wanted := imagepull.SecretsOf(&job.Spec.ImagePullJobTemplate)
+	if len(wanted) == 0 {
+		return nil, nil, nil
+	}
+	if n := len(wanted); n > pub.MaxPullSecrets { // of a job that was stored before admission refused it
+		wanted = wanted[:pub.MaxPullSecrets]
+		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, pub.MaxPullSecrets))
+	}
+	direct := job.Namespace == s.Namespace // IMG-111
+	var all []metav1.PartialObjectMetadata
+	if !direct {
+		if all, err = s.all(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	keep := map[string]bool{}
+	for _, name := range wanted {
+		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
+		source := &corev1.Secret{}
+		switch err := s.Live.Get(ctx, name, source); {
+		case apierrors.IsNotFound(err):
+			problems = append(problems, fmt.Sprintf("pull secret %s does not exist in namespace %s", name.Name, name.Namespace))
+			source = nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
+		case source.Type != corev1.SecretTypeDockerConfigJson && source.Type != corev1.SecretTypeDockercfg:
+			// Nothing else is of use to node daemons, or any of their business.
+			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s", name.Name, source.Type,
+				corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
+			continue
+		}
+		if direct {
+			if source != nil {
+				refs = append(refs, appsv1beta1.ReferenceObject{Namespace: name.Namespace, Name: name.Name})
+			}
+			continue
+		}
+		made, err := s.provide(ctx, all, name, source, key)
+		if err != nil {
+			return nil, nil, err
+		}
+		if made != nil {
+			keep[made.Name] = true
+			refs = append(refs, referenceTo(made))
+		}
+	}
+	if direct {
+		return refs, problems, nil
+	}
+	return refs, problems, s.release(ctx, all, key, keep)
+}
+
+// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is missing
+// has none, and one that terminates loses them anyway (IMG-121).
+func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
+	all, err := s.all(ctx)
+	if err != nil {
+		// The right to list goes with the namespace, and often before it.
+		if apierrors.IsForbidden(err) {
+			namespace := &corev1.Namespace{}
+			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); apierrors.IsNotFound(e) || e == nil &&
+				namespace.DeletionTimestamp != nil {
+				return nil
+			}
+		}
+		return err
+	}
+	return s.release(ctx, all, job.String(), nil)
+}
+
+// all lists the secrets in the namespace of the copies without their data: those of one tenant may be more than the memory of a manager.
+func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // writes need it
+	}
+	return list.Items, nil
+}
+
+func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool) error {
+	present := maps.Clone(keep) // some were made just now
+	if present == nil {
+		present = map[string]bool{}
+	}
+	defer func() {
+		if s.Copies != nil {
+			s.Copies.Set(float64(len(present)))
+		}
+	}()
+	for i := range all {
+		secret := &all[i]
+		using := users(secret)
+		if secret.Annotations[pub.SecretSource] != "" {
+			present[secret.Name] = true
+		}
+		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] || len(using) > 0 && !slices.Contains(using, job) {
+			continue // foreign (IMG-119), needed, or of others
+		}
+		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
+		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch || len(left) == 0 && len(using) > 0 {
+			if err := s.For("").Delete(ctx, secret); err != nil {
+				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+			}
+			delete(present, secret.Name)
+			continue
+		}
+		if len(left) == len(using) {
+			continue
+		}
+		change := map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}
+		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil, ""); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+		}
+	}
+	return nil
+}
+
+// provide returns the copy of the source with the job in its references, made or brought up to date. Of a source that is gone, which is
+// nil then, the copy that there is does, if there is one. The job becomes one of its users: else it would be nobody's who pulls with it.
+func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
+	job string) (*corev1.Secret, error) {
+	present := copies(all, key.String(), job)
+	switch {
+	case len(present) == 0 && source == nil:
+		return nil, nil
+	case len(present) == 0:
+		return s.create(ctx, source, job)
+	}
+	secret := &corev1.Secret{}
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present[0]), secret); err != nil {
+		if apierrors.IsNotFound(err) { // it went between the two reads: the next try makes another
+			err = apierrors.NewConflict(corev1.Resource("secrets"), present[0].Name, err)
+		}
+		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
+	}
+	if source != nil && (secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
+		if err := s.For("").Delete(ctx, secret); err != nil {
+			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
+		}
+		return s.create(ctx, source, job)
+	}
+	metadata, rest := map[string]any{}, map[string]any{}
+	if using := users(secret); !slices.Contains(using, job) {
+		using = append(using, job)
+		slices.Sort(using)
+		metadata["annotations"] = map[string]any{pub.SecretReferences: strings.Join(using, ",")}
+	}
+	if source != nil && !sameData(secret, source) {
+		data := map[string]any{}
+		for name := range secret.Data {
+			data[name] = nil
+		}
+		for name, value := range source.Data {
+			data[name] = value
+		}
+		rest["data"] = data
+	}
+	if len(metadata)+len(rest) == 0 {
+		return secret, nil
+	}
+	updated, err := reconcile.Merge(ctx, s.For(""), secret, metadata, rest, "")
+	if err != nil {
+		return nil, fmt.Errorf("updating copy %s of pull secret %s: %w", secret.Name, key, err)
+	}
+	return updated, nil
+}
+
+func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
+
+// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable (IMG-117).
+func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
+	key := client.ObjectKeyFromObject(source)
+	for n := range 10 {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(source, n),
+				Labels: map[string]string{pub.SecretCopy: "true"},
+				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job,
+					pub.SecretMode: pub.SecretModeBatch}},
+			Type: source.Type, Data: source.Data,
+		}
+		err := s.For("").CreateTyped(ctx, secret)
+		if err == nil {
+			return secret, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("copying pull secret %s to namespace %s: %w", key, s.Namespace, err)
+		}
+		present := &corev1.Secret{}
+		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil ||
+			present.Annotations[pub.SecretSource] == key.String() {
+			// Another job has just made it, and the cache is behind or it is not ready: the next try finds it.
+			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, fmt.Errorf("it was made just now"))
+		}
+	}
+	return nil, fmt.Errorf("copying pull secret %s: all names for the copy are taken", key)
+}

@@ -1,0 +1,34 @@
+// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again does so through the entries
+// in the condition's message, see internal/engine/readiness.
+package readinessgate
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+)
+
+// Plan returns the patch that opens the gate, nil if there is none to make. Pods of CloneSets get theirs in a write that their
+// controller makes anyway.
+func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
+	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
+		return nil
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
+		appsv1beta1.GroupVersion.Group+"/") {
+		return nil
+	}
+	patch := &podpatch.Patch{}
+	if readiness.Share(patch, pod, nil, nil, now); patch.Empty() {
+		return nil
+	}
+	return patch
+}

@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+)
+
+// announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at every pass.
+func (p *Pass) announce(plan *sidecarset.Plan) {
+	notUpgradable := ""
+	if plan.NotUpgradable > 0 {
+		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
+			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"),
+			plural.Form(plan.NotUpgradable, "its", "their"))
+		if plan.Differences != "" {
+			notUpgradable += " What differs, by number of pods: " + plan.Differences
+		}
+	}
+	p.say(plan, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
+	partition, unavailable := "", ""
+	switch plan.HeldBackReason {
+	case sidecarset.ReasonPartition:
+		partition = plan.HeldBack
+	case sidecarset.ReasonMaxUnavailable:
+		unavailable = plan.HeldBack
+	}
+	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
+	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
+	noHash := ""
+	for _, v := range plan.Verdicts {
+		if v.Reason == sidecarset.ReasonNoHash {
+			noHash = v.Message
+			break
+		}
+	}
+	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
+	unreadable := ""
+	for _, v := range plan.Verdicts {
+		if v.Reason == sidecarset.ReasonUnreadable || v.Reason == sidecarset.ReasonMetadata {
+			unreadable = fmt.Sprintf("pod %s/%s: %s", v.Pod.Namespace, v.Pod.Name, v.Message)
+			break
+		}
+	}
+	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
+	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
+		// the numbers shrink one by one
+		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched)
+}
+
+// say records an event if it is not what was said last for that reason in that generation; an empty message forgets it.
+func (p *Pass) say(plan *sidecarset.Plan, eventType, reason, message string) {
+	p.tell(plan, eventType, reason, message, message)
+}
+
+// tell is say for a message of which only about makes it new.
+func (p *Pass) tell(plan *sidecarset.Plan, eventType, reason, about, message string) {
+	set := plan.SidecarSet
+	if about != "" {
+		about = fmt.Sprintf("%d %s", set.Generation, about)
+	}
+	if p.memory.Of(set.UID).news.Is(reason, about) {
+		p.Applier.Events.Event(set, eventType, reason, message)
+	}
+}

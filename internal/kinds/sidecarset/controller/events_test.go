@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
+)
+
+// TestPodsThatLackContainers: pods that were injected and are not counted any more are told of (SS-200, SS-203, SS-W01b, SS-W09).
+func TestPodsThatLackContainers(t *testing.T) {
+	s := simulate(1, sidecarsettest.Set(), 3)
+	s.change(sidecarsettest.Inits(sidecarsettest.NativeSidecar("net:1")))
+	if err := s.Settle(100); err != nil {
+		t.Fatal(err)
+	}
+	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
+	if n := strings.Count(strings.Join(s.events, "\n"), want); n != 1 || s.set().Status.MatchedPods != 0 {
+		t.Errorf("told %d times: %q %+v", n, s.events, s.set().Status)
+	}
+}
+
+// TestEventsDoNotDependOnOrder: caches give pods in any order; what is told stays the same, and is told once (SS-262).
+func TestEventsDoNotDependOnOrder(t *testing.T) {
+	s := simulate(1, sidecarsettest.Set(), 3, sidecarsettest.Annotated(pub.SidecarSetHash, "{"))
+	s.Round()
+	snapshot, err := s.kube.Snapshot(context.Background(), s.set())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.Now, snapshot.Features = s.Now(), s.features
+	s.events = nil
+	logged := map[string]bool{}
+	for range 4 {
+		snapshot.Pods = append(snapshot.Pods[1:], snapshot.Pods[0])
+		slices.Reverse(snapshot.Pods)
+		plan := sidecarset.Make(*snapshot)
+		s.pass.announce(plan)
+		logged[plan.Headline()] = true
+	}
+	if len(logged) != 1 || len(s.events) > 1 {
+		t.Errorf("%d logs, events %q", len(logged), s.events)
+	}
+}
+
+// TestAnnotationThatCannotBeMerged: the pod waits, and is upgraded soon after somebody mends the annotation, of which no event tells
+// (SS-152, SS-190).
+func TestAnnotationThatCannotBeMerged(t *testing.T) {
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, func(set *appsv1beta1.SidecarSet) {
+		set.Spec.PatchPodMetadata = []appsv1beta1.SidecarSetPatchPodMetadata{
+			{PatchPolicy: appsv1beta1.SidecarSetMergePatchJSONPatchPolicy, Annotations: map[string]string{"k": `{"a":1}`}}}
+	}), 1, sidecarsettest.Annotated("k", "{"))
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
+	for range 20 {
+		s.Round()
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "PodNotUpgraded") {
+		t.Errorf("%q", s.events)
+	}
+	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
+	s.Deliver(99) // the manager is told of nothing
+	if !s.Queue.Wait() {
+		t.Fatal("the manager does not come back")
+	}
+	if err := s.Settle(100); err != nil || sidecarset.ImageOf(s.pods()[0], "proxy") != "proxy:2" {
+		t.Error(err, s.describe())
+	}
+}
+
+func mended(annotations map[string]string) map[string]string {
+	annotations["k"] = "{}"
+	return annotations
+}
+
+// TestNamespaceThatComesLate: pods may be known before their namespace is (SS-191, SS-200).
+func TestNamespaceThatComesLate(t *testing.T) {
+	if !namespaceEvents.Create(event.CreateEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}) {
+		t.Error("nobody looks at its pods again")
+	}
+}

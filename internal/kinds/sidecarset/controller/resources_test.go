@@ -1,0 +1,173 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
+	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestResizesOfSidecars: what a change of resources sends to the server, which refuses what is not consistent, or would change the
+// QoS class (SS-W02).
+func TestResizesOfSidecars(t *testing.T) {
+	guaranteed := sidecarsettest.Every(func(pod *corev1.Pod) {
+		pod.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "1", "memory", "1Gi"),
+			Limits: sidecarsettest.Resources("cpu", "1", "memory", "1Gi")}
+	})
+	for name, tt := range map[string]struct {
+		former, now func(*appsv1beta1.SidecarSet)
+		has         func(int, *corev1.Pod)
+		more        func(int, *corev1.Pod)
+		// want are the new resources of the sidecar; nil if it cannot be resized.
+		want *corev1.ResourceRequirements
+	}{
+		"a limit alone, up": {sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "1")),
+			sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "2")),
+			sidecarsettest.Given(sidecarsettest.Resources("cpu", "1"), sidecarsettest.Resources("cpu", "1")), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "2"), Limits: sidecarsettest.Resources("cpu", "2")}},
+		"a limit alone, down": {sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "1")),
+			sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "500m")),
+			sidecarsettest.Given(sidecarsettest.Resources("cpu", "1"), sidecarsettest.Resources("cpu", "1")), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "500m"), Limits: sidecarsettest.Resources("cpu", "500m")}},
+		"limits alone of a Guaranteed pod": {sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "1", "memory", "1Gi")),
+			sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "2", "memory", "1Gi")),
+			sidecarsettest.Given(sidecarsettest.Resources("cpu", "1", "memory", "1Gi"), sidecarsettest.Resources("cpu", "1", "memory", "1Gi")),
+			guaranteed,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "2", "memory", "1Gi"),
+				Limits: sidecarsettest.Resources("cpu", "2", "memory", "1Gi")}},
+		"a Guaranteed pod stays so": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "1", "memory", "1Gi"),
+			sidecarsettest.Resources("cpu", "1", "memory", "1Gi")),
+			sidecarsettest.Asks(sidecarsettest.Resources("cpu", "1", "memory", "1Gi"), sidecarsettest.Resources("cpu", "2", "memory", "1Gi")),
+			sidecarsettest.Given(sidecarsettest.Resources("cpu", "1", "memory", "1Gi"), sidecarsettest.Resources("cpu", "1", "memory", "1Gi")),
+			guaranteed, nil},
+		"memory alone, and an autoscaler gave cpu": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m", "memory", "1Gi"), nil),
+			sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m", "memory",
+				"2Gi"), nil), sidecarsettest.Given(sidecarsettest.Resources("cpu", "500m", "memory", "1Gi"), nil), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "500m", "memory", "2Gi")}},
+		"memory alone, and an autoscaler gave cpu and its limit": {sidecarsettest.Asks(nil,
+			sidecarsettest.Resources("cpu", "1", "memory", "1Gi")),
+			sidecarsettest.Asks(nil, sidecarsettest.Resources("cpu", "1", "memory", "2Gi")),
+			sidecarsettest.Given(sidecarsettest.Resources("cpu", "3", "memory", "1Gi"), sidecarsettest.Resources("cpu", "3", "memory", "1Gi")), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "3", "memory", "2Gi"),
+				Limits: sidecarsettest.Resources("cpu", "3", "memory", "2Gi")}},
+		"cpu, and an autoscaler gave cpu": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m"), nil),
+			sidecarsettest.Asks(sidecarsettest.Resources("cpu", "200m"), nil), sidecarsettest.Given(sidecarsettest.Resources("cpu", "500m"), nil),
+			nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "200m")}},
+		"a limit below the request that an autoscaler gave": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m"),
+			sidecarsettest.Resources("cpu", "1")), sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m"),
+			sidecarsettest.Resources("cpu", "500m")), sidecarsettest.Given(sidecarsettest.Resources("cpu", "800m"),
+			sidecarsettest.Resources("cpu", "1")), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "100m"), Limits: sidecarsettest.Resources("cpu", "500m")}},
+		"a request above the limit that an autoscaler gave": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m"),
+			sidecarsettest.Resources("cpu", "1")), sidecarsettest.Asks(sidecarsettest.Resources("cpu", "600m"),
+			sidecarsettest.Resources("cpu", "1")), sidecarsettest.Given(sidecarsettest.Resources("cpu", "100m"),
+			sidecarsettest.Resources("cpu", "500m")), nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "600m"), Limits: sidecarsettest.Resources("cpu", "1")}},
+		"nothing that the pod has not": {sidecarsettest.Asks(sidecarsettest.Resources("cpu", "100m"), nil),
+			sidecarsettest.Asks(sidecarsettest.Resources("cpu", "500m"), nil), sidecarsettest.Given(sidecarsettest.Resources("cpu", "500m"), nil),
+			nil,
+			&corev1.ResourceRequirements{Requests: sidecarsettest.Resources("cpu", "500m")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := []func(int, *corev1.Pod){tt.has}
+			if tt.more != nil {
+				options = append(options, tt.more)
+			}
+			s := sidecarsettest.Snapshot(sidecarsettest.Set(tt.now, sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(tt.former), 1,
+				options...)
+			s.Features.Resize = true
+			plan := sidecarset.Make(s)
+			v := plan.Verdicts[0]
+			if tt.want == nil || v.Action != sidecarset.Upgrade {
+				if v.Reason != sidecarset.ReasonNotUpgradable || tt.want != nil {
+					t.Errorf("%s %s %s", v.Action, v.Reason, v.Message)
+				}
+				return
+			}
+			patches, err := v.Change(v.Pod, sidecarsettest.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := resized(t, v.Pod, patches); !cmp.Equal(*tt.want, got) {
+				t.Error(cmp.Diff(*tt.want, got))
+			}
+		})
+	}
+}
+
+// resized is the sidecar after the patches.
+func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.ResourceRequirements {
+	t.Helper()
+	s := simulate(1, sidecarsettest.Set(), 0)
+	pod = pod.DeepCopy()
+	pod.UID = ""
+	s.Store(podKey(pod.Name), pod)
+	for _, patch := range patches {
+		if patch.Empty() {
+			continue
+		}
+		now := s.pods()[0]
+		body, err := patch.JSON(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Patch(podKey(pod.Name), body, patch.Subresource()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if image := sidecarset.ImageOf(s.pods()[0], "proxy"); image != "proxy:2" {
+		t.Errorf("the image is held back: %s", image)
+	}
+	return s.pods()[0].Spec.Containers[0].Resources
+}
+
+// TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it gave the pod resources
+// (SS-231, SS-242).
+func TestAResetForgetsNoResize(t *testing.T) {
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 1)
+	if err := s.Settle(50); err != nil {
+		t.Fatal(err)
+	}
+	refused := true
+	s.Refused = func(w simulation.Write) bool { // the reset
+		return refused && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.pods()[0], "proxy-2") == "proxy:2"
+	}
+	s.change(sidecarsettest.Image("proxy", "proxy:2"))
+	for range 20 {
+		s.Round()
+	}
+	s.Change(podKey("web-0"), func(o client.Object) {
+		states, err := sidecarset.ReadStates(o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState])
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := states["mesh"]
+		state.Resizing = []string{"overtaken"}
+		states["mesh"] = state
+		o.GetAnnotations()[pub.SidecarSetInPlaceUpdateState] = states.String()
+	})
+	s.change(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+		u.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "pod"}}
+	}))
+	refused = false
+	for range 20 {
+		s.Round()
+		s.Pass(time.Second)
+	}
+	pod := s.pods()[0]
+	if sidecarset.ImageOf(pod, "proxy-1") != "empty:1" || !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
+		t.Error(s.describe())
+	}
+}

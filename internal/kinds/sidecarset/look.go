@@ -1,0 +1,55 @@
+package sidecarset
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PodState is what a plan sees of one pod.
+type PodState struct {
+	Pod *corev1.Pod
+	// Hash is that of the SidecarSet that the pod was injected from or upgraded to last.
+	Hash string
+	// Matched: the SidecarSet is in force there (SS-200). Of others nothing more is said.
+	Matched bool
+	// Updated: the pod has the latest hash. Upgradable: images are all that differs (SS-211).
+	Updated, Upgradable bool
+	// Underway: the pod was upgraded once, and may not have come out of that yet.
+	Underway bool
+	// Ready is as in SS-216, Available as the budget counts (SS-218), and Serves one that is ready and lacks nothing but resources (SS-219).
+	Ready, Available, Serves bool
+	// Behind says which container does not run yet what it should, NotReady why the pod is not ready.
+	Behind, NotReady string
+	// Working are the halves of hot-upgrade pairs that work.
+	Working WorkingContainers
+}
+
+// Looker sees pods as plans for a SidecarSet do.
+type Looker struct{ planner planner }
+
+// NewLooker looks with what the snapshot has beside its pods.
+func NewLooker(s Snapshot) *Looker {
+	l := &Looker{planner{Snapshot: s}}
+	l.planner.prepare()
+	return l
+}
+
+// Look looks at an active pod that lists the SidecarSet.
+func (l *Looker) Look(pod *corev1.Pod) PodState {
+	info := l.planner.examine(pod)
+	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated, Upgradable: info.upgradable,
+		Underway: info.underway, Ready: info.ready, Available: info.available(), Serves: info.serves(), Behind: info.behind,
+		NotReady: info.notReady, Working: info.working}
+}
+
+// Lacks says which images the containers of the pod are still to be given, and which resources, where they can be resized; empty for none.
+func (l *Looker) Lacks(pod *corev1.Pod) (images, resources string) {
+	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
+		images = fmt.Sprint(cold, hot)
+	}
+	if sizes := l.planner.quantities(pod); l.planner.Features.Resize && len(sizes) > 0 {
+		resources = fmt.Sprint(sizes)
+	}
+	return images, resources
+}

@@ -1,0 +1,189 @@
+package statefulset
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+)
+
+// noPhase is a pod that no node knows yet.
+func noPhase(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} }
+
+// TestStatusCounts shows ASTS-300 and ASTS-304: slots and condemned pods count, and those that go as long as they serve.
+func TestStatusCounts(t *testing.T) {
+	w := newWorld(t, 6, inParallel, withClaims, paused, minReady(60), func(set *appsv1beta1.StatefulSet) { set.Generation = 7 })
+	w.at("a:1")
+	w.at("a:2")
+	collisions := int32(3)
+	w.Set.Status.CollisionCount = &collisions
+	w.pod(0, "a:1")
+	w.pod(1, "a:1", notReady)
+	w.pod(2, "a:2")
+	w.pod(3, "a:2", readyFor(0))
+	w.pod(4, "a:2", terminating)
+	w.pod(5, "a:1", noPhase)
+	w.pod(8, "a:1")
+	size := func(claim *corev1.PersistentVolumeClaim, asked, has string) {
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(asked)}
+		claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(has)}
+	}
+	setClaims(w.Set, "2Gi")
+	size(w.claim(0), "2Gi", "2Gi")
+	size(w.claim(1), "3Gi", "2Gi")
+	size(w.claim(8), "2Gi", "2Gi") // no slot
+	got := Make(w.Snapshot).Status
+	want := appsv1beta1.StatefulSetStatus{UpdatedReadyReplicas: 3, UpdatedAvailableReplicas: 2,
+		VolumeClaims: []appsv1beta1.StatefulSetVolumeClaimStatus{{VolumeClaimName: "data", CompatibleReplicas: 2,
+			CompatibleReadyReplicas: 1}}}
+	want.StatefulSetProgress = appsv1beta1.StatefulSetProgress{ObservedGeneration: 7, Replicas: 6, ReadyReplicas: 5, AvailableReplicas: 4,
+		CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: w.revisions["a:1"], UpdateRevision: w.revisions["a:2"],
+		CollisionCount: &collisions, LabelSelector: "app=web"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestStatusOfThePass shows ASTS-301: what the plan takes away or moves does not count any more.
+func TestStatusOfThePass(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options          []option
+		build            func(*world)
+		current, updated int32
+	}{
+		"deleted":   {nil, func(w *world) { all(w, "a:1", 3) }, 2, 0},
+		"in place":  {[]option{policy(possible)}, func(w *world) { all(w, "a:1", 3) }, 2, 0},
+		"specified": {nil, func(w *world) { all(w, "a:1", 2); w.pod(2, "a:2", specified) }, 2, 0},
+		"nothing":   {[]option{paused}, func(w *world) { all(w, "a:1", 2); w.pod(2, "a:2") }, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, tt.options...)
+			w.at("a:1")
+			w.at("a:2")
+			tt.build(w)
+			if status := Make(w.Snapshot).Status; status.CurrentReplicas != tt.current || status.UpdatedReplicas != tt.updated {
+				t.Errorf("%d current, %d updated; want %d, %d", status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
+			}
+		})
+	}
+}
+
+// TestCompletion shows ASTS-302 and ASTS-303.
+func TestCompletion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options []option
+		build   func(*world)
+		done    bool
+	}{
+		"all are updated and ready":  {nil, func(w *world) { all(w, "a:2", 3) }, true},
+		"one is not ready":           {nil, func(w *world) { all(w, "a:2", 2); w.pod(2, "a:2", notReady) }, false},
+		"one is old":                 {[]option{partition(1)}, func(w *world) { w.pod(0, "a:1"); w.pod(1, "a:2"); w.pod(2, "a:2") }, false},
+		"one is missing":             {nil, func(w *world) { all(w, "a:2", 2) }, false},
+		"OnDelete moves nothing":     {[]option{deletedByHand}, func(w *world) { all(w, "a:2", 3) }, false},
+		"one that is condemned goes": {nil, func(w *world) { all(w, "a:2", 4) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, tt.options...)
+			w.at("a:1")
+			w.at("a:2")
+			tt.build(w)
+			plan := Make(w.Snapshot)
+			want, current := w.revisions["a:1"], int32(0)
+			if tt.done {
+				want, current = w.revisions["a:2"], 3
+			}
+			if plan.Status.CurrentRevision != want || tt.done && plan.Status.CurrentReplicas != current {
+				t.Errorf("current revision %s, %d pods; want %s", plan.Status.CurrentRevision, plan.Status.CurrentReplicas, want)
+			}
+		})
+	}
+}
+
+// TestConditions shows ASTS-306 and ASTS-307: they stand as long as something fails.
+func TestConditions(t *testing.T) {
+	w := newWorld(t, 1)
+	w.at("a:1")
+	all(w, "a:1", 1)
+	status, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), errors.New("no update"), planTime)
+	want := []appsv1beta1.StatefulSetCondition{{Type: "FailedCreatePod", Status: "True", Message: "no quota",
+		LastTransitionTime: metav1.NewTime(planTime)}, {Type: "FailedUpdatePod", Status: "True", Message: "no update",
+		LastTransitionTime: metav1.NewTime(planTime)}}
+	if diff := cmp.Diff(want, status.Conditions); diff != "" || !changed {
+		t.Errorf("changed %t: %s", changed, diff)
+	}
+	w.Set.Status = *status
+	if _, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), errors.New("no update"), planTime); changed {
+		t.Error("the same is written again")
+	}
+	status, changed = Make(w.Snapshot).FinalStatus(errors.New("no node"), nil, planTime)
+	if len(status.Conditions) != 1 || status.Conditions[0].Message != "no node" || !changed {
+		t.Errorf("%+v", status.Conditions)
+	}
+	if status, _ = Make(w.Snapshot).FinalStatus(nil, nil, planTime); len(status.Conditions) != 0 {
+		t.Errorf("%+v", status.Conditions)
+	}
+}
+
+// TestWhatIsNotCountedStays: a set that cannot be read, or is being deleted, keeps its numbers.
+func TestWhatIsNotCountedStays(t *testing.T) {
+	for name, change := range map[string]option{
+		"reserved ordinals that cannot be read": reserve("x"),
+		"a selector of others": func(set *appsv1beta1.StatefulSet) {
+			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+		},
+	} {
+		w := newWorld(t, 3)
+		w.at("a:1")
+		all(w, "a:1", 3)
+		w.Set.Status = Make(w.Snapshot).Status
+		w.Set.Status.ReadyReplicas = 2
+		change(w.Set)
+		if status := Make(w.Snapshot).Status; status.Replicas != 3 || status.ReadyReplicas != 2 ||
+			status.UpdateRevision != w.revisions["a:1"] {
+			t.Errorf("%s: %+v", name, status)
+		}
+		w.expect()
+	}
+}
+
+// TestSettled tells when nothing is left to do.
+func TestSettled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options []option
+		build   func(*world)
+		want    bool
+	}{
+		"all":             {nil, func(w *world) { all(w, "a:2", 3) }, true},
+		"one is down":     {nil, func(w *world) { all(w, "a:2", 2); w.pod(2, "a:2", notReady) }, false},
+		"one is old":      {nil, func(w *world) { all(w, "a:1", 1); w.pod(1, "a:2"); w.pod(2, "a:2") }, false},
+		"one is kept old": {[]option{partition(1)}, func(w *world) { all(w, "a:1", 1); w.pod(1, "a:2"); w.pod(2, "a:2") }, true},
+	} {
+		w := newWorld(t, 3, tt.options...)
+		w.at("a:1")
+		w.at("a:2")
+		tt.build(w)
+		if got := Make(w.Snapshot).Settled(); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestOnlyNumbers: a status whose numbers alone change may wait; revisions and conditions may not.
+func TestOnlyNumbers(t *testing.T) {
+	from := &appsv1beta1.StatefulSetStatus{}
+	to := &appsv1beta1.StatefulSetStatus{UpdatedReadyReplicas: 1, UpdatedAvailableReplicas: 1}
+	to.Replicas, to.ReadyReplicas, to.AvailableReplicas, to.CurrentReplicas, to.UpdatedReplicas = 1, 2, 3, 4, 5
+	to.VolumeClaims = []appsv1beta1.StatefulSetVolumeClaimStatus{{VolumeClaimName: "data"}}
+	if !OnlyNumbers(from, to) {
+		t.Error("numbers")
+	}
+	to.UpdateRevision = "web-2"
+	if OnlyNumbers(from, to) {
+		t.Error("a revision")
+	}
+}

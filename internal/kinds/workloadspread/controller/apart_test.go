@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestAPodThatTheCacheShowsLateKeepsItsPlace: the manager's watch of pods stands still for longer than a booking lasts, while that
+// of WorkloadSpreads goes on. The pods that were booked are there, and their places are not given to others (WS-114, WS-152).
+func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
+		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 0)
+	rests(t, s)
+	s.scale(2)
+	for range 5 {
+		s.workload()
+	}
+	lost := s.coming[0].Name
+	s.coming = s.coming[1:] // one is refused after it was admitted
+	s.requests()
+	hidden := podKey(s.all()[0].Name)
+	show := func() { // all but the pod
+		s.Events(1 << 20)
+		s.Hide(hidden)
+	}
+	for range 60 {
+		show()
+		s.Manage()
+		s.Pass(time.Second)
+	}
+	show()
+	s.Manage()
+	a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
+	if a == nil || a.Replicas != 0 || len(a.CreatingPods) != 1 || a.MissingReplicas != 1 {
+		t.Errorf("a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
+	}
+	s.Change(hidden, func(client.Object) {}) // the watch goes on
+	rests(t, s)
+	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a.Replicas != 2 || len(a.CreatingPods) != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestNoPodIsAdoptedBeforeItIsCounted: the deletion of a pod frees its place in the count, so that the pod must be in it: it gets
+// its annotation only after the status is written (WS-103, WS-130).
+func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a", "b", "c"))), 1)
+	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
+	for range 10 {
+		s.Events(1 << 20)
+		s.Manage()
+		s.Pass(time.Second)
+	}
+	s.admitDeletion(s.all()[0])
+	for range 3 {
+		s.admit("v1")
+	}
+	booked := 0
+	for _, pod := range s.coming {
+		if pod.Annotations[pub.MatchedWorkloadSpread] != "" {
+			booked++
+		}
+	}
+	if booked != 2 {
+		t.Errorf("%d pods are put into a subset of 2", booked)
+	}
+}
+
+// TestWhichPodsAreThere: those of the WorkloadSpread, by the keys that they were booked under, whatever their number.
+func TestWhichPodsAreThere(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(namespace, name, placement string, finalizers ...string) client.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: finalizers,
+			Annotations: map[string]string{pub.MatchedWorkloadSpread: placement}}}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod("d", "p", `{"name":"ws","subset":"a"}`), pod("d", "x",
+		`{"name":"ws","subset":"a","uid":"id"}`),
+		pod("d", "others", `{"name":"other","subset":"a"}`), pod("d", "none", ``), pod("e", "elsewhere",
+			`{"name":"ws","subset":"a"}`), pod("d", "ending", `{"name":"ws","subset":"a"}`, "x/y")).Build()
+	if err := c.Delete(t.Context(), pod("d", "ending", "")); err != nil {
+		t.Fatal(err)
+	}
+	found, err := (&kubeReader{&Kube{API: &reconcile.API{Live: c}}}).Placed(t.Context(),
+		&appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
+		[]string{"p", "id", "x", "others", "none", "elsewhere", "ending", "never"})
+	if err != nil || !cmp.Equal(workloadspreadtest.Keys(found), []string{"id", "p"}) {
+		t.Error(workloadspreadtest.Keys(found), err)
+	}
+}
+
+// TestAPodThatIsBookedBehindTheCacheKeepsItsPlace: the manager's watches of pods and of WorkloadSpreads both stand still. It writes
+// the status because of another booking, meets a conflict, and finds in the API server a booking that its cache has never shown.
+// The pod of that one is there: its place is not given to others (WS-114, WS-152).
+func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
+		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 0)
+	rests(t, s)
+	s.scale(2)
+	s.workload()
+	s.coming = nil // it is refused after it was admitted
+	s.Events(1 << 20)
+	shown := s.spread()
+	s.Pass(time.Second)
+	s.workload()
+	s.requests()
+	there := s.all()[0].Name
+	stale := func() {
+		s.Events(1 << 20)
+		s.Hide(podKey(there))
+		s.Show(spreadKey, shown)
+	}
+	s.Pass(workloadspread.CreationTimeout + time.Second)
+	for range 5 {
+		stale()
+		s.Manage()
+		s.Pass(time.Second)
+		a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
+		if a == nil || len(a.CreatingPods)+int(a.Replicas) < 1 || a.MissingReplicas > 1 {
+			t.Fatalf("pod %s is there, and its place is given away: %+v", there, a)
+		}
+	}
+	s.Events(1 << 20)
+	s.Change(podKey(there), func(client.Object) {}) // the watches go on
+	s.Change(spreadKey, func(client.Object) {})
+	rests(t, s)
+	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a == nil || a.Replicas != 2 ||
+		len(a.CreatingPods) != 0 {
+		t.Errorf("%+v", a)
+	}
+}

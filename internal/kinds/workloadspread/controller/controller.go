@@ -1,0 +1,257 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=workloadspreads/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Options configure the controller.
+type Options struct {
+	reconcile.Options
+	// Workloads reads targets and tells of their changes.
+	Workloads Followed
+	// Booker is what the webhooks of this process book with: status is written under its lock. Nil where there are none.
+	Booker *Booker
+	// Versioned are the kinds whose pods are counted by version (WS-184).
+	Versioned workloadspread.Versioned
+	// Window is for how long a subset is passed over in which pods could not be scheduled; 0 is UnschedulableWindow (WS-199).
+	Window time.Duration
+}
+
+// controllerName names queue metrics and events.
+const controllerName = "workloadspread-controller"
+
+// byTarget is the index of WorkloadSpreads by what they refer to.
+const byTarget = "workloadspread-target"
+
+type reconciler struct {
+	pass   *Pass
+	kube   *kubeReader
+	meters *meters
+}
+
+// pauseAtMost is the longest pause between the plans of a WorkloadSpread.
+const pauseAtMost = time.Second
+
+// Setup adds the controller to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.WorkloadSpread{}, byTarget, func(object client.Object) []string {
+		spread, ok := object.(*appsv1beta1.WorkloadSpread)
+		if !ok {
+			return nil
+		}
+		return []string{targetKey(workloadspread.TargetOf(spread))}
+	}); err != nil {
+		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
+	}
+	meters := newMeters()
+	if err := reconcile.Register(meters.all()...); err != nil {
+		return err
+	}
+	api := options.API(mgr)
+	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
+	var status StatusWriter = PlainStatusWriter{kube}
+	if options.Booker != nil {
+		status = SharedStatusWriter{options.Booker, kube}
+	}
+	if options.Window == 0 {
+		options.Window = workloadspread.UnschedulableWindow
+	}
+	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run,
+		Forget: r.forget},
+		pauseAtMost, options.Limiter())
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Status: status,
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
+		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
+		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
+		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
+		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
+			options.Workloads.Tell(func(namespace string, changed workloadspread.Reference) { r.ofTarget(ctx, q, namespace, changed) })
+			return nil
+		})))
+}
+
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+func targetKey(target workloadspread.Reference) string { return target.String() + "/" + target.Name }
+
+// ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
+func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed workloadspread.Reference) {
+	var list appsv1beta1.WorkloadSpreadList
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)},
+		client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
+		return
+	}
+	for i := range list.Items {
+		q.Add(requestFor(namespace, list.Items[i].Name))
+	}
+}
+
+// rivals asks for a pass of the other WorkloadSpreads of a namespace: they may have left pods to the one that is gone.
+func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
+	var list appsv1beta1.WorkloadSpreadList
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads beside one that is gone")
+		return
+	}
+	for i := range list.Items {
+		if list.Items[i].Name != e.Object.GetName() {
+			q.Add(requestFor(list.Items[i].Namespace, list.Items[i].Name))
+		}
+	}
+}
+
+func requestFor(namespace, name string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their controller (WS-120).
+type podEvents struct {
+	r         *reconciler
+	versioned workloadspread.Versioned
+}
+
+var _ handler.EventHandler = &podEvents{}
+
+// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since every WorkloadSpread is.
+func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
+	if !e.IsInInitialList {
+		h.enqueue(ctx, q, e.Object, true)
+	}
+}
+
+// Delete implements handler.EventHandler.
+func (h *podEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	h.enqueue(ctx, q, e.Object, false)
+}
+
+// Generic implements handler.EventHandler.
+func (h *podEvents) Generic(context.Context, event.GenericEvent, queue) {}
+
+// Update implements handler.EventHandler.
+func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
+	before, isPod := e.ObjectOld.(*corev1.Pod)
+	after, same := e.ObjectNew.(*corev1.Pod)
+	if !isPod || !same {
+		return
+	}
+	placed := before.Annotations[pub.MatchedWorkloadSpread]
+	if placed != after.Annotations[pub.MatchedWorkloadSpread] || before.UID != after.UID {
+		h.enqueue(ctx, q, before, false)
+		h.enqueue(ctx, q, after, false)
+		return
+	}
+	if placed == "" {
+		if before.Spec.NodeName != after.Spec.NodeName && workloadspread.Active(after) {
+			h.enqueue(ctx, q, after, true)
+		}
+		return
+	}
+	if workloadspread.Active(before) != workloadspread.Active(after) || h.versioned.Of(before) != h.versioned.Of(after) ||
+		scheduling(before) != scheduling(after) ||
+		controllerUID(before) != controllerUID(after) {
+		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && workloadspread.Active(after))
+	}
+}
+
+// scheduling is what is read of condition PodScheduled, and whether the pod has a node.
+func scheduling(pod *corev1.Pod) [3]string {
+	state := [3]string{pod.Spec.NodeName}
+	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil {
+		state[1], state[2] = string(c.Status), c.Reason
+	}
+	return state
+}
+
+// controllerUID is empty for none: a workload lets pods go that do not match it any more, and takes others in.
+func controllerUID(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// enqueue asks for a pass of the pod's WorkloadSpread. If it has none, and strangers matter, of all that it may belong to: that is
+// found out by names, because a request for each pod of the cluster would cost more than a pass that finds nothing.
+func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, strangers bool) {
+	if p, ok := pub.ParsePlacement(pod.GetAnnotations()); ok {
+		request := requestFor(pod.GetNamespace(), p.Name)
+		q.Add(request)
+		full, isPod := pod.(*corev1.Pod)
+		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API, request.NamespacedName); err != nil || !isPod ||
+			Claims(spread, full) {
+			return
+		} // else it is nobody's, and others may take it
+	}
+	owner, ok := workloadspread.ControllerOf(pod)
+	if !strangers || !ok {
+		return
+	}
+	var list appsv1beta1.WorkloadSpreadList
+	if err := h.r.kube.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads for a pod")
+		return
+	}
+	for i := range list.Items {
+		if mayLead(workloadspread.TargetOf(&list.Items[i]), owner) {
+			q.Add(requestFor(pod.GetNamespace(), list.Items[i].Name))
+		}
+	}
+}
+
+// mayLead tells whether a pod with that controller may be one of the target's.
+func mayLead(target, controller workloadspread.Reference) bool {
+	switch {
+	case target == controller:
+		return true
+	case target.GroupKind == controller.GroupKind:
+		return false
+	case target.GroupKind == workloadspread.Deployment:
+		return controller.GroupKind == workloadspread.ReplicaSet && strings.HasPrefix(controller.Name, target.Name+"-")
+	}
+	return !workloadspread.BuiltIn(target.GroupKind)
+}
+
+func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	outcome, err := r.pass.Run(ctx, name, owner)
+	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
+	if plan := outcome.Plan; plan != nil {
+		r.meters.observe(name, outcome)
+		done.Headline = plan.Headline()
+		done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
+	}
+	return done, err
+}
+
+func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
+	r.pass.Forget(uid)
+	r.meters.forget(name)
+}

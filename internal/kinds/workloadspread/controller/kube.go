@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/podindex"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Followed are workloads whose changes are told. Kinds is one.
+type Followed interface {
+	Workloads
+	// Follow starts to watch the kind of a target, and the kinds between it and its pods, if they are not watched yet.
+	Follow(ctx context.Context, target workloadspread.Reference) error
+	// Tell has do called with each workload that appears, goes, or changes in what is read of it (WS-121).
+	Tell(do func(namespace string, changed workloadspread.Reference))
+}
+
+var _ Followed = (*Kinds)(nil)
+
+// Kube reads from the caches and writes to the API server.
+type Kube struct {
+	*reconcile.API
+	// Pods finds pods in the caches.
+	Pods *podindex.Index
+	// Workloads reads targets.
+	Workloads Followed
+}
+
+var (
+	_ Reader       = &kubeReader{}
+	_ SpreadClient = (*Kube)(nil)
+)
+
+// kubeReader is the Reader of a Kube.
+type kubeReader struct{ *Kube }
+
+// Target implements Reader. The target's kind is watched from then on.
+func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*workloadspread.Target, bool, error) {
+	reference := workloadspread.TargetOf(spread)
+	if !workloadspread.BuiltIn(reference.GroupKind) && !k.Workloads.Ready() {
+		return nil, false, errors.New("it is not known yet which kinds are listed")
+	}
+	if !k.Workloads.Known(reference.GroupKind) { // its pods are there all the same, and so is the status that counts them
+		err := fmt.Errorf("the kind is not supported, and an administrator has not listed it in key %s of ConfigMap %s in the namespace of the manager", workloadspread.AllowListKey, workloadspread.ConfigMapName)
+		return &workloadspread.Target{Reference: reference, DesiredError: err}, false, nil
+	}
+	known := true
+	if err := k.Workloads.Follow(ctx, reference); err != nil {
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return nil, false, fmt.Errorf("following %s: %w", reference.Kind, err)
+		}
+		known = false // it is not served
+	}
+	target, err := k.Workloads.Target(ctx, spread, false)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+		return &workloadspread.Target{Reference: reference, DesiredError: err}, known, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the target: %w", err)
+	}
+	return target, known, nil
+}
+
+// Pods implements Reader.
+func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error) {
+	pods, err := k.found(ctx, spread, target)
+	there := make(map[types.UID]bool, len(pods))
+	for _, pod := range pods {
+		there[pod.UID] = true
+	}
+	return reconcile.Laid(k.Own, spread.UID, pods, func(pod *corev1.Pod) bool { return there[pod.UID] }), err
+}
+
+func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error) {
+	filter, err := workloadspread.Filter(spread)
+	if err != nil {
+		return nil, fmt.Errorf("target filter: %w", err)
+	}
+	var found []*corev1.Pod
+	for _, controller := range target.Controllers {
+		pods, err := k.Kube.Pods.ControlledBy(spread.Namespace, controller)
+		if err != nil {
+			return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
+		}
+		found = append(found, selected(pods, spread.Namespace, target.Selector, filter)...)
+	}
+	if len(found) > 0 || target.Fallback == nil {
+		return found, nil
+	}
+	selector, err := target.Fallback()
+	if err != nil {
+		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
+	}
+	if selector == nil || selector.Empty() {
+		return nil, nil
+	}
+	var list corev1.PodList
+	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return selected(pods, spread.Namespace, filter), nil
+}
+
+// selected are the pods of a namespace that all selectors select; one that is nil selects all.
+func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector) []*corev1.Pod {
+	kept := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		if pod.Namespace == namespace && !slices.ContainsFunc(selectors, func(s labels.Selector) bool {
+			return s != nil &&
+				!s.Matches(labels.Set(pod.Labels))
+		}) {
+			kept = append(kept, pod)
+		}
+	}
+	return kept
+}
+
+// Node implements Reader.
+func (k *kubeReader) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// Whole implements Reader.
+func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	pod := &unstructured.Unstructured{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err := k.Live.Get(ctx, name, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	pod.SetManagedFields(nil)
+	document, err := json.Marshal(pod.Object)
+	if err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	return document, nil
+}
+
+// Placed implements Reader. Of pods no more is read than their metadata.
+func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
+	wanted, found := make(map[string]bool, len(keys)), map[string]bool{}
+	for _, key := range keys {
+		wanted[key] = true
+	}
+	look := func(pod metav1.Object) {
+		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name && pod.GetDeletionTimestamp() == nil {
+			if key := cmp.Or(placed.UID, pod.GetName()); wanted[key] {
+				found[key] = true
+			}
+		}
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for {
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := k.Live.List(ctx, list, client.InNamespace(spread.Namespace), client.Limit(podsAtOnce),
+			client.Continue(list.Continue)); err != nil {
+			return nil, fmt.Errorf("listing the pods of namespace %s: %w", spread.Namespace, err)
+		}
+		for i := range list.Items {
+			look(&list.Items[i])
+		}
+		if list.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// podsAtOnce is how many pods are listed with one request.
+const podsAtOnce = 500
+
+// GetSpread implements SpreadClient.
+func (k *Kube) GetSpread(ctx context.Context, name types.NamespacedName) (*appsv1beta1.WorkloadSpread, error) {
+	spread := &appsv1beta1.WorkloadSpread{}
+	return spread, k.Live.Get(ctx, name, spread)
+}
+
+// PatchSpreadStatus implements SpreadClient.
+func (k *Kube) PatchSpreadStatus(ctx context.Context, spread *appsv1beta1.WorkloadSpread, body []byte) (*appsv1beta1.WorkloadSpread,
+	error) {
+	patched := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: spread.Namespace, Name: spread.Name}}
+	return patched, k.Client.SubResource("status").Patch(ctx, patched, client.RawPatch(types.MergePatchType, body))
+}

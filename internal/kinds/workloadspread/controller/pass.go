@@ -1,0 +1,419 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Reader is what a pass reads. Objects of caches must not be changed.
+type Reader interface {
+	// Target returns its workload. known: the kind is one that may be spread.
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *workloadspread.Target, known bool, err error)
+	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
+	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error)
+	// Node returns a node from the cache, nil if it is not known.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
+	Whole(ctx context.Context, pod types.NamespacedName) ([]byte, error)
+	// Placed looks in the API server for the pods of bookings of a WorkloadSpread, by their keys, and returns those that are there.
+	Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error)
+}
+
+// Pass brings one WorkloadSpread a step further.
+type Pass struct {
+	Reader    Reader
+	Applier   Applier
+	Versioned workloadspread.Versioned
+	// Window is for how long a subset is passed over in which pods could not be scheduled (WS-199).
+	Window time.Duration
+
+	memory reconcile.Memory[memory]
+}
+
+// memory is what a pass keeps of a WorkloadSpread for the next ones.
+type memory struct {
+	news   reconcile.News
+	status reconcile.StatusPace
+	// examined are pods that were looked at and are in no subset yet: those that fit in none are not read again at each pass, and
+	// those that could not be written keep their place until they are tried again.
+	examined map[types.UID]examined
+	// retries are pods that could not be written, or deleted, when it was tried last.
+	retries retries.Retries
+	// looked is when the API server was last asked for pods that the cache does not show.
+	looked time.Time
+}
+
+// Outcome is what a pass did.
+type Outcome struct {
+	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	Plan *workloadspread.Plan
+	// Deleted are the pods that were given up; Lost are the bookings that expired.
+	Deleted []*corev1.Pod
+	Lost    []workloadspread.LostBooking
+	// Planning is how long it took to make the plan.
+	Planning time.Duration
+	// After is when to come back although nothing happens; 0 means not at all.
+	After time.Duration
+}
+
+// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile (WS-026).
+const unknownAfter = time.Minute
+
+// Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means that something failed
+// that trying again may mend.
+func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
+	now := p.Applier.API.Now()
+	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
+	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
+		return Outcome{}, err // WS-131
+	}
+	outcome := Outcome{}
+	snapshot, known, err := p.snapshot(ctx, spread, now)
+	if err != nil {
+		return outcome, err
+	}
+	if !known {
+		reconcile.Sooner(&outcome.After, unknownAfter)
+	}
+	begun := p.Applier.API.Now()
+	plan := workloadspread.Make(*snapshot)
+	outcome.Planning = p.Applier.API.Now().Sub(begun)
+	var lookErr error
+	keys := plan.Overdue()
+	if len(keys) > 0 {
+		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
+			plan = workloadspread.Make(*snapshot)
+		}
+	}
+	outcome.Plan = plan
+	if plan.Problem != nil {
+		if plan.Reason == "" {
+			return outcome, nil
+		}
+		p.say(plan, plan.Reason, plan.Problem.Error())
+		if apierrors.IsForbidden(plan.Problem) { // no event tells that somebody gave the right
+			reconcile.Sooner(&outcome.After, unknownAfter)
+		}
+		return outcome, plan.Problem
+	}
+	plan.Looked(keys)
+	if !plan.Again.IsZero() {
+		reconcile.Sooner(&outcome.After, max(plan.Again.Sub(now), time.Millisecond))
+	}
+	wait := p.statusMayWait(plan)
+	reconcile.Sooner(&outcome.After, wait)
+	result := p.Applier.Apply(ctx, plan, wait == 0)
+	reconcile.Sooner(&outcome.After, p.Applier.API.Own.Again(owner))
+	p.learn(plan, &result)
+	p.announce(plan, &result)
+	outcome.Deleted = result.Deleted
+	if result.Written != nil {
+		outcome.Lost = result.Written.Lost
+	}
+	if result.Retry {
+		reconcile.Sooner(&outcome.After, reconcile.RetryAfter)
+	}
+	if at := plan.Status.Again; !at.IsZero() {
+		reconcile.Sooner(&outcome.After, max(at.Sub(now), time.Millisecond))
+	}
+	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
+}
+
+// unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may be. The cache of pods
+// may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
+func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
+	kept := p.memory.Of(spread.UID)
+	due := now.Sub(kept.looked) >= workloadspread.LookEvery
+	if due {
+		kept.looked = now
+	}
+	var found map[string]bool
+	err := error(nil)
+	if due {
+		if found, err = p.Reader.Placed(ctx, spread, keys); err == nil {
+			return found, nil
+		}
+	}
+	all := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		all[key] = true
+	}
+	return all, err
+}
+
+// Forget drops what is remembered of a WorkloadSpread that is gone.
+func (p *Pass) Forget(owner types.UID) {
+	p.Applier.API.Own.Forget(owner)
+	p.memory.Forget(owner)
+}
+
+func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time) (*workloadspread.Snapshot, bool, error) {
+	target, known, err := p.Reader.Target(ctx, spread)
+	if err != nil {
+		return nil, false, err
+	}
+	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now,
+		Held: p.memory.Of(spread.UID).retries.All(aboutOf(spread), now)}
+	if !target.Exists {
+		return s, known, nil // WS-023
+	}
+	s.Pods, err = p.Reader.Pods(ctx, spread, target)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+		unknown := *target
+		unknown.DesiredError, s.Target = err, &unknown
+		return s, known, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if s.Pods, s.Left, err = p.withoutRivals(ctx, spread, s.Pods); err != nil {
+		return nil, false, err
+	}
+	return s, known, p.strangers(ctx, s)
+}
+
+// aboutOf is what pods are tried to be given.
+func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
+
+// learn keeps what came of the pods of a plan.
+func (p *Pass) learn(plan *workloadspread.Plan, result *Result) {
+	retries, present := &p.memory.Of(plan.Spread.UID).retries, plan.Members()
+	retries.Keep(func(uid types.UID) bool { return present[uid] })
+	for uid, err := range result.Tried {
+		if err == nil {
+			retries.Done(uid)
+		} else {
+			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.API.Now())
+		}
+	}
+}
+
+// stranger is a pod that is in no subset yet, though it has a node.
+type stranger struct {
+	index       int
+	pod         *corev1.Pod
+	node        *corev1.Node
+	fingerprint uint64
+	fits        []workloadspread.Fit
+	// now is the pod as it was read; nil if it is gone.
+	now *corev1.Pod
+}
+
+// examined is where a pod fits, and what that depends on.
+type examined struct {
+	generation  int64
+	fingerprint uint64
+	fits        []workloadspread.Fit
+}
+
+// strangers reads the pods that are in no subset from the API server, since the caches keep little of the pods of others. That is done once
+// for each pod, and again if that may matter.
+func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error {
+	kept := p.memory.Of(s.Spread.UID)
+	before, still, retries := kept.examined, map[types.UID]examined{}, &kept.retries
+	stays := func(pod *corev1.Pod) {
+		if e, ok := before[pod.UID]; ok && e.generation == s.Spread.Generation {
+			still[pod.UID] = e
+		}
+	}
+	var found []*stranger
+	nodes := map[string]*corev1.Node{}
+	for i, pod := range s.Pods {
+		if _, placed := workloadspread.PlacementOf(s.Spread, pod); placed || !workloadspread.Active(pod) || pod.Spec.NodeName == "" {
+			continue
+		}
+		if !s.Held[pod.UID].IsZero() {
+			stays(pod)
+			continue
+		}
+		node, asked := nodes[pod.Spec.NodeName]
+		if !asked {
+			var err error
+			if node, err = p.Reader.Node(ctx, pod.Spec.NodeName); err != nil {
+				return err
+			}
+			nodes[pod.Spec.NodeName] = node
+		}
+		if node == nil {
+			if s.NodeUnknown == nil {
+				s.NodeUnknown = map[types.UID]bool{}
+			}
+			s.NodeUnknown[pod.UID] = true
+			continue
+		}
+		fingerprint := fingerprintOf(s.Spread, pod, node)
+		if e, ok := before[pod.UID]; ok && e.fingerprint == fingerprint && len(e.fits) == 0 {
+			stays(pod)
+			continue
+		}
+		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
+	}
+	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found), func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
+	if len(found) > 0 {
+		s.Pods = slices.Clone(s.Pods)
+	}
+	for i, stranger := range found {
+		if errs[i] != nil { // the others are counted all the same
+			s.Unread = errors.Join(s.Unread, errs[i])
+			retries.Failed(stranger.pod.UID, aboutOf(s.Spread), errs[i], s.Now)
+			stays(stranger.pod)
+			continue
+		}
+		if s.Pods[stranger.index] = stranger.now; stranger.now == nil {
+			continue
+		}
+		if _, placed := workloadspread.PlacementOf(s.Spread, stranger.now); !placed {
+			still[stranger.pod.UID] = examined{s.Spread.Generation, stranger.fingerprint, stranger.fits}
+		}
+	}
+	s.Fits = map[types.UID][]workloadspread.Fit{}
+	for uid, e := range still {
+		if len(e.fits) > 0 {
+			s.Fits[uid] = e.fits
+		}
+	}
+	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
+	kept.examined = still
+	return nil
+}
+
+func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, of *stranger) error {
+	document, err := p.Reader.Whole(ctx, types.NamespacedName{Namespace: of.pod.Namespace, Name: of.pod.Name})
+	if err != nil || document == nil {
+		return err
+	}
+	now := &corev1.Pod{}
+	if err := json.Unmarshal(document, now); err != nil {
+		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
+	}
+	if now.UID != of.pod.UID {
+		return nil // another one, which the cache will show
+	}
+	if _, placed := workloadspread.PlacementOf(spread, now); !placed && workloadspread.Active(now) {
+		if of.fits, err = workloadspread.Fits(spread.Spec.Subsets, document, of.node); err != nil {
+			return err
+		}
+	}
+	if _, err := slim.Pod(now); err != nil {
+		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
+	}
+	of.now = now
+	return nil
+}
+
+// fingerprintOf changes with what it depends on whether a pod fits, as far as caches tell.
+func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *corev1.Node) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, spread.Generation, pod.Generation, pod.Labels, node.UID, node.Labels, node.Spec.Taints) // maps are printed in order
+	return h.Sum64()
+}
+
+// statusMayWait tells for how long the status need not be written.
+func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
+	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
+		return 0
+	}
+	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" }) // which waits for the status
+	trifling := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
+	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), trifling)
+}
+
+// sameButNumbers tells whether two statuses let the webhooks decide the same: no place is free in one and not in the other. They look for
+// places in the lists by version only.
+func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
+	same := func(x, y []appsv1beta1.WorkloadSpreadSubsetStatus, places bool) bool {
+		return slices.EqualFunc(x, y, func(s, t appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+			return s.Name == t.Name && (!places || s.MissingReplicas == t.MissingReplicas) &&
+				equality.Semantic.DeepEqual(s.Conditions, t.Conditions)
+		})
+	}
+	if a.ObservedGeneration != b.ObservedGeneration || !same(a.SubsetStatuses, b.SubsetStatuses, false) ||
+		len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
+		return false
+	}
+	for version, list := range a.VersionedSubsetStatuses {
+		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other, true) {
+			return false
+		}
+	}
+	return true
+}
+
+// Reasons of events on WorkloadSpreads.
+const (
+	EventCreatePodFailed   = "CreatePodFailed"
+	EventDeletePodFailed   = "DeletePodFailed"
+	EventPatchCostFailed   = "PatchPodDeletionCostFailed"
+	EventRecoverScheduling = "RecoverSchedulable"
+)
+
+// announce records the events of what was done. Many of one sort are one event.
+func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
+	event := func(eventType, reason, message string) {
+		p.Applier.Events.Event(plan.Spread, eventType, reason, message)
+	}
+	if result.Written != nil {
+		var created, deleted []string
+		for _, lost := range result.Written.Lost {
+			if lost.Deletion {
+				deleted = append(deleted, lost.Pod+" of subset "+lost.Subset)
+			} else {
+				created = append(created, lost.Pod+" of subset "+lost.Subset)
+			}
+		}
+		if len(created) > 0 {
+			event(corev1.EventTypeWarning, EventCreatePodFailed,
+				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created),
+					"pod")+plural.Form(len(created), " was", " were"), workloadspread.CreationTimeout,
+					plural.Form(len(created), "its place is", "their places are"), plural.Few(created, 5)))
+		}
+		if len(deleted) > 0 {
+			event(corev1.EventTypeWarning, EventDeletePodFailed,
+				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted),
+					"pod")+plural.Form(len(deleted), " is", " are"), workloadspread.DeletionTimeout, plural.Form(len(deleted), "its", "their"),
+					plural.Few(deleted, 5)))
+		}
+		if len(result.Written.Recovered) > 0 {
+			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered),
+				"subset ", "subsets ")+plural.Few(result.Written.Recovered, 5))
+		}
+	}
+	if n := len(result.CostErrors); n > 0 {
+		event(corev1.EventTypeWarning, EventPatchCostFailed,
+			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"), result.CostErrors[0]))
+	}
+	if n := len(result.DeleteErrors); n > 0 {
+		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v",
+			plural.Of(n, "pod"), result.DeleteErrors[0]))
+	}
+	p.say(plan, workloadspread.ReasonReplicasUnknown, "")
+	p.say(plan, workloadspread.ReasonQuotaUnknown, "")
+}
+
+// say records a warning if it is not what was said last for that reason of that generation; an empty message forgets it.
+func (p *Pass) say(plan *workloadspread.Plan, reason, message string) {
+	about := ""
+	if message != "" {
+		about = fmt.Sprintf("%d %s", plan.Spread.Generation, message)
+	}
+	if p.memory.Of(plan.Spread.UID).news.Is(reason, about) {
+		p.Applier.Events.Event(plan.Spread, corev1.EventTypeWarning, reason, message)
+	}
+}

@@ -1,0 +1,347 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+var wsName = types.NamespacedName{Namespace: "default", Name: "ws"}
+
+// rests lets everything come to rest.
+func rests(t *testing.T, s *simulated) {
+	t.Helper()
+	if err := s.Settle(500); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func verbs(s *simulated) []string {
+	var all []string
+	for _, w := range s.Writes {
+		all = append(all, w.Verb+" "+w.Key.Kind)
+	}
+	return all
+}
+
+// WS-130, WS-144, WS-160: pods that were there before are counted, and then get annotation, metadata and cost in one patch each.
+func TestAdoptionIsOnePatchAPod(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 1, workloadspreadtest.Zone("a", "b", "c"),
+		workloadspreadtest.Patches(`{"metadata":{"labels":{"pool":"a"}},"spec":{"priority":5}}`)),
+		workloadspreadtest.Subset("b", nil, workloadspreadtest.Tolerates("x"))), 2)
+	rests(t, s)
+	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
+		t.Error(diff)
+	}
+	var got []string
+	for _, pod := range s.all() {
+		got = append(got, pod.Labels["pool"]+" "+pod.Annotations[pub.PodDeletionCost]+" "+pod.Annotations[pub.MatchedWorkloadSpread])
+		if pod.Spec.Priority != nil {
+			t.Error("the spec of the patch reached a pod that was there")
+		}
+	}
+	if diff := cmp.Diff([]string{`a 200 {"name":"ws","subset":"a"}`, ` 100 {"name":"ws","subset":"b"}`}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// counting counts what is read from the API server.
+type counting struct {
+	simReader
+	whole *int
+}
+
+func (c counting) Whole(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	*c.whole++
+	return c.simReader.Whole(ctx, name)
+}
+
+// Pods that fit nowhere are read once, and again if their node, the WorkloadSpread or they change; not at every event (WS-141, WS-142).
+func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil, workloadspreadtest.Zone("elsewhere"))), 3)
+	reads := 0
+	s.pass.Reader = counting{s.reader, &reads}
+	rests(t, s)
+	for range 5 {
+		s.Queue.Add()
+		rests(t, s)
+	}
+	if reads != 3 {
+		t.Errorf("%d reads of 3 pods", reads)
+	}
+	for _, pod := range s.all() {
+		if pod.Annotations[pub.PodDeletionCost] != "-200" { // WS-164
+			t.Error(pod.Annotations)
+		}
+	}
+	node := s.all()[0].Spec.NodeName
+	s.Change(simulation.Key{Kind: "Node", Name: node}, func(o client.Object) { o.SetLabels(map[string]string{"zone": "elsewhere"}) })
+	s.Queue.Add()
+	rests(t, s)
+	n := 0
+	for _, pod := range s.all() {
+		if pod.Annotations[pub.MatchedWorkloadSpread] != "" {
+			n++
+		}
+	}
+	if n == 0 || n != reads-3 {
+		t.Errorf("%d pods fit now, %d reads", n, reads-3)
+	}
+}
+
+// WS-144: with the user's annotation pods that were there keep their metadata.
+func TestMetadataIsLeftAlone(t *testing.T) {
+	spread := workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil,
+		workloadspreadtest.Patches(`{"metadata":{"labels":{"pool":"a"}}}`)))
+	spread.Annotations = map[string]string{pub.IgnorePatchExistingPods: "TRUE"}
+	s := simulate(1, spread, 1)
+	rests(t, s)
+	if pod := s.all()[0]; pod.Labels["pool"] != "" || pod.Annotations[pub.MatchedWorkloadSpread] == "" {
+		t.Error(pod.Labels, pod.Annotations)
+	}
+}
+
+// stuck is a cluster in which the first zone is full, and a pod waits for it.
+func stuck(t *testing.T) *simulated {
+	t.Helper()
+	s := simulate(1, workloadspreadtest.Adaptive(workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2, workloadspreadtest.Zone("a")),
+		workloadspreadtest.Subset("b", nil, workloadspreadtest.Zone("b"))), 60), 0)
+	s.full["a"] = true
+	rests(t, s)
+	s.scale(1)
+	for range 5 {
+		s.Round()
+	}
+	s.Pass(61 * time.Second)
+	return s
+}
+
+// WS-130, WS-175: no pod is given up before the status says that its subset is passed over.
+func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
+	s := stuck(t)
+	s.Refused = func(w simulation.Write) bool { return w.Key == spreadKey }
+	s.Writes = nil
+	s.Queue.Add()
+	for range 5 {
+		s.Round()
+	}
+	if slices.Contains(verbs(s), "delete Pod") {
+		t.Fatal(verbs(s))
+	}
+	s.Refused = nil
+	rests(t, s)
+	if pod := s.active(); len(pod) != 1 || pod[0].Spec.NodeName != "node-b" { // WS-173: its replacement passes the subset over
+		t.Error(s.describe())
+	}
+}
+
+// WS-174, WS-175, WS-204: events tell of pods that cannot be deleted, and of the end of the window, which is exact.
+func TestGivingUpIsTold(t *testing.T) {
+	s := stuck(t)
+	s.Refused = func(w simulation.Write) bool { return w.Verb == "delete" }
+	s.Queue.Add()
+	s.Round()
+	begin := s.Now()
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
+		"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
+		t.Fatal(s.events)
+	}
+	s.Refused, s.events = nil, nil
+	s.full["a"] = false
+	rests(t, s)
+	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" ||
+		s.Now().Sub(begin) > workloadspread.UnschedulableWindow+2*time.Second {
+		t.Error(s.Now().Sub(begin), diff)
+	}
+}
+
+// WS-152, WS-153, WS-166: what does not come, what does not go, and what cannot be written is told; many of one sort at once.
+func TestWhatFailsIsTold(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 20, workloadspreadtest.Zone("a", "b", "c"))), 7)
+	rests(t, s)
+	s.Change(spreadKey, func(o client.Object) {
+		list := o.(*appsv1beta1.WorkloadSpread).Status.VersionedSubsetStatuses["v1"]
+		list[0].CreatingPods, list[0].DeletingPods = workloadspreadtest.Times{"lost": metav1.NewTime(s.Now())}, workloadspreadtest.Times{}
+		for _, pod := range s.all() {
+			list[0].DeletingPods[pod.Name] = metav1.NewTime(s.Now())
+		}
+		list[0].MissingReplicas = 19
+	})
+	rests(t, s)
+	want := []string{"Warning DeletePodFailed: 7 pods are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
+		"Warning CreatePodFailed: 1 pod was admitted more than 30s ago and never seen, so that its place is free again: lost of subset a"}
+	if diff := cmp.Diff(want, s.events); diff != "" {
+		t.Error(diff)
+	}
+	if got := s.spread().Status.VersionedSubsetStatuses["v1"][0]; got.MissingReplicas != 13 || got.Replicas != 7 {
+		t.Error(got)
+	}
+	s.events = nil
+	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
+	s.change(func(spread *appsv1beta1.WorkloadSpread) {
+		spread.Spec.Subsets = append(spread.Spec.Subsets, workloadspreadtest.Subset("b", nil))
+	})
+	s.Round()
+	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
+		"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.Queue.Due().IsZero() {
+		t.Error(s.Queue.Due(), s.events)
+	}
+	if s.spread().Status.ObservedGeneration != s.spread().Generation {
+		t.Error("pods that cannot be written keep the bookings from being counted")
+	}
+	s.Refused = nil
+	rests(t, s)
+}
+
+// failing has replicas that cannot be told.
+type failing struct {
+	simReader
+	target *workloadspread.Target
+}
+
+func (f failing) Target(context.Context, *appsv1beta1.WorkloadSpread) (*workloadspread.Target, bool, error) {
+	return f.target, true, nil
+}
+
+// target is what the reader makes of the Deployment.
+func (s *simulated) target(t *testing.T) *workloadspread.Target {
+	t.Helper()
+	target, _, err := s.reader.Target(t.Context(), s.spread())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// WS-133: such replicas fail the pass, are told once, and change nothing.
+func TestReplicasThatCannotBeTold(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", "50%")), 2)
+	target := s.target(t)
+	target.DesiredError = errors.New("path spec.x: there is none")
+	s.pass.Reader = failing{s.reader, target}
+	for range 3 {
+		if _, err := s.run(); err == nil {
+			t.Error("the pass does not fail")
+		}
+	}
+	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"},
+		s.events); diff != "" || len(s.Writes) > 0 {
+		t.Error(s.Writes, diff)
+	}
+	target.DesiredError = nil
+	if _, err := s.run(); err != nil {
+		t.Error(err)
+	}
+	s.Events(1 << 20)
+	target.DesiredError = errors.New("again")
+	_, _ = s.run()
+	if len(s.events) != 2 {
+		t.Error("what failed again is not told", s.events)
+	}
+}
+
+// WS-085: until the latest version is known pods are counted, not ranked, and the pass is tried again.
+func TestAVersionThatIsNotKnownYet(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil)), 2)
+	target := s.target(t)
+	target.Latest, target.LatestError = "", errors.New("not yet")
+	s.pass.Reader = failing{s.reader, target}
+	if _, err := s.run(); err == nil {
+		t.Error("the pass does not fail")
+	}
+	if got := s.spread().Status.SubsetStatuses; len(got) != 1 || got[0].Replicas != 2 {
+		t.Error(got)
+	}
+	for _, pod := range s.all() {
+		if _, ranked := pod.Annotations[pub.PodDeletionCost]; ranked {
+			t.Error("ranked", pod.Annotations)
+		}
+	}
+}
+
+// WS-110, WS-178: bookings between plan and status write are kept.
+func TestBookingsBesideTheStatusWriteAreKept(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 5, workloadspreadtest.Zone("a", "b", "c"))), 1)
+	done := false
+	s.AfterWrite = func(w simulation.Write) {
+		if w.Key.Kind == "Pod" && !done { // after the plan, before the status
+			done = true
+			s.admit("v1")
+		}
+	}
+	s.Manage()
+	list := s.spread().Status.VersionedSubsetStatuses["v1"]
+	if len(list) != 1 || list[0].Replicas != 1 || len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 3 {
+		t.Error(list)
+	}
+}
+
+// Numbers that let nobody decide otherwise are written at most twice a second, free places at once (WS-195).
+func TestStatusOfABurst(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 50, workloadspreadtest.Zone("a"))), 0)
+	rests(t, s)
+	s.Pass(time.Minute)
+	s.Queue.Add()
+	rests(t, s)
+	s.scale(20)
+	s.Writes = nil
+	for range 40 { // all within one instant
+		s.Round()
+	}
+	n := 0
+	for _, w := range s.Writes {
+		if w.Key == spreadKey {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d writes of the status within an instant", n)
+	}
+	rests(t, s)
+	s.Writes = nil
+	pod := s.active()[0]
+	s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed })
+	s.Events(1 << 20)
+	s.Manage()
+	if got := s.spread().Status.SubsetStatuses[0]; got.MissingReplicas != 31 {
+		t.Error("a free place is not told at once", got)
+	}
+}
+
+// WS-131: nothing is done for one that is going, and what is remembered of it is forgotten.
+func TestGoing(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil)), 2)
+	s.Change(spreadKey, func(o client.Object) {
+		now := metav1.NewTime(s.Now())
+		o.SetDeletionTimestamp(&now)
+		o.SetFinalizers([]string{"x"})
+	})
+	rests(t, s)
+	if len(s.Writes) > 0 {
+		t.Error(s.Writes)
+	}
+	before := s.all()
+	s.Remove(spreadKey)
+	rests(t, s)
+	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
+		t.Error(diff)
+	}
+	if outcome, err := s.run(); outcome.Plan != nil || err != nil {
+		t.Error(outcome, err)
+	}
+}

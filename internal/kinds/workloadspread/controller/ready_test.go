@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
+)
+
+// WS-026, WS-027: until it is known what users list, pods of such kinds are not let go without a subset, and nobody's status is emptied;
+// pods of supported kinds do not wait.
+func TestWhatUsersListIsWaitedFor(t *testing.T) {
+	l, read := &Listed{log: logr.Discard()}, false
+	l.synced = func() bool { return read }
+	kinds := kindsOf(t, workloadspread.AllowList{}, "", `{apiVersion: game.example.com/v1, kind: Game, metadata: {name: g}}`)
+	kinds.listed, kinds.ready = l.Kinds, l.Ready
+	if l.Err() == nil {
+		t.Error("whether a kind is listed is not known yet") // WS-027
+	}
+	index := &Index{}
+	custom := spreading(t, "custom", "game.example.com/v1", "Game", "g", "")
+	index.Set(custom)
+	index.Set(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""))
+	matcher := NewMatcher(index, kinds, logr.Discard())
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread != nil || err == nil {
+		t.Errorf("%v, %v", spread, err)
+	}
+	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil || spread.Name != "web" ||
+		err != nil {
+		t.Errorf("%v, %v", spread, err)
+	}
+	reader := &kubeReader{&Kube{Workloads: kinds}}
+	if _, _, err := reader.Target(t.Context(), custom); err == nil {
+		t.Error("it is not known yet")
+	}
+	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
+	read = true
+	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread == nil || err != nil ||
+		l.Err() != nil {
+		t.Errorf("%v, %v, %v", spread, err, l.Err())
+	}
+}
+
+// unlisted is a Reader to which the kind of the target is not listed any more.
+type unlisted struct {
+	simReader
+	kinds *Kinds
+}
+
+func (u unlisted) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*workloadspread.Target, bool, error) {
+	return (&kubeReader{&Kube{Workloads: u.kinds}}).Target(ctx, spread)
+}
+
+// WS-026, WS-133: a kind that is taken off the list leaves the status as it is, which counts pods that are still there, and that is told.
+func TestAStatusOutlivesTheListing(t *testing.T) {
+	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 3, workloadspreadtest.Zone("a", "b", "c"))), 2)
+	rests(t, s)
+	s.change(func(spread *appsv1beta1.WorkloadSpread) { spread.Spec.TargetReference.Kind = "Game" })
+	s.Events(1 << 20)
+	before := s.spread().Status
+	s.startManager()
+	s.pass.Applier.API.Own.Forget(s.spread().UID)
+	s.pass.Reader = unlisted{s.reader, kindsOf(t, workloadspread.AllowList{}, "")}
+	for range 3 {
+		s.Queue.Add()
+		s.Manage()
+	}
+	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) ||
+		s.spread().Status.SubsetStatuses[0].Replicas != 2 {
+		t.Errorf("%+v", s.spread().Status)
+	}
+	if len(s.events) != 1 || !strings.Contains(s.events[0], "an administrator has not listed it") {
+		t.Error(s.events)
+	}
+	if s.Queue.Due().IsZero() || s.Queue.Due().Sub(s.Now()) > unknownAfter {
+		t.Error("it is not looked at again in time", s.Queue.Due())
+	}
+}

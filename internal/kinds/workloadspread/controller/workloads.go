@@ -1,0 +1,523 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+)
+
+// Custom kinds need rights of their own (WS-028).
+//
+// +kubebuilder:rbac:groups=apps,resources=deployments;replicasets;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;statefulsets,verbs=get;list;watch
+
+// Workloads reads targets.
+type Workloads interface {
+	// Target returns the workload of a WorkloadSpread; it is not an error that it does not exist. live asks the API server instead of
+	// the caches, for what decides about new pods alone: how many it shall have, and its ordinals.
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error)
+	// Ready tells whether it is known what users list: before, only the supported kinds are.
+	Ready() bool
+	// Known tells whether the kind is supported, or listed by the user as a workload or as one of its sub-resources (WS-051).
+	Known(kind schema.GroupKind) bool
+	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a NotFound error
+	// (WS-052, WS-053).
+	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error)
+}
+
+// Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to it, so that a cluster pays
+// only for the kinds that are spread; until they are, the API server is asked.
+type Kinds struct {
+	caches    cache.Cache
+	live      client.Reader
+	scales    client.SubResourceReader
+	mapper    meta.RESTMapper
+	scheme    *runtime.Scheme
+	listed    func() workloadspread.AllowList
+	ready     func() bool
+	versioned workloadspread.Versioned
+
+	mu       sync.Mutex
+	followed map[schema.GroupKind]cache.Informer
+	told     []func(namespace string, changed workloadspread.Reference)
+}
+
+var _ Workloads = &Kinds{}
+
+// NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
+func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, versioned workloadspread.Versioned) *Kinds {
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"),
+		mapper: mgr.GetRESTMapper(),
+		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+}
+
+// Ready implements Workloads.
+func (k *Kinds) Ready() bool { return k.ready() }
+
+// Known implements Workloads.
+func (k *Kinds) Known(kind schema.GroupKind) bool {
+	return workloadspread.BuiltIn(kind) || k.listed().Known(kind)
+}
+
+// empty returns an object of the kind to be read into. A kind that is not served is NotFound: it has no objects.
+func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
+	switch kind {
+	case workloadspread.CloneSet:
+		return &appsv1beta1.CloneSet{}, nil
+	case workloadspread.Deployment:
+		return &appsv1.Deployment{}, nil
+	case workloadspread.ReplicaSet:
+		return &appsv1.ReplicaSet{}, nil
+	case workloadspread.StatefulSet:
+		return &appsv1.StatefulSet{}, nil
+	case workloadspread.Job:
+		return &batchv1.Job{}, nil
+	}
+	var versions []string
+	if custom, ok := k.listed().Workload(kind); ok && custom.Version != "" {
+		versions = append(versions, custom.Version)
+	}
+	mapping, err := k.mapper.RESTMapping(kind, versions...)
+	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides (WS-025)
+		mapping, err = k.mapper.RESTMapping(kind)
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mapping.GroupVersionKind)
+	return object, nil
+}
+
+// get reads an object from the cache if that is filled, else live. What is read live is slim too.
+func (k *Kinds) get(ctx context.Context, namespace string, of workloadspread.Reference, live bool) (client.Object, error) {
+	object, err := k.empty(of.GroupKind)
+	if err != nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
+	if !live && k.filled(of.GroupKind) {
+		err = k.caches.Get(ctx, key, object)
+	} else if err = k.live.Get(ctx, key, object); err == nil {
+		_, err = slim.Workload(object)
+	}
+	if meta.IsNoMatchError(err) {
+		err = apierrors.NewNotFound(schema.GroupResource{Group: of.Group, Resource: of.Kind}, of.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
+	}
+	return object, nil
+}
+
+// Parent implements Workloads. What is not in the cache is looked for live.
+func (k *Kinds) Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error) {
+	object, err := k.get(ctx, namespace, of, false)
+	if apierrors.IsNotFound(err) {
+		object, err = k.get(ctx, namespace, of, true)
+	}
+	if err != nil {
+		return workloadspread.Reference{}, false, err
+	}
+	parent, ok := workloadspread.ControllerOf(object)
+	return parent, ok, nil
+}
+
+// Target implements Workloads.
+func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error) {
+	target := &workloadspread.Target{Reference: workloadspread.TargetOf(spread)}
+	custom, listed := k.listed().Workload(target.GroupKind)
+	var paths []string
+	if filter := spread.Spec.TargetFilter; filter != nil && len(filter.ReplicasPathList) > 0 {
+		paths = filter.ReplicasPathList
+	} else if listed && custom.ReplicasPath != "" && !workloadspread.BuiltIn(target.GroupKind) {
+		paths = []string{custom.ReplicasPath}
+	}
+	object, err := k.get(ctx, spread.Namespace, target.Reference, live)
+	if apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil {
+		return target, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	target.Exists, target.Controllers = true, []types.UID{object.GetUID()}
+	switch workload := object.(type) {
+	case *appsv1beta1.CloneSet:
+		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		k.latest(target, func() (string, error) {
+			if workload.Status.ObservedGeneration < workload.Generation || workload.Status.UpdateRevision == "" {
+				return "", errors.New("its controller has not seen its last change yet")
+			}
+			return workloadspread.AfterLastDash(workload.Status.UpdateRevision), nil
+		})
+	case *appsv1.ReplicaSet:
+		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		k.latest(target, func() (string, error) { return workload.Labels[pub.PodTemplateHash], nil })
+	case *appsv1.Deployment:
+		if target.Desired, target.Costs = orOne(workload.Spec.Replicas), true; live {
+			break
+		}
+		sets, err := k.replicaSets(ctx, workload)
+		if err != nil {
+			return nil, err
+		}
+		target.Controllers = nil
+		for i := range sets {
+			target.Controllers = append(target.Controllers, sets[i].UID)
+		}
+		k.latest(target, func() (string, error) { return latestOf(workload, sets) })
+	case *appsv1.StatefulSet:
+		target.Desired = orOne(workload.Spec.Replicas)
+		if workload.Spec.Ordinals != nil {
+			target.Start = int(workload.Spec.Ordinals.Start)
+		}
+	case *batchv1.Job:
+		target.Desired = orOne(workload.Spec.Parallelism)
+		if target.Selector, err = metav1.LabelSelectorAsSelector(workload.Spec.Selector); err != nil {
+			return nil, fmt.Errorf("selector of Job %s: %w", workload.Name, err)
+		}
+	case *unstructured.Unstructured:
+		if target.GroupKind == workloadspread.AdvancedStatefulSet {
+			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(workload.Object)
+			break
+		}
+		if len(paths) == 0 {
+			target.Desired, target.DesiredError = k.scaleReplicas(ctx, workload)
+		}
+		if live {
+			break
+		}
+		target.Costs = custom.DeletionCost
+		below, err := k.below(ctx, spread.Namespace, custom.SubResources, workload.GetUID())
+		if err != nil {
+			return nil, err
+		}
+		target.Controllers = append(target.Controllers, below...)
+		target.Fallback = func() (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
+	}
+	if len(paths) > 0 {
+		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
+	}
+	return target, nil
+}
+
+// atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is read of them.
+func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string) (int32,
+	error) {
+	whole, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		typed, err := k.empty(of.GroupKind)
+		if err != nil {
+			return 0, err
+		}
+		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed); err != nil {
+			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
+		}
+		whole = &unstructured.Unstructured{Object: content}
+	}
+	return workloadspread.Replicas(whole.Object, paths)
+}
+
+// latest sets the version of new pods where versions are told apart.
+func (k *Kinds) latest(target *workloadspread.Target, find func() (string, error)) {
+	if k.versioned.Has(target.Kind) {
+		target.Latest, target.LatestError = find()
+	}
+}
+
+// replicaSets are the live ones of a Deployment (WS-020).
+func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
+	var all appsv1.ReplicaSetList
+	var err error
+	if k.filled(workloadspread.ReplicaSet) {
+		err = k.caches.List(ctx, &all, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
+	} else {
+		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	var owned []appsv1.ReplicaSet
+	for i := range all.Items {
+		set := &all.Items[i]
+		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil && owner.UID == deployment.UID {
+			if _, err := slim.Workload(set); err != nil {
+				return nil, fmt.Errorf("reading ReplicaSet %s: %w", set.Name, err)
+			}
+			owned = append(owned, *set)
+		}
+	}
+	return owned, nil
+}
+
+// emptyList returns a list of objects such as empty returns.
+func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
+	kind, err := apiutil.GVKForObject(object, k.scheme)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind += "List"
+	if _, custom := object.(*unstructured.Unstructured); custom {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		return list, nil
+	}
+	made, err := k.scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%s is no list", kind)
+	}
+	return list, nil
+}
+
+// filled tells whether the cache has all objects of the kind.
+func (k *Kinds) filled(kind schema.GroupKind) bool {
+	k.mu.Lock()
+	informer := k.followed[kind]
+	k.mu.Unlock()
+	return informer != nil && informer.HasSynced()
+}
+
+// below are the objects of the listed kinds between a workload and its pods that lead to it.
+func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID) ([]types.UID, error) {
+	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
+	for _, kind := range kinds {
+		if read[kind.GroupKind()] { // in another version: these are the same objects
+			continue
+		}
+		read[kind.GroupKind()] = true
+		object, err := k.empty(kind.GroupKind())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := k.emptyList(object)
+		if err == nil && k.filled(kind.GroupKind()) {
+			err = k.caches.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+		} else if err == nil {
+			err = k.live.List(ctx, list, client.InNamespace(namespace))
+		}
+		if err == nil {
+			err = meta.EachListItem(list, func(item runtime.Object) error {
+				child, err := meta.Accessor(item)
+				if err != nil {
+					return err
+				}
+				if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
+					parents[owner.UID] = append(parents[owner.UID], child.GetUID())
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
+		}
+	}
+	var found []types.UID
+	for open := []types.UID{of}; len(open) > 0; open = open[1:] {
+		found = append(found, parents[open[0]]...)
+		open = append(open, parents[open[0]]...)
+	}
+	return found, nil
+}
+
+// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be several, since our types may
+// not know all that differs: then it is the one of the Deployment's revision, else the oldest, as its controller chooses.
+func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
+	present := func(set *appsv1.ReplicaSet) int {
+		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
+			return 0
+		}
+		return 1
+	}
+	before := func(a, b *appsv1.ReplicaSet) bool {
+		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name)) < 0
+	}
+	var latest *appsv1.ReplicaSet
+	for i := range sets {
+		if sets[i].Annotations[slim.TemplateSum] != deployment.Annotations[slim.TemplateSum] {
+			continue
+		}
+		if latest == nil || before(&sets[i], latest) {
+			latest = &sets[i]
+		}
+	}
+	if latest == nil {
+		return "", errors.New("it has no ReplicaSet of its present template yet")
+	}
+	return latest.Labels[pub.PodTemplateHash], nil
+}
+
+func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstructured) (int32, error) {
+	scale, err := k.scale(ctx, object)
+	if err != nil {
+		return 0, err
+	}
+	return scale.Spec.Replicas, nil
+}
+
+func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
+	scale, err := k.scale(ctx, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the kind has no such subresource
+	}
+	if err != nil || scale.Status.Selector == "" {
+		return nil, err
+	}
+	selector, err := labels.Parse(scale.Status.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector of the scale of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return selector, nil
+}
+
+func (k *Kinds) scale(ctx context.Context, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
+	// The client reads subresources of unstructured objects into such alone.
+	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}
+	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	err := k.scales.Get(ctx, object, read)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return scale, nil
+}
+
+func orOne(replicas *int32) int32 { // WS-021
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
+}
+
+// Tell has do called with each object of a followed kind that appears, goes, or changes in what is read of it, and with the Deployment of
+// a ReplicaSet (WS-121). It is called before the first Follow.
+func (k *Kinds) Tell(do func(namespace string, changed workloadspread.Reference)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told = append(k.told, do)
+}
+
+// Follow fills the caches with the kind, and keeps them so.
+func (k *Kinds) Follow(ctx context.Context, target workloadspread.Reference) error {
+	kinds := []schema.GroupKind{target.GroupKind}
+	if target.GroupKind == workloadspread.Deployment {
+		kinds = append(kinds, workloadspread.ReplicaSet)
+	}
+	if custom, ok := k.listed().Workload(target.GroupKind); ok {
+		for _, sub := range custom.SubResources {
+			kinds = append(kinds, sub.GroupKind())
+		}
+	} else if !workloadspread.BuiltIn(target.GroupKind) {
+		return nil
+	}
+	for _, kind := range kinds {
+		if err := k.follow(ctx, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind) error {
+	k.mu.Lock()
+	_, done := k.followed[kind]
+	k.mu.Unlock()
+	if done {
+		return nil
+	}
+	object, err := k.empty(kind)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	informer, err := k.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, done := k.followed[kind]; done {
+		return nil
+	}
+	if _, err := informer.AddEventHandler(k.handler(kind)); err != nil {
+		return fmt.Errorf("watching %s: %w", kind, err)
+	}
+	k.followed[kind] = informer
+	return nil
+}
+
+func (k *Kinds) handler(kind schema.GroupKind) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { k.tell(kind, object) },
+		UpdateFunc: func(old, object any) {
+			if !slim.SameWorkload(old, object) {
+				k.tell(kind, object)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			k.tell(kind, object)
+		},
+	}
+}
+
+func (k *Kinds) tell(kind schema.GroupKind, object any) {
+	of, ok := object.(client.Object)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	told := k.told
+	k.mu.Unlock()
+	references := []workloadspread.Reference{{GroupKind: kind, Name: of.GetName()}}
+	if parent, ok := workloadspread.ControllerOf(of); ok && k.Known(parent.GroupKind) {
+		references = append(references, parent)
+	}
+	for _, do := range told {
+		for _, reference := range references {
+			do(of.GetNamespace(), reference)
+		}
+	}
+}
