@@ -76,39 +76,45 @@ func namespace(t *testing.T) string {
 	return ns.Name
 }
 
-// workload is a CloneSet under test.
+// workload is a CloneSet under test, or the part of another kind that is the same.
 type workload struct {
-	t    *testing.T
-	key  client.ObjectKey
-	seen map[string]corev1.Pod
+	t      *testing.T
+	object client.Object
+	key    client.ObjectKey
+	seen   map[string]corev1.Pod
 }
 
 // create makes a CloneSet of nginx pods from a v1beta1 spec, with the usual selector and template where it has none.
 func create(t *testing.T, name, spec string) *workload {
 	t.Helper()
 	set := &appsv1beta1.CloneSet{}
-	manifest := `
-metadata: {name: ` + name + `, namespace: ` + namespace(t) + `}
+	document(t, set, name, namespace(t), spec)
+	if err := kube.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	w := &workload{t: t, object: set, key: client.ObjectKeyFromObject(set)}
+	w.settled()
+	w.seen = w.pods()
+	return w
+}
+
+// document reads a spec into the object, with the usual selector and template of nginx where it has none.
+func document(t *testing.T, object client.Object, name, namespace, spec string) {
+	t.Helper()
+	merged := merge(t, `
+metadata: {name: `+name+`, namespace: `+namespace+`}
 spec:
-  selector: {matchLabels: {app: ` + name + `}}
+  selector: {matchLabels: {app: `+name+`}}
   template:
-    metadata: {labels: {app: ` + name + `}}
+    metadata: {labels: {app: `+name+`}}
     spec:
       terminationGracePeriodSeconds: 2
       containers:
       - {name: nginx, image: "nginx:1.26", imagePullPolicy: IfNotPresent}
-`
-	merged := merge(t, manifest, "spec:\n"+indent(spec))
-	if err := yaml.Unmarshal(merged, set); err != nil {
+`, "spec:\n"+indent(spec))
+	if err := yaml.Unmarshal(merged, object); err != nil {
 		t.Fatal(err)
 	}
-	if err := kube.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	w := &workload{t: t, key: client.ObjectKeyFromObject(set)}
-	w.settled()
-	w.seen = w.pods()
-	return w
 }
 
 func indent(text string) string {
@@ -144,14 +150,14 @@ func merge(t *testing.T, base, over string) []byte {
 	return merged
 }
 
-// patch changes the CloneSet by a merge patch in YAML.
+// patch changes the workload by a merge patch in YAML.
 func (w *workload) patch(patch string) error {
 	w.t.Helper()
 	body, err := yaml.YAMLToJSON([]byte(patch))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return kube.Patch(w.t.Context(), w.get(), client.RawPatch("application/merge-patch+json", body))
+	return kube.Patch(w.t.Context(), w.object.DeepCopyObject().(client.Object), client.RawPatch("application/merge-patch+json", body))
 }
 
 // change is a patch that must succeed.
