@@ -504,7 +504,7 @@ func (r *rolloutRun) play(steps int) {
 		case n < 70:
 			if pods := r.pods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
-				if !r.Chance(0.3) || !r.operate(pod) {
+				if (!r.Chance(0.3) || !r.operate(pod)) && r.mountable(pod) {
 					r.node.Step(pod.Name)
 				}
 			}
@@ -512,6 +512,7 @@ func (r *rolloutRun) play(steps int) {
 			r.growVolumes()
 		case n < 75:
 			r.CollectGarbage()
+			r.unprotect()
 		default:
 			if !r.Dead() {
 				r.Manage()
