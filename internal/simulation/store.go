@@ -452,8 +452,9 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 	return after, nil
 }
 
-// defaults gives containers with a limit alone a request of the same size, as the API server does.
+// defaults gives a new pod its phase, and containers with a limit alone a request of the same size, as the API server does.
 func defaults(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodPending
 	for i := range pod.Spec.Containers {
 		r := &pod.Spec.Containers[i].Resources
 		for name, limit := range r.Limits {

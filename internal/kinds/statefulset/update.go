@@ -67,9 +67,10 @@ func (p *planner) sayGrowth() {
 	}
 }
 
-// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide.
+// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A grace period is waited for,
+// but not where the pod prepares its deletion, for then the update does not go on (ASTS-230).
 func (p *planner) undecided(s *slot) bool {
-	return s.info != nil && !s.info.Progress.InGrace && p.Verdict(s.pod) == nil
+	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.Verdict(s.pod) == nil
 }
 
 // outdated says what a pod lacks of the present spec, empty if nothing.

@@ -39,7 +39,7 @@ func (s *simulated) unprotect() bool {
 
 // mountable tells whether all PVCs of a pod are there, so that it may come to a node.
 func (s *simulated) mountable(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" || !slices.ContainsFunc(claimsOf(pod), func(name string) bool {
+	return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || !slices.ContainsFunc(claimsOf(pod), func(name string) bool {
 		claim := s.Get(claimKey(name))
 		return claim == nil || claim.GetDeletionTimestamp() != nil
 	})
