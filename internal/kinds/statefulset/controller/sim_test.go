@@ -28,6 +28,8 @@ type simulated struct {
 	node   *simulation.Node
 	events []string
 	trace  bool
+	// planned is told each plan that was carried out; nil means nobody is.
+	planned func(*statefulset.Plan)
 	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means nobody.
 	others func() bool
 }
@@ -100,6 +102,9 @@ func (s *simulated) reconcile() (time.Duration, error) {
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
+	}
+	if s.planned != nil && outcome.Plan != nil {
+		s.planned(outcome.Plan)
 	}
 	return outcome.After, err
 }
