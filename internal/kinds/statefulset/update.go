@@ -184,7 +184,11 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		return why
 	}
 	if stopped != "" && s.info.Available {
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "it comes after others: %s", stopped)
+		reason := podplan.ReasonMaxUnavailable
+		if ordered(p.Set) {
+			reason = podplan.ReasonOrdered
+		}
+		p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 		return stopped
 	}
 	if p.resizes {
