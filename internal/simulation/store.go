@@ -57,6 +57,9 @@ type Cluster struct {
 	Answer func(*Request) error
 	// Slim makes of an object what the caches keep of it, as the transforms of a manager's caches do; nil keeps all.
 	Slim func(any) (any, error)
+	// Delivered is called for each event that comes to the manager's caches, with the object as they had it and as they have it now,
+	// each nil if there is none; it is for those whose events call the manager by rules of their own.
+	Delivered func(before, after client.Object)
 	// AfterWrite is called when a write of the manager has taken effect; tests let others interfere in it.
 	AfterWrite func(w Write)
 
@@ -210,10 +213,16 @@ func (c *Cluster) Deliver(n int) bool {
 	n = min(n, len(c.view.feed))
 	for range n {
 		i := c.next()
-		if e := c.view.feed[i]; e.object == nil {
+		e := c.view.feed[i]
+		before, after := c.view.cache[e.key], client.Object(nil)
+		if e.object == nil {
 			delete(c.view.cache, e.key)
 		} else {
-			c.view.cache[e.key] = c.slimmed(e.object)
+			after = c.slimmed(e.object)
+			c.view.cache[e.key] = after
+		}
+		if c.Delivered != nil {
+			c.Delivered(before, after)
 		}
 		c.view.feed = slices.Delete(c.view.feed, i, i+1)
 	}
@@ -443,8 +452,9 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 	return after, nil
 }
 
-// defaults gives containers with a limit alone a request of the same size, as the API server does.
+// defaults gives a new pod its phase, and containers with a limit alone a request of the same size, as the API server does.
 func defaults(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodPending
 	for i := range pod.Spec.Containers {
 		r := &pod.Spec.Containers[i].Resources
 		for name, limit := range r.Limits {

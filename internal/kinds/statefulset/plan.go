@@ -42,6 +42,8 @@ type Plan struct {
 	Refusal string
 	// Status is the status as far as the snapshot tells.
 	Status appsv1beta1.StatefulSetStatus
+	// full: every slot has an available pod, and there are no others.
+	full bool
 }
 
 // ClaimOwners are the owners that a PVC gets.
@@ -87,6 +89,9 @@ func Make(s Snapshot) *Plan {
 	p.sayClaims()
 	p.status()
 	p.Conclude()
+	if p.Waiting == nil {
+		p.Waiting = p.lingering()
+	}
 	return p.Plan
 }
 
@@ -121,6 +126,7 @@ func (p *planner) make() {
 	}
 	p.adopt()
 	p.sortMembers(ordinals)
+	p.fill()
 	p.observeClaims()
 	p.DecideModes()
 	p.PreDownload(false)

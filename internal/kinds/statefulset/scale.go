@@ -100,8 +100,11 @@ func (p *planner) scaleParallel() {
 			down++
 		}
 	}
-	n := p.MayCreate(len(vacant))
-	for _, s := range vacant[:n] {
+	first, n := 0, p.MayCreate(len(vacant))
+	if n < len(vacant) { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
+		first = int(p.Now.Unix() % int64(len(vacant)))
+	}
+	for _, s := range vacant[first : first+n] {
 		p.create(s)
 	}
 	if limited > 0 {

@@ -87,6 +87,9 @@ func (p *planner) observe(s *slot) {
 	case s.pod == nil || p.Verdict(s.pod) != nil: // it is adopted or given up first
 	case s.pod.DeletionTimestamp != nil:
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
+		if end := s.pod.DeletionTimestamp.Time; p.Now.Before(end) { // one that outlasts it is told of
+			p.LookAgain(end)
+		}
 	case !podplan.Active(s.pod):
 		s.finished = true
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)

@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -70,6 +71,19 @@ func SetOf(pod string) string {
 		return ""
 	}
 	return pod[:i]
+}
+
+// ClaimsOf walks over the names that a claim template and its set must have for a PVC of this name; there may be several, since all of
+// them may have dashes.
+func ClaimsOf(claim string) iter.Seq2[string, string] {
+	return func(yield func(template, set string) bool) {
+		name := SetOf(claim)
+		for i := range len(name) {
+			if name[i] == '-' && !yield(name[:i], name[i+1:]) {
+				return
+			}
+		}
+	}
 }
 
 // claimName is the name of the PVC of a template and an ordinal (ASTS-096).

@@ -3,6 +3,7 @@ package statefulset
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,5 +113,62 @@ func TestAnUnboundClaimHoldsUpNothing(t *testing.T) {
 			change(w)
 			w.expect("~0")
 		})
+	}
+}
+
+// TestAPodThatPreparesItsDeletionInItsGracePeriod goes on, though its update does not: scaling in and out again during the grace period
+// left it, and under OrderedReady all others, as they were for ever (ASTS-229 (part)).
+func TestAPodThatPreparesItsDeletionInItsGracePeriod(t *testing.T) {
+	inGrace := func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"2026-01-02T03:04:00Z"}`,
+			pub.InPlaceUpdateGrace: `{"revision":"x"}`}
+		notReady(pod)
+	}
+	for name, tt := range map[string]struct {
+		image string
+		want  string
+	}{
+		"it stays":       {"a:2", "0: label lifecycle.apps.kruise.io/state=Normal, annotation lifecycle.apps.kruise.io/timestamp"},
+		"it is outdated": {"a:1", "-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, policy(possible), hooks)
+			w.at("a:1")
+			w.at("a:2")
+			w.pod(0, tt.image, in(pub.LifecycleStatePreparingDelete), inGrace)
+			w.expect(tt.want)
+		})
+	}
+}
+
+// TestWhatStandsStillIsTold shows that a set is not taken for settled while a slot is down, however many pods without a slot are
+// available, and that a pod which outlasts its grace period is told of: nothing comes in its place.
+func TestWhatStandsStillIsTold(t *testing.T) {
+	w := newWorld(t, 3, reserve(1))
+	w.at("a:1")
+	all(w, "a:1", 3)
+	w.pod(3, "a:1", notReady)
+	if plan := Make(w.Snapshot); plan.Settled() || plan.Waiting == nil {
+		t.Errorf("settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+	}
+	w = newWorld(t, 2, inParallel)
+	w.at("a:1")
+	all(w, "a:1", 3)
+	terminating(w.Pods[2])
+	if plan := Make(w.Snapshot); plan.Settled() {
+		t.Error("settled with a pod too many: ", plan)
+	}
+	for name, options := range map[string][]option{"ordered": nil, "parallel": {inParallel}} {
+		w := newWorld(t, 2, options...)
+		w.at("a:1")
+		w.pod(0, "a:1")
+		w.pod(1, "a:1", terminating)
+		if plan := Make(w.Snapshot); plan.Waiting == nil || plan.Settled() {
+			t.Errorf("%s: settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+		}
+		w.Now = planTime.Add(-time.Minute)
+		if plan := Make(w.Snapshot); plan.Waiting != nil || plan.After != time.Minute {
+			t.Errorf("%s: after %s, waiting %v in the grace period", name, plan.After, plan.Waiting)
+		}
 	}
 }

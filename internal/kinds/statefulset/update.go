@@ -67,9 +67,10 @@ func (p *planner) sayGrowth() {
 	}
 }
 
-// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide.
+// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A grace period is waited for,
+// but not where the pod prepares its deletion, for then the update does not go on (ASTS-230).
 func (p *planner) undecided(s *slot) bool {
-	return s.info != nil && !s.info.Progress.InGrace && p.Verdict(s.pod) == nil
+	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.Verdict(s.pod) == nil
 }
 
 // outdated says what a pod lacks of the present spec, empty if nothing.
@@ -183,7 +184,11 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		return why
 	}
 	if stopped != "" && s.info.Available {
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "it comes after others: %s", stopped)
+		reason := podplan.ReasonMaxUnavailable
+		if ordered(p.Set) {
+			reason = podplan.ReasonOrdered
+		}
+		p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 		return stopped
 	}
 	if p.resizes {

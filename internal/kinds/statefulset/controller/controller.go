@@ -3,6 +3,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -60,7 +61,7 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.StatefulSet{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(kube.setsOf)).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(setOfClaim)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(kube.setsOfClaim)).
 		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
 		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
@@ -114,18 +115,16 @@ func (k *Kube) setsOf(ctx context.Context, object client.Object) []ctrl.Request 
 	return request(name.Namespace, name.Name)
 }
 
-// setOfClaim finds the set that changed the size of a PVC, or that goes with it (ASTS-075).
-func setOfClaim(_ context.Context, object client.Object) []ctrl.Request {
-	if name := object.GetAnnotations()[pub.OwnedByStatefulSet]; name != "" {
-		return request(object.GetNamespace(), name)
-	}
-	for _, owner := range object.GetOwnerReferences() {
-		if isOurs(&owner) {
-			return request(object.GetNamespace(), owner.Name)
-		}
-		if name := statefulset.SetOf(owner.Name); owner.Kind == "Pod" && name != "" {
-			return request(object.GetNamespace(), name)
+// setsOfClaim finds the sets that may have a PVC, by its name alone: what the retention policy gives no owner says nothing else of whose it
+// is (ASTS-075).
+func (k *Kube) setsOfClaim(ctx context.Context, object client.Object) (requests []ctrl.Request) {
+	for of, set := range statefulset.ClaimsOf(object.GetName()) {
+		name := types.NamespacedName{Namespace: object.GetNamespace(), Name: set}
+		found, err := reconcile.Find[appsv1beta1.StatefulSet](ctx, k.API, name)
+		if err == nil && found != nil && slices.ContainsFunc(found.Spec.VolumeClaimTemplates,
+			func(claim template.VolumeClaimTemplate) bool { return claim.Name == of }) {
+			requests = append(requests, request(name.Namespace, name.Name)...)
 		}
 	}
-	return nil
+	return requests
 }

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -26,6 +28,8 @@ type simulated struct {
 	node   *simulation.Node
 	events []string
 	trace  bool
+	// planned is told each plan that was carried out; nil means nobody is.
+	planned func(*statefulset.Plan)
 	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means nobody.
 	others func() bool
 }
@@ -36,7 +40,7 @@ func simulate(seed uint64, set *appsv1beta1.StatefulSet, features statefulset.Fe
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
 	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
-	s.Slim = slim.Any
+	s.Slim, s.Delivered = slim.Any, s.wake
 	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
 		panic(err)
 	}
@@ -44,6 +48,31 @@ func simulate(seed uint64, set *appsv1beta1.StatefulSet, features statefulset.Fe
 	s.Store(setKey, set)
 	s.startManager(features)
 	return s
+}
+
+// wake calls the manager for an event as its watches do.
+func (s *simulated) wake(before, after client.Object) {
+	if s.kube == nil { // the first manager begins with a list
+		return
+	}
+	for _, object := range []client.Object{before, after} {
+		var requests []ctrl.Request
+		switch object.(type) {
+		case *appsv1beta1.StatefulSet:
+			requests = []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+		case *corev1.Pod:
+			requests = s.kube.setsOf(context.Background(), object)
+		case *corev1.PersistentVolumeClaim:
+			requests = s.kube.setsOfClaim(context.Background(), object)
+		case *appsv1.ControllerRevision:
+			requests = ownerOf(context.Background(), object)
+		}
+		for _, request := range requests {
+			if request.Name == setKey.Name {
+				s.Queue.Add()
+			}
+		}
+	}
 }
 
 func (s *simulated) startManager(features statefulset.Features) {
@@ -73,6 +102,9 @@ func (s *simulated) reconcile() (time.Duration, error) {
 		if outcome.Plan != nil {
 			fmt.Print(outcome.Plan)
 		}
+	}
+	if s.planned != nil && outcome.Plan != nil {
+		s.planned(outcome.Plan)
 	}
 	return outcome.After, err
 }
@@ -148,10 +180,11 @@ func (s *simulated) everybodyElse() bool {
 	s.CollectGarbage()
 	moved := false
 	for _, pod := range s.pods() {
-		if s.node.Step(pod.Name) {
+		if s.mountable(pod) && s.node.Step(pod.Name) {
 			moved = true
 		}
 	}
+	moved = s.unprotect() || moved
 	moved = s.growVolumes() || moved
 	return s.others != nil && s.others() || moved
 }

@@ -102,10 +102,14 @@ func isOrdered(set *appsv1beta1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1beta1.ParallelPodManagement
 }
 
+func onDelete(set *appsv1beta1.StatefulSet) bool {
+	return set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteStatefulSetStrategyType
+}
+
 // limitOf is how many slots may be unavailable.
 func limitOf(set *appsv1beta1.StatefulSet) int {
 	r := set.Spec.UpdateStrategy.RollingUpdate
-	if isOrdered(set) || r == nil || r.MaxUnavailable == nil {
+	if isOrdered(set) || onDelete(set) || r == nil || r.MaxUnavailable == nil {
 		return 1
 	}
 	n := int(r.MaxUnavailable.IntVal)
@@ -125,7 +129,7 @@ func (r *rolloutRun) available(pod *corev1.Pod) bool {
 		return false
 	}
 	ready, minReady := false, time.Duration(0)
-	if rolling := r.set().Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MinReadySeconds != nil {
+	if rolling := r.set().Spec.UpdateStrategy.RollingUpdate; rolling != nil && rolling.MinReadySeconds != nil && !onDelete(r.set()) {
 		minReady = time.Duration(*rolling.MinReadySeconds) * time.Second
 	}
 	for _, c := range pod.Status.Conditions {
@@ -182,7 +186,7 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 		}
 	}
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || rolling.UnorderedUpdate != nil || set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteStatefulSetStrategyType {
+	if rolling == nil || rolling.UnorderedUpdate != nil || onDelete(set) {
 		return
 	}
 	partition := 0
@@ -250,7 +254,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 func (r *rolloutRun) keepsClaims(pod *corev1.Pod) {
 	for _, claim := range r.List("PersistentVolumeClaim", false) {
 		for _, owner := range claim.GetOwnerReferences() {
-			if owner.UID == pod.UID {
+			if owner.UID == pod.UID && claim.GetDeletionTimestamp() == nil {
 				r.fail("pod %s of a slot is deleted, and claim %s goes with it", pod.Name, claim.GetName())
 			}
 		}
@@ -269,7 +273,7 @@ func (r *rolloutRun) keepsPartition(set *appsv1beta1.StatefulSet, slots []int, b
 		return
 	}
 	switch {
-	case set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteStatefulSetStrategyType:
+	case onDelete(set):
 		r.fail("pod %s is updated under OnDelete", before.Name)
 	case rolling == nil || rolling.Partition == nil:
 	case rolling.UnorderedUpdate == nil:
@@ -313,15 +317,16 @@ func (r *rolloutRun) template() string {
 		r.note, r.image)
 }
 
+var policies = []appsv1beta1.StatefulSetPodUpdatePolicy{"", appsv1beta1.ReCreateStatefulSetPodUpdatePolicy,
+	appsv1beta1.InPlaceIfPossibleStatefulSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleStatefulSetPodUpdatePolicy,
+	appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy}
+
 // newRun draws a set and a cluster from the seed.
 func newRun(seed uint64) *rolloutRun {
 	r := &rolloutRun{seed: seed, image: "nginx:1", note: "a", claims: map[string]bool{}}
 	draw := simulation.New(seed).Rand
 	set := makeSet(int32(draw.IntN(6)))
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	policies := []appsv1beta1.StatefulSetPodUpdatePolicy{"", appsv1beta1.ReCreateStatefulSetPodUpdatePolicy,
-		appsv1beta1.InPlaceIfPossibleStatefulSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleStatefulSetPodUpdatePolicy,
-		appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy}
 	rolling.PodUpdatePolicy = policies[draw.IntN(len(policies))]
 	if draw.IntN(2) == 0 {
 		set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
@@ -387,8 +392,8 @@ func (r *rolloutRun) retention(n int) *appsv1beta1.StatefulSetClaimRetentionPoli
 
 // user does something that users do.
 func (r *rolloutRun) user() {
-	n := r.Rand.IntN(15)
-	if pods := r.pods(); n > 10 && len(pods) > 0 {
+	n := r.Rand.IntN(20)
+	if pods := r.pods(); n > 12 && len(pods) > 0 {
 		r.toPod(pods[r.Rand.IntN(len(pods))], n)
 		return
 	}
@@ -424,6 +429,13 @@ func (r *rolloutRun) user() {
 			}
 		case 9:
 			set.Spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(r.Rand.IntN(3))}
+		case 11:
+			set.Spec.UpdateStrategy.Type = []appsv1beta1.StatefulSetUpdateStrategyType{appsv1beta1.OnDeleteStatefulSetStrategyType,
+				appsv1beta1.RollingUpdateStatefulSetStrategyType}[r.Rand.IntN(2)]
+		case 12:
+			if rolling != nil {
+				rolling.PodUpdatePolicy = policies[r.Rand.IntN(len(policies))]
+			}
 		case 10:
 			if len(set.Spec.VolumeClaimTemplates) > 0 {
 				set.Spec.PersistentVolumeClaimRetentionPolicy = r.retention(r.Rand.IntN(5))
@@ -436,17 +448,26 @@ func (r *rolloutRun) user() {
 // toPod does something to a pod.
 func (r *rolloutRun) toPod(pod *corev1.Pod, n int) {
 	switch n {
-	case 11:
-		r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
-	case 12:
-		r.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	case 13:
+		r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
+	case 14:
+		r.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
+	case 15:
 		if !r.calm {
 			r.node.Fail(pod.Name)
 		}
-	case 14:
+	case 16:
 		if !r.calm {
 			r.EndGracefully(podKey(pod.Name))
+		}
+	case 17:
+		if !r.calm {
+			r.Change(podKey(pod.Name), func(o client.Object) { o.GetLabels()["app"] = "debug" })
+		}
+	case 18, 19:
+		if claims := claimsOf(pod); !r.calm && len(claims) > 0 {
+			r.deletesClaims = true
+			r.deleteClaim(claims[r.Rand.IntN(len(claims))])
 		}
 	}
 }
@@ -504,7 +525,7 @@ func (r *rolloutRun) play(steps int) {
 		case n < 70:
 			if pods := r.pods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
-				if !r.Chance(0.3) || !r.operate(pod) {
+				if (!r.Chance(0.3) || !r.operate(pod)) && r.mountable(pod) {
 					r.node.Step(pod.Name)
 				}
 			}
@@ -512,6 +533,7 @@ func (r *rolloutRun) play(steps int) {
 			r.growVolumes()
 		case n < 75:
 			r.CollectGarbage()
+			r.unprotect()
 		default:
 			if !r.Dead() {
 				r.Manage()
@@ -556,6 +578,7 @@ func (r *rolloutRun) finish() {
 	r.change(func(set *appsv1beta1.StatefulSet) {
 		r.image = "nginx:3"
 		setTemplate(set, r.template())
+		set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
 		set.Spec.UpdateStrategy.RollingUpdate.Paused = false
 		if set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy == appsv1beta1.InPlaceOnlyStatefulSetPodUpdatePolicy {
 			set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.InPlaceIfPossibleStatefulSetPodUpdatePolicy
@@ -581,8 +604,13 @@ func (r *rolloutRun) finish() {
 }
 
 // giveUp deletes a condemned pod that never comes up, as a user does: several of them wait for each other under OrderedReady (ASTS-126).
+// It also deletes one that was taken out of the set, whose name the set needs.
 func (r *rolloutRun) giveUp(pod *corev1.Pod) bool {
 	set := r.set()
+	if pod.Labels["app"] != "web" && pod.DeletionTimestamp == nil && metav1.GetControllerOf(pod) == nil {
+		r.EndGracefully(podKey(pod.Name))
+		return true
+	}
 	broken := pod.Spec.Containers[0].Image == "nginx:bad" && pod.DeletionTimestamp == nil
 	if !broken || !isOrdered(set) || slices.Contains(slotsOf(set), ordinal(pod.Name)) {
 		return false
@@ -645,6 +673,9 @@ func (r *rolloutRun) checkClaims(set *appsv1beta1.StatefulSet, pod *corev1.Pod) 
 	for i := range set.Spec.VolumeClaimTemplates {
 		template := &set.Spec.VolumeClaimTemplates[i]
 		claim, _ := r.Get(claimKey(template.Name + "-" + pod.Name)).(*corev1.PersistentVolumeClaim)
+		if claim != nil && claim.DeletionTimestamp != nil && slices.Contains(claimsOf(pod), claim.Name) {
+			continue // a user deleted it, and it goes when the pod does
+		}
 		if claim == nil || claim.DeletionTimestamp != nil {
 			if partition := set.Spec.UpdateStrategy.RollingUpdate.Partition; partition == nil || *partition == 0 {
 				r.fail("pod %s has no claim %s", pod.Name, template.Name)

@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+)
+
+const protection = "kubernetes.io/pvc-protection"
+
+// deleteClaim deletes a PVC as a user does: it stays as long as a pod uses it.
+func (s *simulated) deleteClaim(name string) {
+	if s.Get(claimKey(name)) == nil {
+		return
+	}
+	s.Change(claimKey(name), func(o client.Object) { o.SetFinalizers([]string{protection}) })
+	s.EndGracefully(claimKey(name))
+}
+
+// unprotect lets PVCs go that are being deleted and that no pod uses.
+func (s *simulated) unprotect() bool {
+	moved := false
+	for _, claim := range s.List("PersistentVolumeClaim", false) {
+		if claim.GetDeletionTimestamp() != nil && !slices.ContainsFunc(s.pods(), func(pod *corev1.Pod) bool {
+			return pod.Spec.NodeName != "" && slices.Contains(claimsOf(pod), claim.GetName())
+		}) {
+			s.Remove(claimKey(claim.GetName()))
+			moved = true
+		}
+	}
+	return moved
+}
+
+// mountable tells whether all PVCs of a pod are there, so that it may come to a node.
+func (s *simulated) mountable(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || !slices.ContainsFunc(claimsOf(pod), func(name string) bool {
+		claim := s.Get(claimKey(name))
+		return claim == nil || claim.GetDeletionTimestamp() != nil
+	})
+}
+
+func claimsOf(pod *corev1.Pod) (names []string) {
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			names = append(names, claim.ClaimName)
+		}
+	}
+	return names
+}
+
+// spend lets everybody act for that time, as far as anything is to be done.
+func (s *simulated) spend(d time.Duration) {
+	for end := s.Now().Add(d); s.Now().Before(end); {
+		if s.Round() {
+			continue
+		}
+		if due := s.Queue.Due(); due.IsZero() || due.After(end) {
+			return
+		}
+		s.Queue.Wait()
+	}
+}
+
+// TestADeletedClaimIsTakenUp shows that a user who is told to delete a PVC need do no more than that, although the PVC, which the
+// retention policy gives no owner, does not say whose it is (ASTS-075, ASTS-275 (part)).
+func TestADeletedClaimIsTakenUp(t *testing.T) {
+	set := makeSet(2)
+	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+	setClaims(set, []string{"my-data"}, "1Gi")
+	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
+	s.spend(time.Minute)
+	s.change(func(set *appsv1beta1.StatefulSet) {
+		if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte(`[{"metadata":{"name":"my-data"},"spec":{
+			"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"1Gi"}}}}]`)); err != nil {
+			t.Fatal(err)
+		}
+		setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:2"}]}}`)
+	})
+	s.spend(time.Minute)
+	if got := s.pod("web-1").Spec.Containers[0].Image; got != "nginx:1" {
+		t.Fatal("the pod was updated before its PVC is what it shall be: ", got)
+	}
+	for _, name := range []string{"my-data-web-1", "my-data-web-0"} {
+		s.deleteClaim(name)
+		s.spend(time.Minute)
+	}
+	for _, pod := range s.pods() {
+		claim, _ := s.Get(claimKey("my-data-" + pod.Name)).(*corev1.PersistentVolumeClaim)
+		if pod.Spec.Containers[0].Image != "nginx:2" || claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
+			t.Error("it stands still: ", s.describe())
+		}
+	}
+}
