@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,40 @@ volumeClaimTemplates:
 		if n := logs(t, s.key.Namespace, name); n != "2" {
 			t.Errorf("the claim of pod %s saw %s starts, not 2", name, n)
 		}
+	}
+}
+
+// TestStatefulSetWaitsForTheNativeOne: whoever makes ours while the native one of the same name still has its pods is told so, and gets the
+// pods as they are when the native one gives them up (ASTS-083 (part), ASTS-106 (part), ASTS-307 (part)).
+func TestStatefulSetWaitsForTheNativeOne(t *testing.T) {
+	t.Parallel()
+	native := &appsv1.StatefulSet{}
+	ours := &appsv1beta1.StatefulSet{}
+	document(t, native, "both", namespace(t), "replicas: 3")
+	document(t, ours, native.Name, native.Namespace, "replicas: 3")
+	s := follow(t, ours)
+	if err := kube.Create(t.Context(), native); err != nil {
+		t.Fatal(err)
+	}
+	nativeServes(t, native)
+	s.seen = s.pods()
+	if err := kube.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the condition", func(context.Context) string {
+		conditions := s.get().Status.Conditions
+		if len(conditions) != 1 || conditions[0].Type != appsv1beta1.StatefulSetConditionFailedCreatePod ||
+			!strings.Contains(conditions[0].Message, "both-0 exists") {
+			return fmt.Sprintf("%+v", conditions)
+		}
+		return ""
+	})
+	orphan(t, native)
+	s.owned(s.get())
+	s.settled()
+	s.inPlace("nginx:1.26", 0)
+	if conditions := s.get().Status.Conditions; len(conditions) > 0 {
+		t.Errorf("conditions %+v are left", conditions)
 	}
 }
 
