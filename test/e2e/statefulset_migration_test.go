@@ -91,9 +91,11 @@ volumeClaimTemplates:
 	if !slices.Equal(order, []string{"2", "1", "0"}) {
 		t.Errorf("the pods were updated in the order %v: %v", order, happened)
 	}
+	s.change(`spec: {replicas: 4}`)
 	s.settled()
 	s.pass()
-	after := s.revisions()
+	after, kept := s.revisions(), s.seen
+	s.seen = s.pods()
 
 	spec := orphan(t, s.get()).Object["spec"].(map[string]any)
 	for _, ours := range []string{"volumeClaimUpdateStrategy", "updateStrategy", "scaleStrategy", "lifecycle", "ordinals"} {
@@ -106,16 +108,17 @@ volumeClaimTemplates:
 	}
 	nativeServes(t, native)
 	s.owned(native)
-	s.inPlace("app:v2", 1)
+	s.inPlace("app:v2", 0)
 	if now := s.revisions(); len(now) != len(after) {
 		t.Errorf("revisions are %v, and were %v", now, after)
 	}
-	for name, uid := range claimUIDs(t, s.key.Namespace) {
-		if claims[name] != uid {
+	now := claimUIDs(t, s.key.Namespace)
+	for name, uid := range claims {
+		if now[name] != uid {
 			t.Errorf("claim %s is another one", name)
 		}
 	}
-	for name := range s.pods() {
+	for name := range kept {
 		if n := logs(t, s.key.Namespace, name); n != "2" {
 			t.Errorf("the claim of pod %s saw %s starts, not 2", name, n)
 		}
