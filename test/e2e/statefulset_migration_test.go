@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,9 +91,11 @@ volumeClaimTemplates:
 	if !slices.Equal(order, []string{"2", "1", "0"}) {
 		t.Errorf("the pods were updated in the order %v: %v", order, happened)
 	}
+	s.change(`spec: {replicas: 4}`)
 	s.settled()
 	s.pass()
-	after := s.revisions()
+	after, kept := s.revisions(), s.seen
+	s.seen = s.pods()
 
 	spec := orphan(t, s.get()).Object["spec"].(map[string]any)
 	for _, ours := range []string{"volumeClaimUpdateStrategy", "updateStrategy", "scaleStrategy", "lifecycle", "ordinals"} {
@@ -105,19 +108,54 @@ volumeClaimTemplates:
 	}
 	nativeServes(t, native)
 	s.owned(native)
-	s.inPlace("app:v2", 1)
+	s.inPlace("app:v2", 0)
 	if now := s.revisions(); len(now) != len(after) {
 		t.Errorf("revisions are %v, and were %v", now, after)
 	}
-	for name, uid := range claimUIDs(t, s.key.Namespace) {
-		if claims[name] != uid {
+	now := claimUIDs(t, s.key.Namespace)
+	for name, uid := range claims {
+		if now[name] != uid {
 			t.Errorf("claim %s is another one", name)
 		}
 	}
-	for name := range s.pods() {
+	for name := range kept {
 		if n := logs(t, s.key.Namespace, name); n != "2" {
 			t.Errorf("the claim of pod %s saw %s starts, not 2", name, n)
 		}
+	}
+}
+
+// TestStatefulSetWaitsForTheNativeOne: whoever makes ours while the native one of the same name still has its pods is told so, and gets the
+// pods as they are when the native one gives them up (ASTS-083 (part), ASTS-106 (part), ASTS-307 (part)).
+func TestStatefulSetWaitsForTheNativeOne(t *testing.T) {
+	t.Parallel()
+	native := &appsv1.StatefulSet{}
+	ours := &appsv1beta1.StatefulSet{}
+	document(t, native, "both", namespace(t), "replicas: 3")
+	document(t, ours, native.Name, native.Namespace, "replicas: 3")
+	s := follow(t, ours)
+	if err := kube.Create(t.Context(), native); err != nil {
+		t.Fatal(err)
+	}
+	nativeServes(t, native)
+	s.seen = s.pods()
+	if err := kube.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the condition", func(context.Context) string {
+		conditions := s.get().Status.Conditions
+		if len(conditions) != 1 || conditions[0].Type != appsv1beta1.StatefulSetConditionFailedCreatePod ||
+			!strings.Contains(conditions[0].Message, "both-0 exists") {
+			return fmt.Sprintf("%+v", conditions)
+		}
+		return ""
+	})
+	orphan(t, native)
+	s.owned(s.get())
+	s.settled()
+	s.inPlace("nginx:1.26", 0)
+	if conditions := s.get().Status.Conditions; len(conditions) > 0 {
+		t.Errorf("conditions %+v are left", conditions)
 	}
 }
 

@@ -223,7 +223,7 @@ template:
 const inPlaceInOrder = "\nupdateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceIfPossible}}\n"
 
 // TestStatefulSetInOrder: pods come, are updated, rolled back and taken away one after the other, each with a name and a host name of its
-// own (ASTS-082 (part), ASTS-087, ASTS-093 (part), ASTS-097 (part), ASTS-098 (part), ASTS-121 (part), ASTS-126 (part), ASTS-127, ASTS-148
+// own (ASTS-082 (part), ASTS-087 (part), ASTS-093 (part), ASTS-097 (part), ASTS-098 (part), ASTS-121 (part), ASTS-126 (part), ASTS-127, ASTS-148
 // (part), ASTS-161 (part)).
 func TestStatefulSetInOrder(t *testing.T) {
 	t.Parallel()
@@ -372,7 +372,7 @@ func TestStatefulSetIsScaledByItsSubresource(t *testing.T) {
 }
 
 // TestStatefulSetRecoversFromABrokenRevision: under OrderedReady a revision that cannot start stops at its first pod, and the corrected one
-// replaces it; nobody deletes a pod by hand (ASTS-122 (part), ASTS-123 (part), ASTS-164 (part), ASTS-182 (part)).
+// replaces it; nobody deletes a pod by hand (ASTS-123 (part), ASTS-164 (part), ASTS-182 (part)).
 func TestStatefulSetRecoversFromABrokenRevision(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"ReCreate", "InPlaceIfPossible"} {
@@ -472,16 +472,20 @@ volumeClaimTemplates:
 	s.inPlace("app:v2", 1)
 	starts("claims-1", "2")
 
-	pod := s.pods()["claims-0"]
-	if err := kube.Delete(t.Context(), &pod); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the pod that comes back", func(context.Context) string {
-		if now := s.pods()["claims-0"]; now.UID == pod.UID || !story.Ready(&now) {
-			return now.Name + " is " + string(now.Status.Phase)
+	deleted := func(name string) {
+		t.Helper()
+		pod := s.pods()[name]
+		if err := kube.Delete(t.Context(), &pod); err != nil {
+			t.Fatal(err)
 		}
-		return ""
-	})
+		eventually(t, "the pod that comes back", func(context.Context) string {
+			if now := s.pods()[name]; now.UID == pod.UID || !story.Ready(&now) {
+				return now.Name + " is " + string(now.Status.Phase)
+			}
+			return ""
+		})
+	}
+	deleted("claims-0")
 	starts("claims-0", "3")
 
 	s.change(`spec: {replicas: 1}`)
@@ -494,6 +498,8 @@ volumeClaimTemplates:
 	}
 
 	s.change(`spec: {persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}}`)
+	deleted("claims-0")
+	starts("claims-0", "4")
 	s.change(`spec: {replicas: 1}`)
 	eventually(t, "the end of the claim", func(context.Context) string {
 		if _, kept := claimUIDs(t, ns)["data-claims-1"]; kept {

@@ -83,7 +83,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 
 func (p *Planner) modeFrom(label string, target *Revision) Mode {
 	policy := p.Workload.Policy
-	if policy == ReCreate {
+	if policy == ReCreate && !p.sameTemplate(label, target) {
 		return Mode{Recreate: true, why: "the policy is ReCreate"}
 	}
 	change, refusal := p.compare(label, target, policy)
@@ -96,6 +96,13 @@ func (p *Planner) modeFrom(label string, target *Revision) Mode {
 		return m
 	}
 	return Mode{Change: change, daemon: len(change.NeedsDaemon()) > 0, words: change.String()}
+}
+
+// sameTemplate tells whether a pod of another revision has the template of the update revision all the same, as pods have that another
+// controller gave up: they only get the label (ASTS-083).
+func (p *Planner) sameTemplate(label string, target *Revision) bool {
+	from := p.Find(label)
+	return from != nil && target == p.Update && p.holds(from.object, p.kept.data)
 }
 
 // impossible is the mode of a pod that cannot be updated in place.
