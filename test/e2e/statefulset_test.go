@@ -146,10 +146,13 @@ func (s *stateful) told() (happened []string, lowest int) {
 	}
 }
 
+// serves tells whether a pod is ready. A kubelet that has not seen yet that the gate of an update is closed may write Ready once more.
+func serves(pod *corev1.Pod) bool { return story.Ready(pod) && !conditionFalse(pod) }
+
 func (s *stateful) ready() int {
 	n := 0
 	for _, pod := range s.known {
-		if pod.DeletionTimestamp == nil && story.Ready(pod) {
+		if pod.DeletionTimestamp == nil && serves(pod) {
 			n++
 		}
 	}
@@ -177,7 +180,7 @@ func (s *stateful) tell(kind watch.EventType, pod *corev1.Pod) (happened []strin
 	if image := pod.Spec.Containers[0].Image; old.Spec.Containers[0].Image != image {
 		say(image)
 	}
-	if ready := story.Ready(pod); ready != story.Ready(old) && pod.DeletionTimestamp == nil {
+	if ready := serves(pod); ready != serves(old) && pod.DeletionTimestamp == nil {
 		say(map[bool]string{true: "ready", false: "down"}[ready])
 	}
 	return happened
