@@ -639,7 +639,7 @@ func (r *rolloutRun) check() {
 		case pod.Labels[appsv1.StatefulSetPodNameLabel] != pod.Name || pod.Spec.Hostname != pod.Name:
 			r.fail("pod %s has not its identity", pod.Name)
 		}
-		if pod.Labels[pub.ControllerRevisionHash] == r.newest() {
+		if pod.Labels[pub.ControllerRevisionHash] == set.Status.UpdateRevision { // managers that overlap may give a number twice
 			updated++
 			if got := pod.Spec.Containers[0].Image; got != r.image || r.node.Runs(pod, "nginx").Image != got ||
 				pod.Annotations["note"] != r.note {
