@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -393,13 +394,13 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 		"resources": map[string]any{"requests": map[string]any{"storage": "1Gi"}}}}}
 	set.Object["spec"].(map[string]any)["volumeClaimTemplates"] = claims
 	unstructured.RemoveNestedField(set.Object, "spec", "volumeClaimUpdateStrategy") // claims are added
-	if err := kube.Update(t.Context(), set); err != nil {
+	if err := update(t, set); err != nil {
 		t.Fatal(err)
 	}
 	if err := unstructured.SetNestedField(set.Object, "OnPodRollingUpdate", "spec", "volumeClaimUpdateStrategy", "type"); err != nil {
 		t.Fatal(err)
 	}
-	if err := kube.Update(t.Context(), set); err != nil {
+	if err := update(t, set); err != nil {
 		t.Fatal(err)
 	}
 	alpha := in(t, "v1alpha1", set)
@@ -415,7 +416,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	if err := unstructured.SetNestedField(alpha.Object, int64(4), "spec", "replicas"); err != nil {
 		t.Fatal(err)
 	}
-	if err := kube.Update(t.Context(), alpha); err != nil {
+	if err := update(t, alpha); err != nil {
 		t.Fatal(err)
 	}
 	if err := unstructured.SetNestedField(before.Object, int64(4), "spec", "replicas"); err != nil {
@@ -475,4 +476,18 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 			t.Errorf("%s, without pods: %v", version, err)
 		}
 	}
+}
+
+// update writes an object over its present version: the controller writes the status meanwhile.
+func update(t *testing.T, object client.Object) error {
+	t.Helper()
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := &unstructured.Unstructured{}
+		now.SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			return err
+		}
+		object.SetResourceVersion(now.GetResourceVersion())
+		return kube.Update(t.Context(), object)
+	})
 }
