@@ -41,8 +41,6 @@ type Flow struct {
 	took    time.Duration
 	told    map[types.UID]bool
 	full    bool
-	// lately is how long an answer took in the last window.
-	lately time.Duration
 	// best is how long answers take at best, as far as that is known: it follows slowly when they take longer.
 	best time.Duration
 }
@@ -200,7 +198,6 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 		return
 	}
 	mean := f.took / time.Duration(f.answers)
-	f.lately = mean
 	if f.best == 0 || mean < f.best {
 		f.best = mean
 	}
@@ -217,16 +214,6 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	f.answers, f.took, f.full = 0, 0, len(f.waiting) > 0
 	clear(f.told)
 	f.fill()
-}
-
-// AnswerTime is how long the API server takes for an answer lately; 0 is not known.
-func (f *Flow) AnswerTime() time.Duration {
-	if f == nil {
-		return 0
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lately
 }
 
 // overloaded tells whether the API server has no time: it told most owners so. A webhook, a quota or a budget that refuses the

@@ -19,12 +19,8 @@ import (
 // Pods carries out what is decided about pods in one stream of requests, as long as there is time: what brings pods back into
 // service goes before what makes new ones, and that before what takes others out. No request waits for the slowest of those before
 // it. Once a creation failed no further one begins: it would fail too (CS-047).
-//
-// A plan for many pods would be carried out for many seconds, in which those that are complete wait for the next. But the end of a
-// pass waits for its last requests, while there are fewer of them than there could be: where answers take long, it takes up pods for
-// longer.
 func (a *Application) Pods(ctx context.Context, result *Result) {
-	end := a.Now().Add(max(passTime, min(passAnswers*a.Flow.AnswerTime(), longestPass)))
+	end := a.Now().Add(passTime)
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {
@@ -66,11 +62,9 @@ func (a *Application) Pods(ctx context.Context, result *Result) {
 	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
-// passTime is for how long a pass takes up pods at least, passAnswers how many times as long as an answer takes, and longestPass at most.
-const (
-	passTime, longestPass = 500 * time.Millisecond, 4 * time.Second
-	passAnswers           = 10
-)
+// passTime bounds how long a pass goes on taking up pods. A plan for many would otherwise be carried out for many seconds in which pods
+// that are complete wait for the next.
+const passTime = 500 * time.Millisecond
 
 // carryOut carries out one decision, and notes what came of it.
 func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
