@@ -123,8 +123,8 @@ type Plan struct {
 	Renumber         *appsv1.ControllerRevision
 	NewNumber        int64
 	ClaimFingerprint string
-	// ClaimTemplates are what the raised revision remembers of the claim templates (CS-336).
-	ClaimTemplates string
+	// Remembered are the annotations by which the raised revision remembers the claim templates (CS-336); nil if it does not (ASTS-081).
+	Remembered map[string]any
 	// UpdateRevision and CurrentRevision are names (CS-086).
 	UpdateRevision, CurrentRevision string
 	// CollisionCount is for the status (CS-084).

@@ -121,7 +121,11 @@ func (p *Planner) DetermineRevisions() error {
 	case equal != nil:
 		p.out.UpdateRevision = equal.Name
 		if !p.Workload.Deleted {
-			p.out.Renumber, p.out.NewNumber, p.out.ClaimTemplates = equal, history.Next(), p.raisedClaims(equal.Annotations)
+			p.out.Renumber, p.out.NewNumber = equal, history.Next()
+			if !p.Workload.SameClaims {
+				p.out.Remembered = map[string]any{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint,
+					pub.ClaimTemplates: p.raisedClaims(equal.Annotations)}
+			}
 			p.Say("revision %s becomes the update revision again, as number %d", equal.Name, p.out.NewNumber)
 			info := p.Find(equal.Name)
 			info.fingerprint, info.hasFingerprint = p.out.ClaimFingerprint, true // IPU-050
@@ -174,15 +178,17 @@ const annotationRoom = 256 << 10
 // revisionAnnotations are what a revision is to have beside its template: the fingerprint of the claim templates, these themselves,
 // and others, as far as there is room for them in this order.
 func (p *Planner) revisionAnnotations(others map[string]string) map[string]string {
-	annotations := map[string]string{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint}
-	room := annotationRoom - len(pub.ClaimTemplateFingerprint) - len(p.out.ClaimFingerprint)
+	annotations, room := map[string]string{}, annotationRoom
 	add := func(key, value string) {
 		if _, ok := annotations[key]; !ok && len(key)+len(value) <= room {
 			annotations[key] = value
 			room -= len(key) + len(value)
 		}
 	}
-	add(pub.ClaimTemplates, p.rememberedClaims())
+	if !p.Workload.SameClaims {
+		add(pub.ClaimTemplateFingerprint, p.out.ClaimFingerprint)
+		add(pub.ClaimTemplates, p.rememberedClaims())
+	}
 	for _, key := range slices.Sorted(maps.Keys(others)) {
 		add(key, others[key])
 	}

@@ -68,8 +68,6 @@ const (
 	ReasonInactive          Reason = "Inactive"
 	ReasonSelector          Reason = "SelectorMismatch"
 	ReasonMissingLabel      Reason = "MissingLabel"
-	ReasonCloneSetDeleted   Reason = "CloneSetDeleted"
-	ReasonOwnerDeleted      Reason = "StatefulSetDeleted"
 	ReasonOrphan            Reason = "Orphan"
 	ReasonIdentity          Reason = "Identity"
 	ReasonOrdinal           Reason = "Ordinal"
@@ -141,6 +139,12 @@ func (p *Planner) HoldAll(reason Reason, message string) {
 			p.Decide(pod, Wait, reason, "%s", message)
 		}
 	}
+}
+
+// HoldDeleted lets all pods wait because their workload is being deleted. The reason names its kind, as "CloneSetDeleted".
+func (p *Planner) HoldDeleted() {
+	kind := p.Workload.Owner.Kind
+	p.HoldAll(Reason(kind+"Deleted"), "the "+kind+" is being deleted")
 }
 
 // LookAgain has the plan made anew at that time; the earliest one counts, and none is zero.

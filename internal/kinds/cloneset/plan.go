@@ -111,7 +111,7 @@ func (p *planner) make() {
 	}
 	if p.Set.DeletionTimestamp != nil {
 		p.classify()
-		p.HoldAll(podplan.ReasonCloneSetDeleted, "the CloneSet is being deleted")
+		p.HoldDeleted()
 		return
 	}
 	p.release()

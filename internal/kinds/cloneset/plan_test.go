@@ -267,7 +267,9 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 			Snapshot: podplan.Snapshot{Now: clonesettest.Now,
 				Revisions: []*appsv1.ControllerRevision{full, storedRevision(2, clonesettest.Image("nginx:1"))}}})
 		after := maps.Clone(raised.Renumber.Annotations)
-		after[pub.ClaimTemplateFingerprint], after[pub.ClaimTemplates] = raised.ClaimFingerprint, raised.ClaimTemplates
+		for key, value := range raised.Remembered {
+			after[key], _ = value.(string)
+		}
 		for what, annotations := range map[string]map[string]string{"a new revision": made.Annotations, "a raised one": after} {
 			size := 0
 			for key, value := range annotations {
@@ -324,7 +326,7 @@ func TestClaimFingerprints(t *testing.T) {
 		set := clonesettest.Set(1, clonesettest.Claims("3Gi"))
 		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", two.Name, clonesettest.Settled))
 		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" ||
-			!strings.Contains(plan.ClaimTemplates, "3Gi") {
+			!strings.Contains(fmt.Sprint(plan.Remembered[pub.ClaimTemplates]), "3Gi") {
 			t.Errorf("renumber %v to %d with fingerprint %s", plan.Renumber, plan.NewNumber, plan.ClaimFingerprint)
 		}
 	})

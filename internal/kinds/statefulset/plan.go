@@ -20,9 +20,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// specifiedDelete is the label by which users ask for a pod's deletion; any value does (ASTS-235).
-const specifiedDelete = pub.SpecifiedDelete
-
 // Plan is what one pass does.
 type Plan struct {
 	// Set is the StatefulSet that the plan is for.
@@ -38,7 +35,7 @@ type Plan struct {
 	Growth []podplan.Growth
 	// ClaimsFixed says which PVCs differ from their templates in what cannot be changed (ASTS-275).
 	ClaimsFixed string
-	// Refusal says why no pod is made although one is missing, or why nothing is done at all.
+	// Refusal says why a pod that is missing is not made.
 	Refusal string
 	// Status is the status as far as the snapshot tells.
 	Status appsv1beta1.StatefulSetStatus
@@ -113,7 +110,7 @@ func (p *planner) make() {
 	}
 	if p.Set.DeletionTimestamp != nil {
 		p.sortMembers(ordinals)
-		p.HoldAll(podplan.ReasonOwnerDeleted, "the StatefulSet is being deleted")
+		p.HoldDeleted()
 		return
 	}
 	if !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) {
@@ -147,7 +144,6 @@ func (p *planner) make() {
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.Refusal = err.Error()
 	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
 	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
 	p.CollisionCount = p.Set.Status.CollisionCount

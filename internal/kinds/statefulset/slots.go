@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
@@ -94,7 +95,7 @@ func (p *planner) observe(s *slot) {
 		s.finished = true
 		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:
-		_, specified := s.pod.Labels[specifiedDelete]
+		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does (ASTS-235)
 		p.Observe(s.pod, specified)
 		s.info = p.Members[len(p.Members)-1]
 	}

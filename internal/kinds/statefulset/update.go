@@ -35,7 +35,7 @@ func (p *planner) update() {
 	}
 	if reason, why := p.standstill(); reason != "" {
 		for i := range p.slots {
-			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) != "" {
+			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) {
 				s.info.Stay = reason == podplan.ReasonOnDelete
 				p.Decide(s.pod, podplan.Wait, reason, "%s", why)
 			}
@@ -73,17 +73,10 @@ func (p *planner) undecided(s *slot) bool {
 	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.Verdict(s.pod) == nil
 }
 
-// outdated says what a pod lacks of the present spec, empty if nothing.
-func (p *planner) outdated(s *slot) string {
-	switch volume := p.lacksVolume(s); {
-	case !s.info.New:
-		return "its revision"
-	case volume != "":
-		return "a volume for claim template " + volume
-	case p.resizes && (len(p.claims[s.ordinal].growth) > 0 || p.claims[s.ordinal].fixed != "" || !p.claims[s.ordinal].pending.IsZero()):
-		return "the size of its claims"
-	}
-	return ""
+// outdated tells whether a pod lacks something of the present spec: its revision, a volume, or the size of its claims.
+func (p *planner) outdated(s *slot) bool {
+	c := p.claims[s.ordinal]
+	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
 // standstill says why no pod is updated at all, nothing if pods may be.
@@ -152,9 +145,9 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
 	}
-	_, wanted := s.pod.Labels[specifiedDelete]
+	_, wanted := s.pod.Labels[pub.SpecifiedDelete]
 	switch {
-	case s.info.Preparing && !wanted && (!candidate || p.outdated(s) == "" || onDelete(p.Set)):
+	case s.info.Preparing && !wanted && (!candidate || !p.outdated(s) || onDelete(p.Set)):
 		p.restore(s.info)
 	case s.info.Preparing:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
@@ -174,8 +167,7 @@ func (p *planner) budgetWords() string {
 // move brings one pod towards the present spec if that is possible now. stopped says why no pod that is available may be taken any
 // more, empty if one may; move returns that for the pods after this one (ASTS-159, ASTS-275).
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
-	what := p.outdated(s)
-	if what == "" {
+	if !p.outdated(s) {
 		return stopped
 	}
 	c := p.claims[s.ordinal]
@@ -208,7 +200,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
 				c.growth[0].Storage.String())
 			return stopped
-		case c.growing != "" && what != "":
+		case c.growing != "":
 			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s has not the size yet that it asks for", c.growing)
 			return stopped
 		}

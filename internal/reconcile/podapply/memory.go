@@ -94,10 +94,10 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 // pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on meanwhile (CS-201).
 const pullRetryAfter = 30 * time.Second
 
-// Conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its
+// conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far the owner is, as its
 // kind counts. It returns after which time a pass is due to go on, and after which one only to tell of what has not changed; 0
 // means not at all.
-func (m *Memory) Conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
+func (m *Memory) conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)
 	if result.PullError != nil || len(a.plan.Pulls) > 0 {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -48,8 +47,9 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 		}
 	}
 	if r := a.plan.Renumber; r != nil {
-		metadata := map[string]any{
-			"annotations": map[string]any{pub.ClaimTemplateFingerprint: a.plan.ClaimFingerprint, pub.ClaimTemplates: a.plan.ClaimTemplates},
+		metadata := map[string]any{}
+		if len(a.plan.Remembered) > 0 {
+			metadata["annotations"] = a.plan.Remembered
 		}
 		if labels := marksOf(r); len(labels) > 0 {
 			metadata["labels"] = labels // its images are to be pulled ahead anew (CS-208)

@@ -109,13 +109,11 @@ func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner t
 		return reconcile.Done{}, nil
 	}
 	outcome, err := r.pass.Run(ctx, name, owner)
-	reconcile.Sooner(&outcome.After, outcome.Tell)
-	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning, More: outcome.Unfinished}
-	if outcome.Plan != nil {
-		r.meters.observe(outcome)
-		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
+	if outcome.Plan == nil {
+		return reconcile.Done{}, err
 	}
-	return done, err
+	r.meters.observe(outcome)
+	return outcome.Loop(&outcome.Plan.Plan), err
 }
 
 func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +10,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -28,21 +26,10 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// Outcome is what a pass did.
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
 type Outcome struct {
-	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	podapply.Outcome
 	Plan *cloneset.Plan
-	// Planning is how long it took to make the plan.
-	Planning time.Duration
-	// After is when to come back although nothing happens; 0 means not at all.
-	After time.Duration
-	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
-	Tell time.Duration
-	// Unfinished: there is more to be written at once.
-	Unfinished bool
-	// Done are the verdicts that were carried out, and Created is how many pods were created.
-	Done    []*podplan.Verdict
-	Created int
 }
 
 // memory is what a pass keeps of a set for the next ones.
@@ -72,28 +59,18 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
 	kept.announce(applying)
-	outcome := Outcome{Plan: plan, Planning: planning, After: plan.After, Unfinished: result.Unfinished || plan.Probing &&
-		result.Created > 0, Done: result.Done, Created: result.Created}
-	// else the back-off of the queue decides
-	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
-		outcome.After = time.Millisecond
-	}
-	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
-	after, tell := kept.Conclude(applying.Application, result, waiting.Progress{
-		Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
+	progress := waiting.Progress{Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
 		Complete: int(plan.Status.AvailableReplicas) >= plan.Limits.Replicas &&
-			plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas,
+			plan.Status.UpdatedAvailableReplicas >= plan.Status.ExpectedUpdatedReplicas}
+	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
+		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
+		// what this pass has outdated itself is written by the next one
+		if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
+			return 0, nil
+		}
+		return kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
 	})
-	reconcile.Sooner(&outcome.After, after)
-	outcome.Tell = tell
-	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
-	// what this pass has outdated itself is written by the next one
-	if !changed || result.Pruned || plan.NewRevision != nil && result.Retry {
-		return outcome, errors.Join(result.ScaleError, result.UpdateError)
-	}
-	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, onlyNumbers(&set.Status, status))
-	reconcile.Sooner(&outcome.After, after)
-	return outcome, errors.Join(result.ScaleError, result.UpdateError, err)
+	return Outcome{outcome, plan}, err
 }
 
 // Forget drops what is remembered of a set that is gone.

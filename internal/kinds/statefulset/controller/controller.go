@@ -76,11 +76,10 @@ func (p *Pass) loop(ctx context.Context, name types.NamespacedName, owner types.
 		return reconcile.Done{}, nil
 	}
 	outcome, err := p.Run(ctx, name, owner)
-	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning, More: outcome.Unfinished}
-	if outcome.Plan != nil {
-		done.Headline, done.Record = outcome.Plan.Headline(), outcome.Plan.Record
+	if outcome.Plan == nil {
+		return reconcile.Done{}, err
 	}
-	return done, err
+	return outcome.Loop(&outcome.Plan.Plan), err
 }
 
 // ownerOf finds the StatefulSet that controls an object by group and kind, whatever the version (ASTS-072 (part)).

@@ -2,14 +2,12 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -25,19 +23,10 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// Outcome is what a pass did.
+// Outcome is what a pass did, with the plan that was carried out; nil if there was nothing to plan, or not yet.
 type Outcome struct {
-	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	podapply.Outcome
 	Plan *statefulset.Plan
-	// Planning is how long it took to make the plan.
-	Planning time.Duration
-	// After is when to come back although nothing happens; 0 means not at all.
-	After time.Duration
-	// Unfinished: there is more to be written at once.
-	Unfinished bool
-	// Done are the verdicts that were carried out, and Created is how many pods were created.
-	Done    []*podplan.Verdict
-	Created int
 }
 
 // memory is what a pass keeps of a set for the next ones.
@@ -67,25 +56,15 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	applying := p.applying(plan)
 	result := applying.apply(ctx)
 	kept.announce(applying)
-	outcome := Outcome{Plan: plan, Planning: planning, After: plan.After, Done: result.Done, Created: result.Created,
-		Unfinished: result.Unfinished || plan.Probing && result.Created > 0 || len(plan.ClaimOwners) > 0}
-	if outcome.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
-		outcome.After = time.Millisecond // else the back-off of the queue decides
-	}
-	reconcile.Sooner(&outcome.After, p.Kube.Own.Again(owner))
-	after, tell := kept.Conclude(applying.Application, result, waiting.Progress{
-		Arrived:  int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas),
-		Complete: plan.Settled(),
+	progress := waiting.Progress{Arrived: int(plan.Status.AvailableReplicas + plan.Status.UpdatedAvailableReplicas), Complete: plan.Settled()}
+	outcome, err := kept.Finish(applying.Application, result, planning, progress, func() (time.Duration, error) {
+		status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
+		if !changed || plan.NewRevision != nil && result.Retry { // what this pass has outdated itself is written by the next one
+			return 0, nil
+		}
+		return kept.status.Write(ctx, applying.Writer, set, &set.Status, status, statefulset.OnlyNumbers(&set.Status, status))
 	})
-	reconcile.Sooner(&outcome.After, after)
-	reconcile.Sooner(&outcome.After, tell)
-	status, changed := plan.FinalStatus(result.ScaleError, result.UpdateError, p.Kube.Now())
-	if !changed || plan.NewRevision != nil && result.Retry { // what this pass has outdated itself is written by the next one
-		return outcome, errors.Join(result.ScaleError, result.UpdateError)
-	}
-	after, err = kept.status.Write(ctx, applying.Writer, set, &set.Status, status, statefulset.OnlyNumbers(&set.Status, status))
-	reconcile.Sooner(&outcome.After, after)
-	return outcome, errors.Join(result.ScaleError, result.UpdateError, err)
+	return Outcome{outcome, plan}, err
 }
 
 // Forget drops what is remembered of a set that is gone.
@@ -97,9 +76,13 @@ func (p *Pass) Forget(owner types.UID) {
 // announce records what the plan itself has to say, when it changes.
 func (m *memory) announce(a *application) {
 	plan := a.plan
-	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", plan.UpdateError) // ASTS-162
-	m.Once(a.Application, corev1.EventTypeWarning, "FailedCreate", plan.Refusal)               // ASTS-095, ASTS-106
-	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePVC", plan.ClaimsFixed)        // ASTS-275
+	updates := plan.UpdateError
+	if plan.ClaimsFixed != "" {
+		updates = "" // it has an event of its own
+	}
+	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePodInPlace", updates)   // ASTS-095, ASTS-162
+	m.Once(a.Application, corev1.EventTypeWarning, "FailedCreate", plan.Refusal)        // ASTS-106
+	m.Once(a.Application, corev1.EventTypeWarning, "FailedUpdatePVC", plan.ClaimsFixed) // ASTS-275
 	m.Once(a.Application, corev1.EventTypeNormal, "WaitingForClaims", plan.ClaimsAwaited)
 	m.Once(a.Application, corev1.EventTypeWarning, "ScaleUpLimited", plan.ScaleLimited)
 }

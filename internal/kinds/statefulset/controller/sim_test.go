@@ -16,6 +16,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -106,6 +107,7 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if s.planned != nil && outcome.Plan != nil {
 		s.planned(outcome.Plan)
 	}
+	reconcile.Sooner(&outcome.After, outcome.Tell)
 	return outcome.After, err
 }
 

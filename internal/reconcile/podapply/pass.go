@@ -1,0 +1,50 @@
+package podapply
+
+import (
+	"errors"
+	"time"
+
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// Outcome is what a pass over a workload did.
+type Outcome struct {
+	// Planning is how long it took to make the plan.
+	Planning time.Duration
+	// After is when to come back although nothing happens; 0 means not at all.
+	After time.Duration
+	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
+	Tell time.Duration
+	// Unfinished: there is more to be written at once.
+	Unfinished bool
+	// Done are the verdicts that were carried out, and Created is how many pods were created.
+	Done    []*podplan.Verdict
+	Created int
+}
+
+// Loop is the outcome as the loop of the controller wants it, with the plan that was carried out.
+func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
+	reconcile.Sooner(&o.After, o.Tell)
+	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record}
+}
+
+// Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the status written last. status
+// writes it if it is to be written, and returns after which time it is due otherwise. An error means that something failed that
+// trying again may mend.
+func (m *Memory) Finish(a *Application, result *Result, planning time.Duration, progress waiting.Progress,
+	status func() (time.Duration, error)) (Outcome, error) {
+	o := Outcome{Planning: planning, After: a.plan.After, Done: result.Done, Created: result.Created,
+		Unfinished: result.Unfinished || a.plan.Probing && result.Created > 0}
+	if o.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
+		o.After = time.Millisecond // else the back-off of the queue decides
+	}
+	reconcile.Sooner(&o.After, a.Own.Again(a.owner.GetUID()))
+	after, tell := m.conclude(a, result, progress)
+	reconcile.Sooner(&o.After, after)
+	o.Tell = tell
+	after, err := status()
+	reconcile.Sooner(&o.After, after)
+	return o, errors.Join(result.ScaleError, result.UpdateError, err)
+}
