@@ -6,7 +6,7 @@ package pub
 const (
 	// CloneSetInstanceID pairs a pod of a CloneSet with its claims (CS-041).
 	CloneSetInstanceID = "apps.kruise.io/cloneset-instance-id"
-	// OwnedByStatefulSet on a PVC names the StatefulSet that changed its size, to which its events lead (ASTS-075, ASTS-273).
+	// OwnedByStatefulSet on a PVC names the StatefulSet that changed its size (ASTS-273).
 	OwnedByStatefulSet = "apps.kruise.io/owned-by-asts"
 	// SpecifiedDelete on a pod, with any value, asks its workload to delete it first (CS-130).
 	SpecifiedDelete = "apps.kruise.io/specified-delete"

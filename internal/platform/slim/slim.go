@@ -51,11 +51,7 @@ func Claim(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	owner, owned := claim.Annotations[pub.OwnedByStatefulSet]
 	claim.ManagedFields, claim.Annotations = nil, nil
-	if owned {
-		claim.Annotations = map[string]string{pub.OwnedByStatefulSet: owner}
-	}
 	spec, status := claim.Spec, claim.Status
 	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
 		AccessModes: spec.AccessModes, StorageClassName: spec.StorageClassName}
