@@ -84,7 +84,7 @@ func newBench(ctx context.Context, r *report) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.sets, err = findSets(ctx, client); err != nil {
+	if b.sets, err = findSets(ctx, client, cloneSets); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{ours, others} {

@@ -45,23 +45,42 @@ func usualPodSpec(image string) corev1.PodSpec {
 	return spec
 }
 
-// sets speaks with the API server about CloneSets, in the version that is stored, so that no conversion disturbs the measurement.
+// kind is a kind of workload whose speed is measured.
+type kind struct {
+	name, plural string
+	// promised is the part of the bare client's speed that an update must reach, in percent.
+	promised float64
+	// spec has the fields of a spec that only this kind has; unavailable is the update's maxUnavailable.
+	spec func(version, unavailable string) map[string]any
+}
+
+var cloneSets = kind{"CloneSet", "clonesets", 95, func(version, unavailable string) map[string]any {
+	strategy := map[string]any{"type": "RollingUpdate",
+		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}
+	if version == "v1alpha1" {
+		strategy = map[string]any{"type": "InPlaceOnly", "maxUnavailable": unavailable}
+	}
+	return map[string]any{"updateStrategy": strategy}
+}}
+
+// sets speaks with the API server about workloads of a kind, in the version that is stored, so that no conversion disturbs the measurement.
 type sets struct {
 	client  dynamic.Interface
+	kind    kind
 	version string
 	// spec makes the spec of the pods.
 	spec func(image string) corev1.PodSpec
 	// annotations are those of the pods.
 	annotations map[string]string
-	// complete, if not nil, completes a CloneSet as the webhooks would.
+	// complete, if not nil, completes a workload as the webhooks would.
 	complete func(set map[string]any) ([]byte, error)
 }
 
-func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
+func findSets(ctx context.Context, client dynamic.Interface, kind kind) (*sets, error) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	crd, err := client.Resource(crds).Get(ctx, "clonesets.apps.kruise.io", metav1.GetOptions{})
+	crd, err := client.Resource(crds).Get(ctx, kind.plural+".apps.kruise.io", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("the installation must define CloneSets: %w", err)
+		return nil, fmt.Errorf("the installation must define %s: %w", kind.plural, err)
 	}
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	if err != nil {
@@ -69,32 +88,25 @@ func findSets(ctx context.Context, client dynamic.Interface) (*sets, error) {
 	}
 	for _, entry := range versions {
 		if version, ok := entry.(map[string]any); ok && version["storage"] == true {
-			return &sets{client: client, version: version["name"].(string), spec: podSpec}, nil
+			return &sets{client: client, kind: kind, version: version["name"].(string), spec: podSpec}, nil
 		}
 	}
-	return nil, fmt.Errorf("no version of CloneSet is stored")
+	return nil, fmt.Errorf("no version of %s is stored", kind.name)
 }
 
 func (s *sets) resource() dynamic.ResourceInterface {
-	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: "clonesets"}).
+	return s.client.Resource(schema.GroupVersionResource{Group: "apps.kruise.io", Version: s.version, Resource: s.kind.plural}).
 		Namespace(ours)
 }
 
-// object makes a CloneSet that is updated in place.
+// object makes a workload that is updated in place.
 func (s *sets) object(name string, replicas int, unavailable string) (*unstructured.Unstructured, error) {
-	strategy := map[string]any{"type": "RollingUpdate",
-		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": unavailable}}
-	if s.version == "v1alpha1" {
-		strategy = map[string]any{"type": "InPlaceOnly", "maxUnavailable": unavailable}
-	}
-	set := map[string]any{
-		"apiVersion": "apps.kruise.io/" + s.version, "kind": "CloneSet", "metadata": map[string]any{"name": name, "namespace": ours},
-		"spec": map[string]any{
-			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "updateStrategy": strategy,
-			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations},
-				"spec": s.spec(images[0])},
-		},
-	}
+	spec := s.kind.spec(s.version, unavailable)
+	spec["replicas"], spec["selector"] = replicas, map[string]any{"matchLabels": map[string]any{"app": name}}
+	spec["template"] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": s.annotations},
+		"spec": s.spec(images[0])}
+	set := map[string]any{"apiVersion": "apps.kruise.io/" + s.version, "kind": s.kind.name,
+		"metadata": map[string]any{"name": name, "namespace": ours}, "spec": spec}
 	complete := s.complete
 	if complete == nil {
 		complete = func(set map[string]any) ([]byte, error) { return json.Marshal(set) }
@@ -116,7 +128,7 @@ func (s *sets) create(ctx context.Context, name string, replicas int, unavailabl
 	return err
 }
 
-// admitted tries by a dry run whether a CloneSet would be accepted.
+// admitted tries by a dry run whether a workload would be accepted.
 func (s *sets) admitted(ctx context.Context) error {
 	return s.create(ctx, "admitted", 1, "100%", metav1.DryRunAll)
 }

@@ -202,7 +202,7 @@ func serveFast(ctx context.Context, b *bench, dir string) error {
 	if err != nil {
 		return err
 	}
-	if b.sets, err = findSets(ctx, client); err != nil {
+	if b.sets, err = findSets(ctx, client, cloneSets); err != nil {
 		return err
 	}
 	b.sets.complete = completeSet
