@@ -143,14 +143,27 @@ func (p *Planner) DetermineRevisions() error {
 		}
 	}
 	p.Update = p.Find(p.out.UpdateRevision)
-	p.out.CurrentRevision = p.out.UpdateRevision
-	if name := p.Workload.CurrentRevision; name != "" && slices.ContainsFunc(p.revisions, func(r Revision) bool {
-		return r.Name == name && p.read(r.object).err == nil
-	}) {
-		p.out.CurrentRevision = name
+	if p.Current = p.Find(p.Workload.CurrentRevision); p.Current == nil || p.Current.Name != p.Workload.CurrentRevision {
+		p.Current = p.carried(data)
 	}
-	p.Current = p.Find(p.out.CurrentRevision)
+	p.out.CurrentRevision = p.Current.Name
 	return nil
+}
+
+// carried is the current revision where the status names none that is stored: the status of a workload that was just taken over, or came
+// back from a backup, knows nothing. It is the newest revision but the update's that a pod carries, so that a pod that is lost in the
+// middle of a rollout comes back as it was; without such a pod the update revision (CS-086, ASTS-085).
+func (p *Planner) carried(update []byte) *Revision {
+	for i := range slices.Backward(p.revisions) {
+		r := &p.revisions[i]
+		if r.Name != p.Update.Name && p.read(r.object).err == nil && !p.holds(r.object, update) &&
+			slices.ContainsFunc(p.in.Pods, func(pod *corev1.Pod) bool {
+				return revision.SameLabel(r.Name, pod.Labels[pub.ControllerRevisionHash])
+			}) {
+			return r
+		}
+	}
+	return p.Update
 }
 
 // newRevision makes the revision that stores the template (CS-081 to 084).
