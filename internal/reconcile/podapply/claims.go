@@ -108,7 +108,8 @@ type GrowthWords struct {
 }
 
 // GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the event and the condition
-// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt.
+// carry its words. It refuses the other PVCs of the same template too: they are left to the next attempt. The failure is noted as the
+// result's GrowthError; to which condition it belongs is up to the kind.
 func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result) {
 	result.Grew = len(growths) > 0
 	refused := map[string]bool{}
@@ -139,5 +140,4 @@ func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, 
 		}
 		a.Say(words.Grown, "claim %s asks for %s now", claim.Name, growth.Storage.String())
 	}
-	result.Add(&result.ScaleError, result.GrowthError)
 }

@@ -32,6 +32,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	result.Add(&result.PullError, a.PreDownload(ctx, left))
 	result.Add(&result.ScaleError, a.claims(ctx))
 	a.GrowClaims(ctx, a.plan.ClaimGrowth, podapply.GrowthWords{Grown: "SuccessfulUpdate", Failed: "FailedUpdate"}, result)
+	result.Add(&result.ScaleError, result.GrowthError)
 	a.Pods(ctx, result)
 	if a.plan.PrunePodsToDelete {
 		err := a.prune(ctx)

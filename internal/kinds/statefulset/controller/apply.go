@@ -38,6 +38,7 @@ func (a *application) apply(ctx context.Context) *podapply.Result {
 	result.Add(&result.ScaleError, a.CreateClaims(ctx, a.plan.CreateClaims))
 	a.GrowClaims(ctx, a.plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
 		Annotations: map[string]any{pub.OwnedByStatefulSet: a.plan.Set.Name}}, result)
+	result.Add(&result.UpdateError, result.GrowthError)
 	a.Pods(ctx, result)
 	a.History(ctx, result)
 	return result

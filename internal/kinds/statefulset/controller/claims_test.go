@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 const protection = "kubernetes.io/pvc-protection"
@@ -95,5 +96,36 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 		if pod.Spec.Containers[0].Image != "nginx:2" || claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
 			t.Error("it stands still: ", s.describe())
 		}
+	}
+}
+
+// TestARefusedGrowthIsToldInOnePlace shows that a PVC that the API server does not let grow stands in the condition FailedUpdatePod as long as
+// that is so, in the pass that tries and in those that wait, and nowhere else; and that it ends with the growth (ASTS-277 (part), ASTS-307 (part)).
+func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
+	set := makeSet(1)
+	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
+	setClaims(set, []string{"my-data"}, "1Gi")
+	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
+	s.spend(time.Minute)
+	s.Refused = func(w simulation.Write) bool { return w.Key == claimKey("my-data-web-0") }
+	s.change(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"my-data"}, "2Gi") })
+	told := 0
+	for end := s.Now().Add(5 * time.Minute); s.Now().Before(end); {
+		if !s.Round() {
+			s.Queue.Wait()
+		}
+		for _, condition := range s.set().Status.Conditions {
+			if told++; condition.Type != appsv1beta1.StatefulSetConditionFailedUpdatePod {
+				t.Fatal(condition)
+			}
+		}
+	}
+	if told < 10 {
+		t.Errorf("it was told in %d rounds", told)
+	}
+	s.Refused = nil
+	s.spend(10 * time.Minute)
+	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
+		t.Error(conditions)
 	}
 }
