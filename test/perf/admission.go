@@ -112,7 +112,7 @@ func (b *bench) admit(ctx context.Context, owner *metav1.OwnerReference, n int) 
 				pod.Labels = map[string]string{"app": "web", "apps.kruise.io/cloneset-instance-id": "abcde",
 					"controller-revision-hash": "web-1"}
 				pod.OwnerReferences = []metav1.OwnerReference{*owner}
-				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}, {ConditionType: "KruisePodReady"}}
+				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gates[0]}, {ConditionType: gates[1]}}
 			}
 			begin := time.Now()
 			if _, err := b.kube.CoreV1().Pods(namespace).Create(ctx, pod,

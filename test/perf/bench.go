@@ -147,7 +147,7 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 	}
 	busy := b.load()
 	begin, end, err := do(ctx)
-	others := b.load().others(busy)
+	now := b.load()
 	if err != nil {
 		return nil, fmt.Errorf("bare client: %s: %w", name, err)
 	}
@@ -155,7 +155,7 @@ func (b *bench) bareStep(ctx context.Context, name string, pods int, do step) (*
 	if err := log.read(&w, bareAgent+`"`); err != nil {
 		return nil, err
 	}
-	p := &phase{Name: name, Bare: true, Pods: pods, Others: others}
+	p := &phase{Name: name, Bare: true, Pods: pods, Others: now.others(busy), Programs: now.perPod(busy, pods)}
 	if p.Lost, err = lostPods(cluster); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 	b.manager.resetPeak()
 	busy := b.load()
 	begin, end, err := do(ctx)
-	others := b.load().others(busy)
+	now := b.load()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -193,7 +193,7 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 	if err != nil {
 		return nil, err
 	}
-	p := &phase{Name: name, Pods: pods, Others: others}
+	p := &phase{Name: name, Pods: pods, Others: now.others(busy), Programs: now.perPod(busy, pods)}
 	if p.Lost, err = lostPods(cluster); err != nil {
 		return nil, err
 	}
@@ -210,11 +210,11 @@ func (b *bench) managerStep(ctx context.Context, name string, pods int, do step)
 	}
 	p.Memory = &m
 	if before != nil {
-		now, err := b.manager.metrics(ctx)
+		counted, err := b.manager.metrics(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p.Requests, p.Reconciles = now.minus(before), now.reconciles-before.reconciles
+		p.Requests, p.Reconciles = counted.minus(before), counted.reconciles-before.reconciles
 	}
 	b.add(p)
 	return p, nil
@@ -265,6 +265,5 @@ func (b *bench) add(p *phase) {
 		fmt.Printf(" %6.2f CPU ms per pod, %.0f MiB, peak %.0f MiB, %.0f reconciles", p.CPUPerPod, p.Memory.RSS, p.Memory.Peak,
 			p.Reconciles)
 	}
-	fmt.Printf(", others used %.0f %% of the machine", 100*p.Others)
-	fmt.Println()
+	fmt.Printf(", others used %.0f %% of the machine\n    CPU ms per pod: %s\n", 100*p.Others, counts(p.Programs))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,10 +18,11 @@ import (
 // bareParallel is how many requests the bare client has in flight.
 const bareParallel = 32
 
-// gate is the readiness gate of pods that are updated in place.
-const gate = "InPlaceUpdateReady"
+// gates are the readiness gates of pods that are updated in place: the first one is closed meanwhile.
+var gates = []corev1.PodConditionType{"InPlaceUpdateReady", "KruisePodReady"}
 
-// bareClient sends only the writes that no manager can avoid: it decides nothing and reads nothing.
+// bareClient sends only the writes that no manager can avoid: it decides nothing, and reads nothing but a watch of its pods. These
+// are such as a CloneSet's, since what a write costs the API server depends on what a pod has: an owner, the labels and the annotations of the wire, two gates.
 type bareClient struct {
 	kube      kubernetes.Interface
 	namespace string
@@ -32,6 +34,21 @@ type bareClient struct {
 
 func newBareClient(kube kubernetes.Interface, namespace string, pods *observer) *bareClient {
 	return &bareClient{kube: kube, namespace: namespace, pods: pods, slots: make(chan struct{}, bareParallel)}
+}
+
+// startBare starts a bare client, which has a watch of its own as any manager does; the harness has one too, as beside the manager. end
+// ends both.
+func (b *bench) startBare(ctx context.Context) (c *bareClient, end func(), err error) {
+	harness, err := observe(ctx, b.kube, others)
+	if err != nil {
+		return nil, nil, err
+	}
+	pods, err := observe(ctx, b.bare, others)
+	if err != nil {
+		harness.close()
+		return nil, nil, err
+	}
+	return newBareClient(b.bare, others, pods), func() { harness.close(); pods.close() }, nil
 }
 
 // each does something for 0 to n-1 at the same time and returns all errors, of which it keeps a few.
@@ -63,16 +80,36 @@ func (c *bareClient) request(send func() error) error {
 
 func bareName(i int) string { return fmt.Sprintf("bare-%05d", i) }
 
+// pod is what a pod is created as; owner is an object that exists, or the garbage collector would delete the pod.
+func (c *bareClient) pod(i int, image string, owner *corev1.ConfigMap) *corev1.Pod {
+	yes, name := true, bareName(i)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, GenerateName: "bare-", Annotations: maps.Clone(c.annotations),
+		Labels: map[string]string{"app": "bare", "apps.kruise.io/cloneset-instance-id": name[len("bare-"):],
+			"controller-revision-hash": "bare-" + bareRevision, "pod-template-hash": bareRevision},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: &yes,
+			BlockOwnerDeletion: &yes}}}, Spec: podSpec(image)}
+	for _, gate := range gates {
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
+	}
+	return pod
+}
+
+// owner returns an object that can own pods.
+func (c *bareClient) owner(ctx context.Context) (*corev1.ConfigMap, error) {
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "owner-"}}
+	return c.kube.CoreV1().ConfigMaps(c.namespace).Create(ctx, owner, metav1.CreateOptions{})
+}
+
 // create makes pods and opens their gates: the two writes of a created pod.
 func (c *bareClient) create(ctx context.Context, n int, image string) (begin, end time.Time, err error) {
+	owner, err := c.owner(ctx)
+	if err != nil {
+		return begin, end, err
+	}
 	ready := c.pods.expect("", func() bool { return c.pods.serving[image] == n })
 	begin = time.Now()
 	err = each(n, func(i int) error {
-		annotations := map[string]string{"lifecycle.apps.kruise.io/timestamp": begin.UTC().Format(time.RFC3339)}
-		maps.Copy(annotations, c.annotations)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: bareName(i), Labels: map[string]string{"app": "bare"},
-			Annotations: annotations}, Spec: podSpec(image)}
-		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+		pod := c.pod(i, image, owner)
 		if err := c.request(func() error {
 			_, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
@@ -84,7 +121,7 @@ func (c *bareClient) create(ctx context.Context, n int, image string) (begin, en
 		if _, err := c.pods.wait(ctx, "pod "+pod.Name+" starts", started); err != nil {
 			return err
 		}
-		return c.request(func() error { return c.patch(ctx, pod.Name, conditions("True"), "status") })
+		return c.request(func() error { return c.patch(ctx, pod.Name, conditions("Normal", "True", gates...), "status") })
 	})
 	if err == nil {
 		end, err = c.pods.wait(ctx, "bare pods become ready", ready)
@@ -103,7 +140,7 @@ func (c *bareClient) update(ctx context.Context, n, limit int, image string) (be
 		defer func() { <-budget }()
 		name := bareName(i)
 		err := c.request(func() error {
-			if err := c.patch(ctx, name, conditions("False", corev1.PodReady), "status"); err != nil {
+			if err := c.patch(ctx, name, conditions("Updating", "False", gates[0], corev1.PodReady), "status"); err != nil {
 				return err
 			}
 			return c.patch(ctx, name, newImage(image))
@@ -115,7 +152,7 @@ func (c *bareClient) update(ctx context.Context, n, limit int, image string) (be
 		if _, err := c.pods.wait(ctx, "container of "+name+" restarts", restarted); err != nil {
 			return err
 		}
-		if err := c.request(func() error { return c.patch(ctx, name, conditions("True"), "status") }); err != nil {
+		if err := c.request(func() error { return c.patch(ctx, name, conditions("Normal", "True", gates[0]), "status") }); err != nil {
 			return err
 		}
 		ready := c.pods.expect(name, func() bool { return c.pods.pods[name].serves(image) })
@@ -167,24 +204,24 @@ func (c *bareClient) patch(ctx context.Context, name, body string, subresource .
 	return err
 }
 
+// bareRevision is the hash of the revision that pods are created at, newRevision that of the one that they are moved to.
+const bareRevision, newRevision = "7bd9dcf6c9", "6d4cf56db6"
+
 // newImage is a patch that brings an image to a pod, with what has to be remembered of the update.
 func newImage(image string) string {
-	state := fmt.Sprintf(`{"revision":"web-6d4cf56db6","updateTimestamp":%q,"lastContainerStatuses":{"app":{"imageID":"sim://before"}}}`,
-		time.Now().UTC().Format(time.RFC3339))
-	return fmt.Sprintf(
-		`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":%q}},"spec":{"containers":[{"name":"app","image":%q}]}}`, state,
-		image)
+	state := fmt.Sprintf(`{"revision":"bare-%s","updateTimestamp":%q,"lastContainerStatuses":{"app":{"imageID":"sim://before"}},`+
+		`"containerBatchesRecord":[{"timestamp":%[2]q,"containers":["app"]}]}`, newRevision, time.Now().UTC().Format(time.RFC3339))
+	return fmt.Sprintf(`{"metadata":{"annotations":{"apps.kruise.io/inplace-update-state":%q},"labels":{"controller-revision-hash":"bare-%s",`+
+		`"pod-template-hash":%[2]q}},"spec":{"containers":[{"name":"app","image":%[3]q}]}}`, state, newRevision, image)
 }
 
-// conditions is a patch that sets the gate, and further conditions with it.
-func conditions(status string, more ...corev1.PodConditionType) string {
+// conditions is a patch that sets conditions, and the state of the lifecycle with them.
+func conditions(state, status string, types ...corev1.PodConditionType) string {
 	now := time.Now().UTC().Format(time.RFC3339)
-	list := ""
-	for _, kind := range append([]corev1.PodConditionType{gate}, more...) {
-		if list != "" {
-			list += ","
-		}
-		list += fmt.Sprintf(`{"type":%q,"status":%q,"lastTransitionTime":%q}`, kind, status, now)
+	list := make([]string, len(types))
+	for i, kind := range types {
+		list[i] = fmt.Sprintf(`{"type":%q,"status":%q,"lastTransitionTime":%q}`, kind, status, now)
 	}
-	return `{"status":{"conditions":[` + list + `]}}`
+	return fmt.Sprintf(`{"metadata":{"labels":{"lifecycle.apps.kruise.io/state":%q},"annotations":{"lifecycle.apps.kruise.io/timestamp":%q}},`+
+		`"status":{"conditions":[%s]}}`, state, now, strings.Join(list, ","))
 }

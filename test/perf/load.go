@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,10 +15,12 @@ type load struct {
 	// busy and all are the used and the available CPU seconds of the machine; measured are those of the cluster, the manager and the
 	// harness.
 	busy, all, measured float64
+	// programs are the measured CPU seconds by the name of the program.
+	programs map[string]float64
 }
 
 func readLoad(cluster string, manager int) load {
-	var l load
+	l := load{programs: map[string]float64{}}
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return l
@@ -35,6 +39,8 @@ func readLoad(cluster string, manager int) load {
 	for _, pid := range processesOf(cluster, manager) {
 		if cpu, err := (process{pid}).cpu(); err == nil {
 			l.measured += cpu
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			l.programs[strings.TrimSpace(string(name))] += cpu
 		}
 	}
 	return l
@@ -68,6 +74,17 @@ func (l load) others(before load) float64 {
 		return 0
 	}
 	return max(0, (l.busy-before.busy)-(l.measured-before.measured)) / all
+}
+
+// perPod returns the CPU milliseconds per pod since before, of the programs that took at least 0.1.
+func (l load) perPod(before load, pods int) map[string]float64 {
+	all := map[string]float64{}
+	for name, cpu := range l.programs {
+		if each := math.Round(10000*(cpu-before.programs[name])/float64(max(pods, 1))) / 10; each > 0 {
+			all[name] = each
+		}
+	}
+	return all
 }
 
 // disturbed notes in the report that other programs used the CPU during a step, or that the cluster itself disturbed it.

@@ -61,6 +61,8 @@ type phase struct {
 	Lost int `json:"lost,omitempty"`
 	// Others is the part of the machine that others used meanwhile, from 0 to 1.
 	Others float64 `json:"others"`
+	// Programs is the CPU time of what was measured, in milliseconds per pod, by program: what a step costs the cluster.
+	Programs map[string]float64 `json:"programs,omitempty"`
 }
 
 // budgetUse tells how the budget was used until every pod had begun to move.
@@ -240,7 +242,7 @@ func (r *report) markdown() string {
 				b.WriteString(" | | | | |\n")
 			}
 		}
-		b.WriteString("\n| step | by | writes | refused | all requests of the manager | budget |\n|---|---|---|---|---|---|\n")
+		b.WriteString("\n| step | by | writes | refused | all requests of the manager | CPU ms per pod | budget |\n|---|---|---|---|---|---|---|\n")
 		for _, p := range r.Phases {
 			budget := ""
 			if u := p.Budget; u != nil {
@@ -249,8 +251,8 @@ func (r *report) markdown() string {
 						"for %.1f s on average",
 					u.Most, u.Budget, 100*u.Mean, 100*u.Full, u.Down)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare],
-				counts(p.Writes), counts(p.Refused), counts(p.Requests), budget)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", p.Name, map[bool]string{true: "bare client", false: "manager"}[p.Bare],
+				counts(p.Writes), counts(p.Refused), counts(p.Requests), counts(p.Programs), budget)
 		}
 	}
 	if len(r.Figures) > 0 {

@@ -60,12 +60,11 @@ func ceiling(ctx context.Context, b *bench, n, percent int) error {
 // ceilingOf is like ceiling; the names of its steps begin with what.
 func ceilingOf(ctx context.Context, b *bench, what string, n, percent int) error {
 	n = min(n, 1000)
-	pods, err := observe(ctx, b.kube, others)
+	c, end, err := b.startBare(ctx)
 	if err != nil {
 		return err
 	}
-	defer pods.close()
-	c := newBareClient(b.bare, others, pods)
+	defer end()
 	if b.sets != nil {
 		c.annotations = b.sets.annotations
 	}
@@ -107,12 +106,11 @@ func budgetOf(n, percent int) int { return (n*percent + 99) / 100 }
 
 // ceilingAlone measures the bare client with n pods, updated once for each share that may be out of service.
 func ceilingAlone(ctx context.Context, b *bench, n int, percents ...int) error {
-	pods, err := observe(ctx, b.kube, others)
+	c, end, err := b.startBare(ctx)
 	if err != nil {
 		return err
 	}
-	defer pods.close()
-	c := newBareClient(b.bare, others, pods)
+	defer end()
 	if _, err := b.bareStep(ctx, stepCreate, n,
 		func(ctx context.Context) (time.Time, time.Time, error) { return c.create(ctx, n, images[0]) }); err != nil {
 		return err
