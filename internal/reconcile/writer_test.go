@@ -191,3 +191,48 @@ func TestMergePatch(t *testing.T) {
 		t.Error(err, diff)
 	}
 }
+
+// follows is a cache that shows the pod's next version when it is read for the third time.
+type follows struct{ shows }
+
+func (f *follows) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if f.reads == 2 {
+		f.pod = podOf("u", "10")
+	}
+	return f.shows.Get(ctx, name, into, options...)
+}
+
+// A second write of a pod waits until the cache shows the first one, since API servers are slow where it overtakes; but not for ever,
+// and no other write waits.
+func TestAPatchDoesNotOvertake(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cache   *follows
+		flow    *Flow
+		version string
+		reads   int
+	}{
+		"the cache follows":     {&follows{shows{pod: podOf("u", "9")}}, NewFlow(0), "10", 3},
+		"it fails":              {&follows{shows{err: errors.New("no informer")}}, NewFlow(0), "10", 1},
+		"it never follows":      {&follows{shows{pod: podOf("u", "9"), reads: 3}}, NewFlow(0), "10", 12},
+		"what others wrote":     {&follows{shows{pod: podOf("u", "9")}}, NewFlow(0), "12", 0},
+		"one task at a time":    {&follows{shows{pod: podOf("u", "9")}}, nil, "10", 0},
+		"a pod not yet shown":   {&follows{}, NewFlow(0), "10", 3},
+		"the cache knows newer": {&follows{shows{pod: podOf("u", "11")}}, NewFlow(0), "10", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{answer: podOf("u", "10")}
+			api := NewAPI(s, nil, withoutManagers, func() time.Time { return noon })
+			api.Flow, api.Own.Cache = tt.flow, tt.cache
+			w := api.For("owner")
+			if _, err := Patch(t.Context(), w, podOf("u", "9"), []byte(`{}`), ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Patch(t.Context(), w, podOf("u", tt.version), []byte(`{}`), ""); err != nil {
+				t.Fatal(err)
+			}
+			if reads := tt.cache.reads; reads != tt.reads || len(s.sent) != 2 {
+				t.Errorf("%d looks at the cache, want %d; sent %v", reads, tt.reads, s.sent)
+			}
+		})
+	}
+}
