@@ -22,6 +22,9 @@ const rich = `{"metadata":{"labels":{"app":"web"}},"spec":{"initContainers":[{"n
 	"containers":[{"name":"main","image":"a:1","resources":{"limits":{"cpu":"1","memory":"1Gi"},
 	"requests":{"cpu":"500m","memory":"1Gi","ephemeral-storage":"1Gi"}}},{"name":"side","image":"s:1"}]}}`
 
+// optedIn lets images of init containers change.
+var optedIn = strings.Replace(rich, `"labels"`, `"annotations":{"apps.kruise.io/inplace-update-init-containers":"true"},"labels"`, 1)
+
 // guaranteed is one whose pods are of the class Guaranteed, but for what a change makes of it.
 const guaranteed = `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"main","image":"a:1",
 	"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}}]}}`
@@ -61,6 +64,8 @@ func TestWhatQualifies(t *testing.T) {
 	}{
 		"a label":                          {rich, `"app":"web"`, `"app":"web","tier":"x"`, false, inPlace},
 		"an annotation":                    {rich, `"labels"`, `"annotations":{"note":"1"},"labels"`, false, inPlace},
+		"a finalizer":                      {rich, `"labels"`, `"finalizers":["a/b"],"labels"`, false, inPlace},
+		"an init container, if it may be":  {optedIn, "i:1", "i:2", false, inPlace},
 		"an image":                         {rich, "a:1", "a:2", false, inPlace},
 		"the other image":                  {rich, "s:1", "s:2", false, inPlace},
 		"an image of a native sidecar":     {rich, "n:1", "n:2", false, inPlace},
@@ -200,10 +205,14 @@ func TestWhenAnUpdateIsComplete(t *testing.T) {
 		states []state
 		want   string
 	}{
-		"the old one runs":              {nil, ""},
-		"a new one runs":                {[]state{runs("sha-new", "docker.io/library/a:2", "new")}, back},
-		"another digest":                {[]state{runs("sha-new", "a:2", "new")}, back},
-		"the image of the spec":         {[]state{runs("sha-old", "a:2", "new")}, back},
+		"the old one runs":      {nil, ""},
+		"a new one runs":        {[]state{runs("sha-new", "docker.io/library/a:2", "new")}, back},
+		"another digest":        {[]state{runs("sha-new", "a:2", "new")}, back},
+		"the image of the spec": {[]state{runs("sha-old", "a:2", "new")}, back},
+		"an image that was overtaken": {[]state{runs("sha-mid", "a:mid", "mid"), func(pod *corev1.Pod) {
+			pod.Annotations[pub.InPlaceUpdateState] = strings.Replace(pod.Annotations[pub.InPlaceUpdateState], `"containerID":"old"`,
+				`"containerID":"old","overtaken":["a:mid"]`, 1)
+		}}, ""},
 		"no status":                     {[]state{func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }}, ""},
 		"the daemon says so":            {[]state{runs("sha-old", "?", "old"), reported("old", plainHash("a:2"), "0")}, back},
 		"it says so of another":         {[]state{runs("sha-old", "?", "old"), reported("gone", plainHash("a:2"), "0")}, ""},
