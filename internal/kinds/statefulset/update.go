@@ -13,9 +13,6 @@ import (
 // is down itself may be brought back by an update (ASTS-125).
 func (p *planner) update() {
 	limit := p.Limits.MaxUnavailable
-	if onDelete(p.Set) {
-		limit = 1 // ASTS-238
-	}
 	down := max(p.Limits.Replicas-len(p.slots), 0) // those beyond what a plan looks at are missing
 	for i := range p.slots {
 		s := &p.slots[i]
